@@ -1,0 +1,379 @@
+/* treeattn: exact attention over KV caches too long for one device.
+ *
+ * Introduction
+ *
+ * The KV cache of every sequence is sharded over the ranks of a group. Each decode step, every rank
+ * attends to the tokens it holds, which gives one small partial result per query row and head; the
+ * partials are merged in a tree; the merged result is the attention over the whole sequence, exact
+ * up to rounding. The steps of a program:
+ *
+ *     1. ta_device_open()   where the cache lives and the arithmetic runs ("host", "auto", …)
+ *     2. ta_group_*()       the ranks that share the cache (threads of this process, …)
+ *     3. ta_plan_create()   describe the work once; every rank calls it; everything is allocated here
+ *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
+ *
+ * Sections of this header: status, log, library, devices, groups, shard maps, plans, decode, explain.
+ *
+ * Conventions
+ *
+ * - A function that can fail returns a ta_status: 0 is success, errors are negative. Outputs are set
+ *   only on success. ta_last_error() has the precise sentence for the calling thread.
+ * - The library never prints, aborts or exits. It logs through a callback, if one is set.
+ * - Structs that configure something start with `size`; initialise them with their INIT macro. A
+ *   field left at zero takes the default that its comment names.
+ * - Sizes count elements, except where a name ends in `_bytes`. Strides count elements.
+ * - "Position" is a token's place in its whole sequence (global); "local position" is its place
+ *   among the tokens of that sequence that one rank holds. Both start at 0.
+ * - Scores use the natural exponent; a log-sum-exp that crosses this API is a natural logarithm.
+ *
+ * Threads: a device and a plan belong to one thread at a time; different plans and devices may be
+ * used on different threads with no locks. A group handle belongs to its rank's thread, except that
+ * ta_group_abort() may be called from any thread.
+ */
+#ifndef TREEATTN_TREEATTN_H
+#define TREEATTN_TREEATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "version.h"
+
+#if defined(__GNUC__)
+#define TA_API __attribute__((visibility("default")))
+#else
+#define TA_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Status -------------------------------------------------------------------------------- */
+
+/* Every status: X(name, value, message). */
+#define TA_STATUS_LIST(X)                                                                          \
+    X(TA_OK, 0, "success")                                                                         \
+    X(TA_ERR_INVALID, -1, "an argument is out of its range or contradicts another")                \
+    X(TA_ERR_UNSUPPORTED, -2, "valid, but this device, group or build cannot do it")               \
+    X(TA_ERR_NO_MEMORY, -3, "memory could not be allocated")                                       \
+    X(TA_ERR_TIMEOUT, -4, "a rank did not arrive within the group's timeout")                      \
+    X(TA_ERR_MISMATCH, -5, "the ranks of a group disagree about what to do")                       \
+    X(TA_ERR_ABORTED, -6, "the group was aborted by one of its ranks")                             \
+    X(TA_ERR_NOT_FOUND, -7, "no such device, module or symbol")                                    \
+    X(TA_ERR_DEVICE, -8, "the device or its runtime reported an error")                            \
+    X(TA_ERR_SYSTEM, -9, "the operating system refused a request")
+
+typedef enum ta_status {
+#define TA_STATUS_ENUM(name, value, message) name = value,
+    TA_STATUS_LIST(TA_STATUS_ENUM)
+#undef TA_STATUS_ENUM
+} ta_status;
+
+/* The status as it is spelt here, e.g. "TA_ERR_TIMEOUT"; "TA_ERR_UNKNOWN" for any other number. */
+TA_API const char *ta_status_name(ta_status status);
+
+/* What the status means in general, as in the list above. */
+TA_API const char *ta_status_message(ta_status status);
+
+/* The sentence about the last error on the calling thread: which argument, its value, what would be
+ * right. Empty if there was none. Valid until the next failing call on this thread. */
+TA_API const char *ta_last_error(void);
+
+/* ---- Log ----------------------------------------------------------------------------------- */
+
+typedef enum ta_log_level {
+    TA_LOG_ERROR = 1, /* each error, once, by the function that found its cause */
+    TA_LOG_INFO = 2   /* choices made: SIMD level, algorithm, fallbacks */
+} ta_log_level;
+
+/* Called on the thread that has something to say; `text` has no newline and dies with the call. */
+typedef void (*ta_log_fn)(void *context, ta_log_level level, const char *text);
+
+/* Send messages up to `level` to `fn`; NULL is silence, the default. For the whole process: set it
+ * before other threads use the library. */
+TA_API void ta_log_set(ta_log_fn fn, void *context, ta_log_level level);
+
+/* ---- Library ------------------------------------------------------------------------------- */
+
+/* The TA_VERSION the library was built with. */
+TA_API int ta_version(void);
+
+/* Describe the library, its devices and what they can do, as lines "key: value". Writes at most
+ * `capacity` bytes with a final NUL to `text` (which may be NULL if capacity is 0) and the full
+ * length with the NUL to `*needed_bytes` (which may be NULL). A text that was cut is not an error. */
+TA_API ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes);
+
+typedef enum ta_dtype {
+    TA_DTYPE_NONE = 0, /* unset */
+    TA_F32 = 1,        /* IEEE binary32 */
+    TA_F16 = 2,        /* IEEE binary16 */
+    TA_BF16 = 3        /* the upper half of a binary32 */
+} ta_dtype;
+
+/* ---- Devices ------------------------------------------------------------------------------- */
+
+typedef struct ta_device ta_device;
+
+typedef struct ta_device_config {
+    size_t size;
+    /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
+     * use. Results do not depend on it. */
+    int threads;
+    /* Host: "scalar", "avx2" …, at most what the CPU has. NULL: the best it has. */
+    const char *simd;
+} ta_device_config;
+#define TA_DEVICE_CONFIG_INIT                                                                      \
+    {                                                                                              \
+        sizeof(ta_device_config), 0, NULL                                                          \
+    }
+
+/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. The device
+ * must outlive its plans; close it with ta_device_close(). */
+TA_API ta_status ta_device_open(const char *name, const ta_device_config *config,
+                                ta_device **device);
+
+/* NULL is allowed. */
+TA_API void ta_device_close(ta_device *device);
+
+/* ---- Groups -------------------------------------------------------------------------------- */
+
+/* One rank's handle on its group. Ranks are numbered from 0. */
+typedef struct ta_group ta_group;
+
+typedef struct ta_group_config {
+    size_t size;
+    int timeout_ms; /* longest wait for another rank, in milliseconds; 0: 60,000 */
+} ta_group_config;
+#define TA_GROUP_CONFIG_INIT                                                                       \
+    {                                                                                              \
+        sizeof(ta_group_config), 0                                                                 \
+    }
+
+/* Make a group whose ranks are threads of this process: fills groups[0] … groups[ranks - 1], one
+ * handle for each rank. Hand each to its thread; destroy each of them once. */
+TA_API ta_status ta_group_create_threads(int ranks, const ta_group_config *config,
+                                         ta_group **groups);
+
+/* Work of one rank. `group` is destroyed by the caller of this function. */
+typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
+
+/* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of the
+ * lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank. A
+ * rank that fails aborts the group, so that no other waits for it. */
+TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
+                                      void *context);
+
+TA_API int ta_group_rank(const ta_group *group);
+TA_API int ta_group_size(const ta_group *group);
+
+/* What has gone through one rank's handle since it was made. */
+typedef struct ta_group_stats {
+    size_t size;
+    uint64_t messages_sent, messages_received;
+    uint64_t bytes_sent, bytes_received;
+} ta_group_stats;
+#define TA_GROUP_STATS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(ta_group_stats), 0, 0, 0, 0                                                         \
+    }
+
+TA_API ta_status ta_group_count(const ta_group *group, ta_group_stats *stats);
+
+/* Make every present and future call on this group fail on all ranks with TA_ERR_ABORTED and
+ * `reason`. May be called from any thread. The group can then only be destroyed. */
+TA_API void ta_group_abort(ta_group *group, const char *reason);
+
+/* Never waits for other ranks. NULL is allowed. */
+TA_API void ta_group_destroy(ta_group *group);
+
+/* ---- Shard maps ---------------------------------------------------------------------------- */
+
+typedef enum ta_shard_kind {
+    TA_SHARD_CONTIGUOUS = 0,  /* rank r holds one range of every sequence */
+    TA_SHARD_BLOCK_CYCLIC = 1 /* blocks of tokens are dealt to the ranks in turn */
+} ta_shard_kind;
+
+/* Which rank holds which position. With B = block and P = ranks:
+ *
+ *     block-cyclic   position p is on rank (p / B) % P, at local position (p / (B·P))·B + p % B.
+ *                    A growing sequence stays balanced to within one block.
+ *     contiguous     with bounds: rank r holds the positions bounds[r] ≤ p < bounds[r + 1].
+ *                    Otherwise rank r holds r·B ≤ p < (r + 1)·B, and the last rank all that follow. */
+typedef struct ta_shard_map {
+    size_t size;
+    ta_shard_kind kind;
+    int ranks; /* in a plan 0: the group's size */
+    /* Tokens per block. 0: 64 when block-cyclic; when contiguous on more than one rank, bounds must
+     * be given. */
+    int32_t block;
+    /* Contiguous: [ranks + 1] ascending positions from 0, or NULL. In a plan it must be NULL: ta_kv
+     * has the bounds, which may differ between sequences. */
+    const int32_t *bounds;
+} ta_shard_map;
+#define TA_SHARD_MAP_INIT                                                                          \
+    {                                                                                              \
+        sizeof(ta_shard_map), TA_SHARD_CONTIGUOUS, 0, 0, NULL                                      \
+    }
+
+/* Which rank holds `position`, and where. */
+TA_API ta_status ta_shard_locate(const ta_shard_map *map, int32_t position, int *rank,
+                                 int32_t *local);
+
+/* The inverse: the position of rank `rank`'s token at `local`. */
+TA_API ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local,
+                                   int32_t *position);
+
+/* How many tokens rank `rank` holds of a sequence of `length` tokens. */
+TA_API ta_status ta_shard_count(const ta_shard_map *map, int rank, int32_t length, int32_t *count);
+
+/* Which rank must store the next token of a sequence that has `length` tokens, and where. */
+TA_API ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int32_t *local);
+
+/* The heads that rank `rank` of `ranks` holds when something is scattered by heads: the range from
+ * heads·rank / ranks up to heads·(rank + 1) / ranks, rounded down. It can be empty. */
+TA_API ta_status ta_head_range(int heads, int ranks, int rank, int *first, int *count);
+
+/* ---- Plans --------------------------------------------------------------------------------- */
+
+typedef enum ta_mask {
+    TA_MASK_CAUSAL = 0, /* a query sees the keys at its own position and before */
+    TA_MASK_FULL = 1    /* a query sees every key of its sequence */
+} ta_mask;
+
+typedef enum ta_placement {
+    TA_PLACE_ALL = 0,  /* every rank has the whole tensor */
+    TA_PLACE_ROOT = 1, /* one rank has the whole tensor */
+    TA_PLACE_HEADS = 2 /* each rank has its ta_head_range() of the query heads */
+} ta_placement;
+
+typedef enum ta_algorithm {
+    TA_ALGORITHM_AUTO = 0, /* the planner chooses; ta_explain() says why */
+    TA_ALGORITHM_TREE = 1  /* each rank attends to its own shard, partials merge in a tree */
+} ta_algorithm;
+
+/* The work of a plan. All ranks must give the same values in every field, except in `workspace` and
+ * `workspace_bytes`; ta_plan_create() checks it.
+ *
+ * The score of query token i (position x) and key j (position y) in query head h is
+ *
+ *     s = scale · q_i·k_j,   then with softcap c:  s = c · tanh(s / c),
+ *     then with ALiBi:  s = s − alibi_slopes[h] · |x − y|
+ *
+ * and the weight of the key is exp(s) / (exp(sinks[h]) + Σ exp(s)), without the sink where there is
+ * none. Positions are global, so all of it is exact for every shard map. */
+typedef struct ta_plan_config {
+    size_t size;
+    int32_t batch; /* sequences per call, ≥ 1; an unused one has length 0 */
+    /* Query tokens per sequence, 1 to 1024; 0: 1. They are the last tokens of their sequence: token t
+     * of sequence b has position lengths[b] − query_tokens + t. */
+    int32_t query_tokens;
+    int32_t query_heads;  /* ≥ 1, a multiple of kv_heads */
+    int32_t kv_heads;     /* 0: query_heads. Head h reads KV head h / (query_heads / kv_heads) */
+    int32_t k_dim;        /* head dimension of Q and K: a multiple of 8 from 8 to 576 */
+    int32_t v_dim;        /* head dimension of V and the output, likewise; 0: k_dim */
+    ta_dtype kv_dtype;    /* of K and V; must be set */
+    ta_dtype query_dtype; /* TA_DTYPE_NONE: as K and V */
+    ta_dtype out_dtype;   /* TA_DTYPE_NONE: as the query */
+    int32_t max_tokens;   /* the most tokens of one sequence that one rank will hold, ≥ 1 */
+    ta_shard_map map;     /* `bounds` must be NULL here */
+    ta_mask mask;
+    int32_t window;            /* > 0: also hide keys with x − y ≥ window; 0: no window */
+    float scale;               /* 0: 1 / sqrt(k_dim) */
+    float softcap;             /* 0: none */
+    const float *alibi_slopes; /* host memory [query_heads], copied; NULL: none */
+    /* Host memory [query_heads], copied; NULL: none. A sink is a score that counts in the softmax,
+     * once in total, and has no value. */
+    const float *sinks;
+    ta_placement query_placement;
+    int query_root; /* the rank that has the query, with TA_PLACE_ROOT */
+    ta_placement out_placement;
+    int out_root; /* the rank that gets the output, with TA_PLACE_ROOT */
+    ta_algorithm algorithm;
+    /* Device memory for the plan, 64-byte aligned, that outlives it. NULL: it allocates its own. */
+    void *workspace;
+    size_t workspace_bytes; /* size of `workspace`: at least what ta_plan_workspace() says */
+} ta_plan_config;
+#define TA_PLAN_CONFIG_INIT                                                                        \
+    {                                                                                              \
+        sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
+            TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0                                            \
+    }
+
+typedef struct ta_plan ta_plan;
+
+/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call it
+ * or not. */
+TA_API ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
+                                   const ta_plan_config *config, size_t *bytes);
+
+/* Make a plan. Collective: every rank of the group calls it. Rank 0 decides what the config leaves
+ * open and the others follow. If any rank fails, all do; nothing is left behind. `group` and `device`
+ * must outlive the plan. A group of one rank may be given as NULL. */
+TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
+                                ta_plan **plan);
+
+/* Local, never waits for other ranks. NULL is allowed. */
+TA_API void ta_plan_destroy(ta_plan *plan);
+
+/* ---- Decode -------------------------------------------------------------------------------- */
+
+/* A tensor [batch][token][head][dim] in the device's memory, dim contiguous. A stride of 0 is the dense
+ * one: head_stride = dim, token_stride = heads · head_stride, batch_stride = tokens · token_stride.
+ * `data` is aligned to an element at least; 16 bytes is faster. */
+typedef struct ta_tensor {
+    void *data;
+    int64_t batch_stride; /* of K and V with a page table: the stride from page to page */
+    int64_t token_stride;
+    int64_t head_stride;
+} ta_tensor;
+
+/* The shard of the KV cache that this rank holds. Without a page table K is [batch][token][kv_heads]
+ * [k_dim] with max_tokens tokens, V likewise with v_dim. With a page table K is [page][token]
+ * [kv_heads][k_dim] with page_tokens tokens, and local token i of sequence b is token
+ * i % page_tokens of page page_table[b·page_table_stride + i / page_tokens]. V may be a view into K.
+ * Memory beyond a sequence's length is never read. */
+typedef struct ta_kv {
+    size_t size;
+    ta_tensor k, v;
+    const int32_t *lengths; /* [batch]: tokens of the whole sequence, over all ranks, ≥ 0. The same
+                                  on all ranks, which derive from it and the map what they hold */
+    const int32_t *bounds;  /* contiguous map: [batch][ranks + 1] bounds, or NULL */
+    int64_t bounds_stride;  /* from one sequence's bounds to the next; 0: all share the first */
+    const int32_t *page_table; /* NULL: not paged */
+    int64_t page_table_stride; /* entries per sequence */
+    int32_t page_tokens;       /* tokens per page, ≥ 1 */
+    int32_t page_count;        /* pages in the pool: every entry in use is below it */
+} ta_kv;
+#define TA_KV_INIT                                                                                 \
+    {                                                                                              \
+        sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0              \
+    }
+
+/* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group calls
+ * it with the same lengths.
+ *
+ * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank. NULL
+ *       (or data NULL) on a rank that has none.
+ * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
+ *       Never overlaps q, K or V.
+ * lse   the log-sum-exp of each row's scores, with the sink: [batch][query_tokens][heads], dense; may
+ *       be NULL. It is the log of the partition function: the paper's energy F at ζ = 0.
+ * stream  of the device's runtime; NULL on the host, where the call returns when the result is there.
+ *
+ * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the query
+ * row or in a key or value that the row sees makes that row NaN, and no other. The same inputs on the
+ * same number of ranks give the same bits, whatever the thread count. On error nothing is written. */
+TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                           float *lse, void *stream);
+
+/* ---- Explain ------------------------------------------------------------------------------- */
+
+/* Describe a plan: what was asked, what will run, what it moves and needs. Text rules as ta_info(). */
+TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,93 @@
+/* What a device does: memory, and the local parts of a decode step. A device knows nothing of other
+ * ranks. host/ implements it in C; the GPU modules implement the same table.
+ *
+ * Work is ordered on a stream (NULL and synchronous on the host). A slot that fails has called
+ * ta_fail() and has written nothing that a caller may look at. */
+#ifndef TA_DEVICE_H
+#define TA_DEVICE_H
+
+#include <treeattn/treeattn.h>
+
+#include "shard.h"
+#include "text.h"
+
+/* The largest head dimension of K and V. */
+#define TA_MAX_DIM 576
+
+/* The work of a plan as a device sees it: plain numbers, all defaults filled in. */
+typedef struct ta_problem {
+    int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
+    ta_dtype kv_dtype, query_dtype, out_dtype;
+    int32_t max_tokens;
+    ta_shard shard;
+    int32_t causal;
+    int32_t window;            /* 0: none */
+    float scale;               /* natural scores, before the soft-cap */
+    float softcap;             /* 0: none */
+    const float *alibi_slopes; /* device memory [query_heads], or NULL */
+    const float *sinks;        /* device memory [query_heads], natural units, or NULL */
+} ta_problem;
+
+/* Query rows of one head: one for each sequence and query token. */
+static inline int64_t ta_problem_rows(const ta_problem *p)
+{
+    return (int64_t)p->batch * p->query_tokens;
+}
+
+typedef struct ta_device_ops ta_device_ops;
+
+struct ta_device {
+    const ta_device_ops *ops;
+    char name[32];
+};
+
+struct ta_device_ops {
+    void (*close)(ta_device *device);
+
+    /* Lines "key: value" about this device for ta_info() and ta_explain(). */
+    void (*describe)(const ta_device *device, ta_text *text);
+
+    /* Device memory, 64-byte aligned. */
+    ta_status (*alloc)(ta_device *device, size_t bytes, void **memory);
+    void (*free)(ta_device *device, void *memory);
+
+    /* Copy between any two of host and device memory, in stream order. Returns when `from` may be
+     * changed. */
+    ta_status (*copy)(ta_device *device, void *to, const void *from, size_t bytes, void *stream);
+
+    /* Bytes of workspace that attend() needs for this problem. */
+    size_t (*attend_bytes)(const ta_device *device, const ta_problem *problem);
+
+    /* Check what can be checked without waiting: pointers, alignment, and on the host also lengths,
+     * bounds and page indices. Strides are filled in. */
+    ta_status (*check_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv);
+
+    /* Copy heads [0, heads) of a query tensor with filled strides to dense [head][row][k_dim], in
+     * the query's dtype. */
+    ta_status (*pack_query)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                            int32_t heads, void *packed, void *stream);
+
+    /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
+     * records (see partial.h). The result does not depend on the thread count. All strides are
+     * filled in. Sinks are left to finish(). */
+    ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                        const ta_kv *kv, float *records, void *workspace, void *stream);
+
+    /* into = merge(into, from), record by record. */
+    ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
+                       int32_t v_dim, void *stream);
+
+    /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
+     * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is first_head;
+     * `out` data or `lse` may be NULL. */
+    ta_status (*finish)(ta_device *device, const ta_problem *problem, const float *records,
+                        int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                        void *stream);
+};
+
+/* The host device (host/host.c). */
+ta_status ta_host_open(const ta_device_config *config, ta_device **device);
+/* Which SIMD levels this CPU has, best first, separated by spaces. */
+const char *ta_host_simd_levels(void);
+
+#endif

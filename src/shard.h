@@ -1,0 +1,74 @@
+/* Shard maps: which positions one rank holds. C and HIP code include this file; shard.c has the public
+ * functions, which check their arguments and call these.
+ *
+ * Local order follows global order, so the keys that a mask lets a query see are always one range of
+ * local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1). */
+#ifndef TA_SHARD_H
+#define TA_SHARD_H
+
+#include <stdint.h>
+
+#include "inline.h"
+
+/* One rank's view of a shard map, with every default filled in. */
+typedef struct ta_shard {
+    int32_t cyclic; /* 0: contiguous */
+    int32_t ranks;
+    int32_t rank;
+    int32_t block; /* contiguous: 0 if only bounds define it */
+} ta_shard;
+
+/* How many tokens with a position below `end` the rank holds. `bounds` may be NULL. */
+TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, int32_t end)
+{
+    if (end <= 0)
+        return 0;
+    if (shard->cyclic) {
+        int64_t round = (int64_t)shard->block * shard->ranks;
+        int64_t part = end % round - (int64_t)shard->rank * shard->block;
+        if (part < 0)
+            part = 0;
+        else if (part > shard->block)
+            part = shard->block;
+        return (int32_t)(end / round * shard->block + part);
+    }
+    int64_t first = bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block;
+    int64_t last = (int64_t)first + shard->block;
+    if (bounds)
+        last = bounds[shard->rank + 1];
+    else if (shard->rank == shard->ranks - 1)
+        last = end;
+    if (last > end)
+        last = end;
+    return last > first ? (int32_t)(last - first) : 0;
+}
+
+/* The position of the rank's token at `local`. */
+TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, int32_t local)
+{
+    if (shard->cyclic)
+        return (int64_t)(local / shard->block) * shard->block * shard->ranks +
+               (int64_t)shard->rank * shard->block + local % shard->block;
+    return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
+}
+
+/* The local positions [first, end) that a query sees. */
+typedef struct ta_visible {
+    int32_t first, end;
+} ta_visible;
+
+/* What a query at position `x` sees of a sequence of `length` tokens. `window` 0 is none. */
+TA_INLINE ta_visible ta_shard_visible(const ta_shard *shard, const int32_t *bounds, int32_t length,
+                                      int32_t x, int32_t causal, int32_t window)
+{
+    int32_t end = causal && x < length ? x + 1 : length;
+    int32_t first = window > 0 && x >= window ? x - window + 1 : 0;
+    ta_visible v;
+    v.first = ta_shard_held(shard, bounds, first);
+    v.end = ta_shard_held(shard, bounds, end);
+    if (v.first > v.end)
+        v.first = v.end;
+    return v;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* A text built piece by piece into the caller's buffer, as ta_info() and ta_explain() promise: cut at
+ * the capacity, always terminated, the full length counted. Implemented in text.c. */
+#ifndef TA_TEXT_H
+#define TA_TEXT_H
+
+#include <stddef.h>
+
+typedef struct ta_text {
+    char *data;
+    size_t capacity;
+    size_t length; /* without the NUL; may exceed the capacity */
+} ta_text;
+
+void ta_text_init(ta_text *text, char *data, size_t capacity);
+__attribute__((format(printf, 2, 3))) void ta_text_add(ta_text *text, const char *format, ...);
+
+#endif
