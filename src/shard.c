@@ -1,0 +1,152 @@
+/* The public shard map functions: check the arguments, then ask shard.h. */
+#include "shard.h"
+
+#include "shard_map.h"
+#include "status.h"
+
+ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
+{
+    if (!map)
+        return ta_fail(TA_ERR_INVALID, "map is NULL: must point to a shard map");
+    if (map->size != sizeof *map)
+        return ta_fail(TA_ERR_INVALID, "map.size is %zu: must be %zu, use TA_SHARD_MAP_INIT",
+                       map->size, sizeof *map);
+    if (map->kind != TA_SHARD_CONTIGUOUS && map->kind != TA_SHARD_BLOCK_CYCLIC)
+        return ta_fail(TA_ERR_INVALID,
+                       "map.kind is %d: must be TA_SHARD_CONTIGUOUS or TA_SHARD_BLOCK_CYCLIC",
+                       (int)map->kind);
+    if (map->ranks < 1)
+        return ta_fail(TA_ERR_INVALID, "map.ranks is %d: must be 1 or more", map->ranks);
+    if (rank < 0 || rank >= map->ranks)
+        return ta_fail(TA_ERR_INVALID, "rank is %d: must be from 0 to %d", rank, map->ranks - 1);
+    if (map->block < 0)
+        return ta_fail(TA_ERR_INVALID, "map.block is %d: must be 0 or more", (int)map->block);
+    shard->cyclic = map->kind == TA_SHARD_BLOCK_CYCLIC;
+    if (shard->cyclic && map->bounds)
+        return ta_fail(TA_ERR_INVALID,
+                       "map.bounds is set with a block-cyclic map: must be NULL there");
+    shard->ranks = map->ranks;
+    shard->rank = rank;
+    shard->block = map->block;
+    if (shard->cyclic && !shard->block)
+        shard->block = TA_DEFAULT_BLOCK;
+    return TA_OK;
+}
+
+ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ranks)
+{
+    if (bounds[0] != 0)
+        return ta_fail(TA_ERR_INVALID, "%s[0] is %d: must be 0", name, (int)bounds[0]);
+    for (int r = 0; r < ranks; ++r)
+        if (bounds[r + 1] < bounds[r])
+            return ta_fail(TA_ERR_INVALID, "%s[%d] is %d, below %s[%d] which is %d: must ascend",
+                           name, r + 1, (int)bounds[r + 1], name, r, (int)bounds[r]);
+    return TA_OK;
+}
+
+/* What a map outside a plan must also fulfil: it alone says where each position is. */
+static ta_status resolve_complete(const ta_shard_map *map, int rank, ta_shard *shard)
+{
+    TA_TRY(ta_shard_resolve(map, rank, shard));
+    if (map->bounds)
+        return ta_shard_check_bounds("map.bounds", map->bounds, map->ranks);
+    if (!shard->cyclic && shard->ranks > 1 && shard->block == 0)
+        return ta_fail(TA_ERR_INVALID,
+                       "map.block is 0 and map.bounds is NULL: a contiguous map of "
+                       "%d ranks needs one of them",
+                       shard->ranks);
+    return TA_OK;
+}
+
+static int owner(const ta_shard_map *map, const ta_shard *shard, int32_t position)
+{
+    if (shard->cyclic)
+        return (int)(position / shard->block % shard->ranks);
+    if (map->bounds) {
+        int rank = 0;
+        while (rank < shard->ranks && position >= map->bounds[rank + 1])
+            ++rank;
+        return rank;
+    }
+    if (shard->block == 0)
+        return 0;
+    int32_t rank = position / shard->block;
+    return rank < shard->ranks ? (int)rank : shard->ranks - 1;
+}
+
+static ta_status locate(const ta_shard_map *map, const char *name, int32_t position, int *rank,
+                        int32_t *local)
+{
+    ta_shard shard;
+    TA_TRY(resolve_complete(map, 0, &shard));
+    if (position < 0)
+        return ta_fail(TA_ERR_INVALID, "%s is %d: must be 0 or more", name, (int)position);
+    if (!rank || !local)
+        return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to the result",
+                       rank ? "local" : "rank");
+    shard.rank = owner(map, &shard, position);
+    if (shard.rank == shard.ranks)
+        return ta_fail(TA_ERR_INVALID, "%s is %d: no rank holds it, map.bounds[%d] is %d", name,
+                       (int)position, shard.ranks, (int)map->bounds[shard.ranks]);
+    *rank = shard.rank;
+    *local = ta_shard_held(&shard, map->bounds, position);
+    return TA_OK;
+}
+
+ta_status ta_shard_locate(const ta_shard_map *map, int32_t position, int *rank, int32_t *local)
+{
+    return locate(map, "position", position, rank, local);
+}
+
+ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int32_t *local)
+{
+    return locate(map, "length", length, rank, local);
+}
+
+ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local, int32_t *position)
+{
+    ta_shard shard;
+    TA_TRY(resolve_complete(map, rank, &shard));
+    if (local < 0)
+        return ta_fail(TA_ERR_INVALID, "local is %d: must be 0 or more", (int)local);
+    if (!position)
+        return ta_fail(TA_ERR_INVALID, "position is NULL: must point to the result");
+    int64_t global = ta_shard_global(&shard, map->bounds, local);
+    if (global > INT32_MAX)
+        return ta_fail(TA_ERR_INVALID, "local is %d: its position %lld exceeds %d", (int)local,
+                       (long long)global, INT32_MAX);
+    if (map->bounds ? global >= map->bounds[rank + 1]
+                    : !shard.cyclic && rank < shard.ranks - 1 && local >= shard.block)
+        return ta_fail(TA_ERR_INVALID, "local is %d: beyond the range of rank %d", (int)local,
+                       rank);
+    *position = (int32_t)global;
+    return TA_OK;
+}
+
+ta_status ta_shard_count(const ta_shard_map *map, int rank, int32_t length, int32_t *count)
+{
+    ta_shard shard;
+    TA_TRY(resolve_complete(map, rank, &shard));
+    if (length < 0)
+        return ta_fail(TA_ERR_INVALID, "length is %d: must be 0 or more", (int)length);
+    if (!count)
+        return ta_fail(TA_ERR_INVALID, "count is NULL: must point to the result");
+    *count = ta_shard_held(&shard, map->bounds, length);
+    return TA_OK;
+}
+
+ta_status ta_head_range(int heads, int ranks, int rank, int *first, int *count)
+{
+    if (heads < 1)
+        return ta_fail(TA_ERR_INVALID, "heads is %d: must be 1 or more", heads);
+    if (ranks < 1)
+        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be 1 or more", ranks);
+    if (rank < 0 || rank >= ranks)
+        return ta_fail(TA_ERR_INVALID, "rank is %d: must be from 0 to %d", rank, ranks - 1);
+    if (!first || !count)
+        return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to the result",
+                       first ? "count" : "first");
+    *first = ta_head_start(heads, ranks, rank);
+    *count = ta_head_start(heads, ranks, rank + 1) - *first;
+    return TA_OK;
+}

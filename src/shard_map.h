@@ -1,0 +1,25 @@
+/* From the user's shard map to the resolved one of shard.h, and the division of heads over ranks. Used
+ * by plans; implemented in shard.c. */
+#ifndef TA_SHARD_MAP_H
+#define TA_SHARD_MAP_H
+
+#include <treeattn/treeattn.h>
+
+#include "shard.h"
+
+/* Block of a block-cyclic map that names none: a multiple of the usual page sizes. */
+#define TA_DEFAULT_BLOCK 64
+
+/* Check a map and fill in its defaults for one rank. */
+ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard);
+
+/* `name` is what the error message calls the bounds. */
+ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ranks);
+
+/* The first head of rank `rank`; with rank = ranks, the number of heads. */
+static inline int ta_head_start(int heads, int ranks, int rank)
+{
+    return (int)((int64_t)heads * rank / ranks);
+}
+
+#endif
