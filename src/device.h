@@ -42,6 +42,8 @@ struct ta_device {
 };
 
 struct ta_device_ops {
+    int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */
+
     void (*close)(ta_device *device);
 
     /* Lines "key: value" about this device for ta_info() and ta_explain(). */

@@ -1,0 +1,114 @@
+/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
+#include "algo/tree.h"
+#include "plan.h"
+#include "status.h"
+#include "tensor.h"
+
+/* The arguments of a step after all checks. */
+typedef struct ta_step {
+    ta_tensor q, out;
+    ta_kv kv;
+    float *lse;
+} ta_step;
+
+static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    int first, heads;
+    ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
+    if (heads == 0)
+        return TA_OK;
+    if (!q || !q->data)
+        return ta_fail(TA_ERR_INVALID,
+                       "q is NULL: rank %d has %d query heads under the plan's "
+                       "query_placement",
+                       plan->rank, heads);
+    ta_tensor_shape shape = {"q", p->batch, p->query_tokens, heads, p->k_dim, p->query_dtype};
+    return ta_tensor_fill(q, &shape, &step->q);
+}
+
+static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    int first, heads;
+    ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
+    if (heads == 0)
+        return TA_OK;
+    if (!out || !out->data)
+        return ta_fail(TA_ERR_INVALID,
+                       "out is NULL: rank %d gets %d query heads under the plan's "
+                       "out_placement",
+                       plan->rank, heads);
+    if ((uintptr_t)lse % sizeof(float))
+        return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (void *)lse);
+    ta_tensor_shape shape = {"out", p->batch, p->query_tokens, heads, p->v_dim, p->out_dtype};
+    TA_TRY(ta_tensor_fill(out, &shape, &step->out));
+    step->lse = lse;
+    return ta_tensor_check_distinct(&step->out, &shape);
+}
+
+static ta_status check_kv(const ta_plan *plan, const ta_kv *kv, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    if (!kv)
+        return ta_fail(TA_ERR_INVALID, "kv is NULL: must point to this rank's shard");
+    if (kv->size != sizeof *kv)
+        return ta_fail(TA_ERR_INVALID, "kv.size is %zu: must be %zu, use TA_KV_INIT", kv->size,
+                       sizeof *kv);
+    int64_t blocks = p->batch, tokens = p->max_tokens;
+    if (kv->page_table) {
+        if (kv->page_tokens < 1)
+            return ta_fail(TA_ERR_INVALID,
+                           "kv.page_tokens is %d: must be 1 or more with a page "
+                           "table",
+                           (int)kv->page_tokens);
+        if (kv->page_count < 0)
+            return ta_fail(TA_ERR_INVALID, "kv.page_count is %d: must be 0 or more",
+                           (int)kv->page_count);
+        blocks = kv->page_count;
+        tokens = kv->page_tokens;
+    }
+    step->kv = *kv;
+    ta_tensor_shape k = {"kv.k", blocks, tokens, p->kv_heads, p->k_dim, p->kv_dtype};
+    ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
+    TA_TRY(ta_tensor_fill(&kv->k, &k, &step->kv.k));
+    TA_TRY(ta_tensor_fill(&kv->v, &v, &step->kv.v));
+    return plan->device->ops->check_kv(plan->device, p, &step->kv);
+}
+
+static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
+                            const ta_tensor *out, float *lse, void *stream, ta_step *step)
+{
+    if (stream && !plan->device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, plan->device->name);
+    TA_TRY(check_query(plan, q, step));
+    TA_TRY(check_kv(plan, kv, step));
+    return check_out(plan, out, lse, step);
+}
+
+ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                    float *lse, void *stream)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    ta_step step = {0};
+    ta_status checked = check_step(plan, q, kv, out, lse, stream, &step);
+    if (checked != TA_OK && plan->ranks == 1)
+        return checked;
+    /* The other ranks expect this one, so it takes part and tells them. */
+    ta_fault fault = {checked, plan->rank};
+    ta_status status = ta_tree_decode(plan, &step.q, &step.kv, &step.out, step.lse, &fault, stream);
+    if (status != TA_OK) {
+        ta_group_abort(plan->group, ta_last_error());
+        return status;
+    }
+    if (checked != TA_OK)
+        return checked;
+    if (fault.status != TA_OK)
+        return ta_fail((ta_status)fault.status,
+                       "rank %d failed in this step with %s, its ta_last_error() says why; nothing "
+                       "was written",
+                       (int)fault.rank, ta_status_name((ta_status)fault.status));
+    return TA_OK;
+}

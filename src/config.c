@@ -1,0 +1,146 @@
+/* Checks of a plan config. Each message names the field, its value and what would be right. */
+#include "config.h"
+
+#include <math.h>
+
+#include "dtype.h"
+#include "shard_map.h"
+#include "status.h"
+
+static ta_status check_int(const char *name, int64_t value, int64_t low, int64_t high)
+{
+    if (value < low || value > high)
+        return ta_fail(TA_ERR_INVALID, "config.%s is %lld: must be from %lld to %lld", name,
+                       (long long)value, (long long)low, (long long)high);
+    return TA_OK;
+}
+
+static ta_status check_dim(const char *name, int32_t value)
+{
+    if (value < 8 || value > TA_MAX_DIM || value % 8)
+        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be a multiple of 8 from 8 to %d",
+                       name, (int)value, TA_MAX_DIM);
+    return TA_OK;
+}
+
+static ta_status check_dtype(const char *name, ta_dtype dtype)
+{
+    if (!ta_dtype_valid(dtype))
+        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be TA_F32, TA_F16 or TA_BF16", name,
+                       (int)dtype);
+    return TA_OK;
+}
+
+static ta_status check_finite(const char *name, float value, float low)
+{
+    if (!isfinite(value) || value < low)
+        return ta_fail(TA_ERR_INVALID, "config.%s is %g: must be finite%s", name, (double)value,
+                       low == 0.0f ? " and 0 or more" : "");
+    return TA_OK;
+}
+
+static ta_status check_all_finite(const char *name, const float *values, int count)
+{
+    for (int i = 0; values && i < count; ++i)
+        if (!isfinite(values[i]))
+            return ta_fail(TA_ERR_INVALID, "config.%s[%d] is %g: must be finite", name, i,
+                           (double)values[i]);
+    return TA_OK;
+}
+
+static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
+{
+    p->batch = config->batch;
+    p->query_tokens = config->query_tokens ? config->query_tokens : 1;
+    p->query_heads = config->query_heads;
+    p->kv_heads = config->kv_heads ? config->kv_heads : config->query_heads;
+    p->k_dim = config->k_dim;
+    p->v_dim = config->v_dim ? config->v_dim : config->k_dim;
+    p->max_tokens = config->max_tokens;
+    TA_TRY(check_int("batch", p->batch, 1, 1 << 20));
+    TA_TRY(check_int("query_tokens", p->query_tokens, 1, TA_MAX_QUERY_TOKENS));
+    TA_TRY(check_int("query_heads", p->query_heads, 1, 1 << 16));
+    TA_TRY(check_int("kv_heads", p->kv_heads, 1, p->query_heads));
+    if (p->query_heads % p->kv_heads)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
+                       (int)p->query_heads, (int)p->kv_heads);
+    TA_TRY(check_dim("k_dim", p->k_dim));
+    TA_TRY(check_dim("v_dim", p->v_dim));
+    return check_int("max_tokens", p->max_tokens, 1, INT32_MAX - 64);
+}
+
+static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
+{
+    TA_TRY(check_dtype("kv_dtype", config->kv_dtype));
+    p->kv_dtype = config->kv_dtype;
+    p->query_dtype = config->query_dtype ? config->query_dtype : p->kv_dtype;
+    p->out_dtype = config->out_dtype ? config->out_dtype : p->query_dtype;
+    TA_TRY(check_dtype("query_dtype", p->query_dtype));
+    return check_dtype("out_dtype", p->out_dtype);
+}
+
+static ta_status resolve_scores(const ta_plan_config *config, ta_problem *p)
+{
+    TA_TRY(check_int("mask", config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(check_int("window", config->window, 0, INT32_MAX));
+    TA_TRY(check_finite("scale", config->scale, -INFINITY));
+    TA_TRY(check_finite("softcap", config->softcap, 0.0f));
+    TA_TRY(check_all_finite("alibi_slopes", config->alibi_slopes, p->query_heads));
+    TA_TRY(check_all_finite("sinks", config->sinks, p->query_heads));
+    p->causal = config->mask == TA_MASK_CAUSAL;
+    p->window = config->window;
+    p->scale = config->scale != 0.0f ? config->scale : 1.0f / sqrtf((float)p->k_dim);
+    p->softcap = config->softcap;
+    p->alibi_slopes = config->alibi_slopes;
+    p->sinks = config->sinks;
+    return TA_OK;
+}
+
+static ta_status resolve_map(const ta_plan_config *config, int rank, int ranks, ta_problem *p)
+{
+    ta_shard_map map = config->map;
+    if (map.ranks == 0)
+        map.ranks = ranks;
+    if (map.ranks != ranks)
+        return ta_fail(TA_ERR_INVALID, "config.map.ranks is %d: must be 0 or the group's size, %d",
+                       map.ranks, ranks);
+    if (map.bounds)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.map.bounds is set: must be NULL in a plan, give kv.bounds");
+    return ta_shard_resolve(&map, rank, &p->shard);
+}
+
+static ta_status check_placement(const char *name, ta_placement placement, int root, int ranks)
+{
+    if (placement != TA_PLACE_ALL && placement != TA_PLACE_ROOT && placement != TA_PLACE_HEADS)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.%s_placement is %d: must be TA_PLACE_ALL, "
+                       "TA_PLACE_ROOT or TA_PLACE_HEADS",
+                       name, (int)placement);
+    if (placement == TA_PLACE_ROOT ? root < 0 || root >= ranks : root != 0)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.%s_root is %d: must be from 0 to %d with "
+                       "TA_PLACE_ROOT, 0 otherwise",
+                       name, root, ranks - 1);
+    return TA_OK;
+}
+
+ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, ta_problem *problem)
+{
+    ta_problem p = {0};
+    if (!config)
+        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to a plan config");
+    if (config->size != sizeof *config)
+        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_PLAN_CONFIG_INIT",
+                       config->size, sizeof *config);
+    TA_TRY(resolve_shape(config, &p));
+    TA_TRY(resolve_dtypes(config, &p));
+    TA_TRY(resolve_scores(config, &p));
+    TA_TRY(resolve_map(config, rank, ranks, &p));
+    TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
+    TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
+    TA_TRY(check_int("algorithm", config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_TREE));
+    *problem = p;
+    return TA_OK;
+}

@@ -1,0 +1,57 @@
+/* Devices by name, and ta_info(). */
+#include "device.h"
+
+#include <string.h>
+
+#include "status.h"
+#include "text.h"
+
+static ta_status check_config(const ta_device_config *config)
+{
+    if (config && config->size != sizeof *config)
+        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_DEVICE_CONFIG_INIT",
+                       config->size, sizeof *config);
+    return TA_OK;
+}
+
+ta_status ta_device_open(const char *name, const ta_device_config *config, ta_device **device)
+{
+    ta_device_config defaults = TA_DEVICE_CONFIG_INIT;
+    if (!name)
+        return ta_fail(TA_ERR_INVALID, "name is NULL: must be \"host\" or \"auto\"");
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: must point to the result");
+    TA_TRY(check_config(config));
+    if (strcmp(name, "host") != 0 && strcmp(name, "auto") != 0)
+        return ta_fail(TA_ERR_NOT_FOUND, "no device \"%s\": this library has \"host\" and \"auto\"",
+                       name);
+    return ta_host_open(config ? config : &defaults, device);
+}
+
+void ta_device_close(ta_device *device)
+{
+    if (device)
+        device->ops->close(device);
+}
+
+ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
+{
+    ta_text out;
+    if (!text && capacity)
+        return ta_fail(TA_ERR_INVALID,
+                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
+    ta_text_init(&out, text, capacity);
+    ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
+    ta_text_add(&out, "devices: host\n");
+    ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
+    ta_text_add(&out, "groups: threads\n");
+    ta_text_add(&out, "algorithms: tree\n");
+    if (needed_bytes)
+        *needed_bytes = out.length + 1;
+    return TA_OK;
+}
+
+int ta_version(void)
+{
+    return TA_VERSION;
+}

@@ -1,0 +1,93 @@
+/* ta_explain(): a plan in words and numbers. */
+#include "dtype.h"
+#include "partial.h"
+#include "plan.h"
+#include "status.h"
+#include "text.h"
+
+static const char *placement_name(ta_placement placement)
+{
+    switch (placement) {
+    case TA_PLACE_ALL:
+        return "all";
+    case TA_PLACE_ROOT:
+        return "root";
+    default:
+        return "heads";
+    }
+}
+
+static void add_work(const ta_plan *plan, ta_text *out)
+{
+    const ta_problem *p = &plan->problem;
+    ta_text_add(out, "batch: %d\nquery tokens: %d\n", (int)p->batch, (int)p->query_tokens);
+    ta_text_add(out, "heads: %d query, %d kv\n", (int)p->query_heads, (int)p->kv_heads);
+    ta_text_add(out, "head dim: %d k, %d v\n", (int)p->k_dim, (int)p->v_dim);
+    ta_text_add(out, "dtypes: %s query, %s kv, %s out\n", ta_dtype_name(p->query_dtype),
+                ta_dtype_name(p->kv_dtype), ta_dtype_name(p->out_dtype));
+    ta_text_add(out, "tokens per sequence and rank: at most %d\n", (int)p->max_tokens);
+    if (p->shard.cyclic)
+        ta_text_add(out, "shard map: block-cyclic, block %d\n", (int)p->shard.block);
+    else if (p->shard.block)
+        ta_text_add(out, "shard map: contiguous, %d tokens per rank\n", (int)p->shard.block);
+    else
+        ta_text_add(out, "shard map: contiguous%s\n",
+                    plan->ranks > 1 ? ", bounds given with each call" : "");
+    ta_text_add(out, "mask: %s", p->causal ? "causal" : "full");
+    if (p->window)
+        ta_text_add(out, ", window %d", (int)p->window);
+    ta_text_add(out, "\nscores: scale %.9g", (double)p->scale);
+    if (p->softcap > 0.0f)
+        ta_text_add(out, ", softcap %.9g", (double)p->softcap);
+    ta_text_add(out, "%s%s\n", p->alibi_slopes ? ", ALiBi" : "", p->sinks ? ", sinks" : "");
+}
+
+static int rounds(int ranks)
+{
+    int count = 0;
+    while ((1 << count) < ranks)
+        ++count;
+    return count;
+}
+
+static void add_run(const ta_plan *plan, ta_text *out)
+{
+    const ta_problem *p = &plan->problem;
+    long long partial = (long long)p->query_heads * ta_problem_rows(p) *
+                        ta_record_floats(p->v_dim) * (long long)sizeof(float);
+    ta_text_add(out, "algorithm: tree\n");
+    ta_text_add(out, "why: the only algorithm of this build; K and V stay in place\n");
+    ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
+                plan->query ? ", moved to all ranks each step" : "");
+    ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
+    ta_text_add(out, "partial: %lld bytes per rank\n", partial);
+    if (plan->ranks > 1)
+        ta_text_add(out, "exchange: one, %d rounds deep%s\n", rounds(plan->ranks),
+                    plan->ranks & (plan->ranks - 1) && plan->out_placement != TA_PLACE_ROOT
+                        ? ", and one to return what was folded"
+                        : "");
+    else
+        ta_text_add(out, "exchange: none\n");
+    ta_text_add(out, "workspace: %zu bytes, %s\n", plan->memory_bytes,
+                plan->owns_memory ? "the plan's own" : "the caller's");
+}
+
+ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes)
+{
+    ta_text out;
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    if (!text && capacity)
+        return ta_fail(TA_ERR_INVALID,
+                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
+    ta_text_init(&out, text, capacity);
+    ta_text_add(&out, "device: %s\n", plan->device->name);
+    plan->device->ops->describe(plan->device, &out);
+    ta_text_add(&out, "group: %s, %d ranks, this is rank %d\n",
+                plan->group ? plan->group->ops->name : "none", plan->ranks, plan->rank);
+    add_work(plan, &out);
+    add_run(plan, &out);
+    if (needed_bytes)
+        *needed_bytes = out.length + 1;
+    return TA_OK;
+}

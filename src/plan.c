@@ -1,0 +1,182 @@
+/* Making a plan: resolve the config, cut the workspace, agree with the other ranks. Everything is
+ * allocated here, so that a step allocates nothing. */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+#include "dtype.h"
+#include "partial.h"
+#include "shard_map.h"
+#include "status.h"
+
+#define ALIGNMENT 64
+
+void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
+                   int *count)
+{
+    int heads = plan->problem.query_heads;
+    *first = 0;
+    *count = heads;
+    if (placement == TA_PLACE_ROOT && rank != root)
+        *count = 0;
+    if (placement == TA_PLACE_HEADS) {
+        *first = ta_head_start(heads, plan->ranks, rank);
+        *count = ta_head_start(heads, plan->ranks, rank + 1) - *first;
+    }
+}
+
+/* Cuts pieces off the workspace; with no base it only adds up what they would take. */
+typedef struct cutter {
+    char *base;
+    size_t used;
+    int overflow;
+} cutter;
+
+static void *cut(cutter *c, size_t count, size_t bytes_each)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, bytes_each, &bytes) || bytes > SIZE_MAX / 4 - c->used) {
+        c->overflow = 1;
+        return NULL;
+    }
+    void *piece = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return piece;
+}
+
+/* Give every piece of the plan its place in plan->memory; returns the bytes that they take. */
+static ta_status cut_memory(ta_plan *plan, size_t *bytes)
+{
+    ta_problem *p = &plan->problem;
+    cutter c = {plan->memory, 0, 0};
+    int moves_query = plan->ranks > 1 && plan->query_placement != TA_PLACE_ALL;
+    size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p);
+    /* The ta_fault behind the records takes the place of two floats. */
+    size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
+    plan->records = cut(&c, floats, sizeof(float));
+    if (plan->ranks > 1)
+        plan->received = cut(&c, floats, sizeof(float));
+    if (plan->ranks > 1 && plan->out_placement == TA_PLACE_HEADS)
+        plan->staged = cut(&c, floats, sizeof(float));
+    if (moves_query)
+        plan->query = cut(&c, records * (size_t)p->k_dim, ta_dtype_bytes(p->query_dtype));
+    void *slopes = p->alibi_slopes ? cut(&c, (size_t)p->query_heads, sizeof(float)) : NULL;
+    void *sinks = p->sinks ? cut(&c, (size_t)p->query_heads, sizeof(float)) : NULL;
+    plan->attend = cut(&c, plan->device->ops->attend_bytes(plan->device, p), 1);
+    if (c.overflow)
+        return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
+                                       "config.batch, query_tokens or query_heads is too large");
+    *bytes = c.used;
+    if (!plan->memory)
+        return TA_OK;
+    /* From here on the problem points to the plan's own copies. */
+    size_t head_bytes = (size_t)p->query_heads * sizeof(float);
+    if (slopes)
+        TA_TRY(plan->device->ops->copy(plan->device, slopes, p->alibi_slopes, head_bytes, NULL));
+    if (sinks)
+        TA_TRY(plan->device->ops->copy(plan->device, sinks, p->sinks, head_bytes, NULL));
+    p->alibi_slopes = slopes;
+    p->sinks = sinks;
+    return TA_OK;
+}
+
+/* Everything of a plan but its memory. */
+static ta_status describe_plan(const ta_group *group, const ta_device *device,
+                               const ta_plan_config *config, ta_plan *plan)
+{
+    memset(plan, 0, sizeof *plan);
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
+    plan->group = (ta_group *)group;
+    plan->device = (ta_device *)device;
+    plan->rank = ta_group_rank(group);
+    plan->ranks = ta_group_size(group);
+    TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
+    plan->query_placement = config->query_placement;
+    plan->query_root = config->query_root;
+    plan->out_placement = config->out_placement;
+    plan->out_root = config->out_root;
+    plan->algorithm = TA_ALGORITHM_TREE; /* the only one that TA_ALGORITHM_AUTO can choose */
+    return TA_OK;
+}
+
+static ta_status check_workspace(const ta_plan_config *config, size_t needed)
+{
+    if (config->workspace_bytes < needed)
+        return ta_fail(TA_ERR_INVALID, "config.workspace_bytes is %zu: must be %zu or more",
+                       config->workspace_bytes, needed);
+    if ((uintptr_t)config->workspace % ALIGNMENT)
+        return ta_fail(TA_ERR_INVALID, "config.workspace is %p: must be aligned to %d bytes",
+                       config->workspace, ALIGNMENT);
+    return TA_OK;
+}
+
+static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
+{
+    TA_TRY(cut_memory(plan, &plan->memory_bytes));
+    if (config->workspace) {
+        TA_TRY(check_workspace(config, plan->memory_bytes));
+        plan->memory = config->workspace;
+    } else {
+        TA_TRY(plan->device->ops->alloc(plan->device, plan->memory_bytes, &plan->memory));
+        plan->owns_memory = 1;
+    }
+    TA_TRY(cut_memory(plan, &plan->memory_bytes));
+    if (!plan->query || plan->query_placement != TA_PLACE_HEADS)
+        return TA_OK;
+    plan->query_at = calloc((size_t)plan->ranks + 1, sizeof *plan->query_at);
+    if (!plan->query_at)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
+    size_t head_bytes = (size_t)(ta_problem_rows(&plan->problem) * plan->problem.k_dim) *
+                        ta_dtype_bytes(plan->problem.query_dtype);
+    for (int rank = 0; rank <= plan->ranks; ++rank)
+        plan->query_at[rank] =
+            (size_t)ta_head_start(plan->problem.query_heads, plan->ranks, rank) * head_bytes;
+    return TA_OK;
+}
+
+ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
+                            const ta_plan_config *config, size_t *bytes)
+{
+    ta_plan plan;
+    size_t needed;
+    if (!bytes)
+        return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
+    TA_TRY(describe_plan(group, device, config, &plan));
+    TA_TRY(cut_memory(&plan, &needed));
+    *bytes = needed;
+    return TA_OK;
+}
+
+ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
+                         ta_plan **plan)
+{
+    ta_plan *made = calloc(1, sizeof *made);
+    ta_status status = made ? TA_OK : ta_fail(TA_ERR_NO_MEMORY, "no memory for a plan");
+    if (status == TA_OK && !plan)
+        status = ta_fail(TA_ERR_INVALID, "plan is NULL: must point to the result");
+    if (status == TA_OK)
+        status = describe_plan(group, device, config, made);
+    if (status == TA_OK)
+        status = make_memory(config, made);
+    if (ta_group_size(group) > 1) /* also to tell the others of a failure here */
+        status = ta_plan_agree(group, made, status);
+    if (status != TA_OK) {
+        ta_plan_destroy(made);
+        return status;
+    }
+    *plan = made;
+    return TA_OK;
+}
+
+void ta_plan_destroy(ta_plan *plan)
+{
+    if (!plan)
+        return;
+    if (plan->owns_memory)
+        plan->device->ops->free(plan->device, plan->memory);
+    free(plan->query_at);
+    free(plan);
+}
