@@ -1,0 +1,64 @@
+/* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
+ * kernels_scalar.c is the truth and readable; kernels.c chooses. attend.c calls them and owns everything that is not
+ * arithmetic: which tokens, which rows, where they are.
+ *
+ * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in pairs. */
+#ifndef TA_HOST_KERNELS_H
+#define TA_HOST_KERNELS_H
+
+#include <stdint.h>
+
+#include <treeattn/treeattn.h>
+
+/* Tokens that are scored at a time: a bit set of them fits one word, and 64 rows of K and V of usual
+ * dimensions stay in the first two cache levels while several query rows use them. */
+#define TA_TILE 64
+
+/* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
+#define TA_ROW_BLOCK 4
+
+/* Indexed by ta_dtype. */
+#define TA_DTYPES 4
+
+typedef struct ta_host_kernels {
+    const char *name;
+
+    /* to[i] = from[i] · factor. */
+    void (*load[TA_DTYPES])(const void *from, int32_t n, float factor, float *to);
+
+    /* to[i] = from[i] · factor, rounded to the element type. */
+    void (*store[TA_DTYPES])(const float *from, int32_t n, float factor, void *to);
+
+    /* scores[r·TA_TILE + t] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats
+     * apart and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
+    void (*score[TA_DTYPES])(const float *q, int64_t q_stride, int rows, const void *const *k,
+                             int n, int32_t k_dim, float *scores);
+
+    /* s = cap · tanh(s) for n scores. */
+    void (*softcap)(float *scores, int n, float cap);
+
+    /* s = s - slope · |x - positions[t]| for n scores. */
+    void (*alibi)(float *scores, int n, float slope, int32_t x, const int32_t *positions);
+
+    /* One row's scores (base 2) of n tokens become weights exp2(s - m), where m is the new maximum;
+     * m and l are brought up to date, *rescale is what the row's o must be multiplied by. Returns
+     * the set of tokens whose score is -inf (bit t for scores[t]): their values must not be used. A
+     * NaN among the scores makes m, l and all weights NaN. Overwrites scores up to the next multiple
+     * of 8. */
+    uint64_t (*softmax)(float *scores, int n, float *m, float *l, float *rescale);
+
+    /* o_r = o_r · rescale[r] + Σ weights[r·TA_TILE + t] · v[t], with rows and tokens as in score(). The
+     * sum over the tile is made first, which keeps rounding errors small over long sequences. */
+    void (*weigh[TA_DTYPES])(float *o, int64_t o_stride, int rows, const float *rescale,
+                             const float *weights, const void *const *v, int n, int32_t v_dim);
+
+    /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
+    void (*merge)(float *into, const float *from, int32_t v_dim);
+} ta_host_kernels;
+
+/* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such level. */
+const ta_host_kernels *ta_host_kernels_find(const char *name);
+
+extern const ta_host_kernels ta_kernels_scalar;
+
+#endif

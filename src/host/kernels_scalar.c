@@ -1,0 +1,135 @@
+/* The arithmetic of the host device in plain C: what every SIMD level must reproduce (see kernels.h).
+ * Each function takes the element type as a constant, so that the compiler makes one version for each. */
+#include <math.h>
+
+#include "../dtype.h"
+#include "../partial.h"
+#include "kernels.h"
+
+/* 8 interleaved sums, added in pairs. */
+static float sum8(const float *s)
+{
+    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
+static inline void load(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
+{
+    for (int32_t i = 0; i < n; i++)
+        to[i] = ta_load(dtype, from, i) * factor;
+}
+
+static inline void store(ta_dtype dtype, const float *from, int32_t n, float factor, void *to)
+{
+    for (int32_t i = 0; i < n; i++)
+        ta_store(dtype, to, i, from[i] * factor);
+}
+
+static inline void score(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
+                         const void *const *k, int n, int32_t k_dim, float *scores)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int t = 0; t < n; t++) {
+            float sums[8] = {0};
+            for (int32_t i = 0; i < k_dim; i++)
+                sums[i % 8] += q[r * q_stride + i] * ta_load(dtype, k[t], i);
+            scores[r * TA_TILE + t] = sum8(sums);
+        }
+    }
+}
+
+static inline void weigh(ta_dtype dtype, float *o, int64_t o_stride, int rows, const float *rescale,
+                         const float *weights, const void *const *v, int n, int32_t v_dim)
+{
+    for (int r = 0; r < rows; r++) {
+        for (int32_t i = 0; i < v_dim; i++) {
+            float sum = 0.0f;
+            for (int t = 0; t < n; t++)
+                sum += weights[r * TA_TILE + t] * ta_load(dtype, v[t], i);
+            o[r * o_stride + i] = o[r * o_stride + i] * rescale[r] + sum;
+        }
+    }
+}
+
+/* The functions above for one element type each. */
+#define FOR_DTYPE(suffix, dtype)                                                                   \
+    static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
+    {                                                                                              \
+        load(dtype, from, n, factor, to);                                                          \
+    }                                                                                              \
+    static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
+    {                                                                                              \
+        store(dtype, from, n, factor, to);                                                         \
+    }                                                                                              \
+    static void score_##suffix(const float *q, int64_t q_stride, int rows, const void *const *k,   \
+                               int n, int32_t k_dim, float *scores)                                \
+    {                                                                                              \
+        score(dtype, q, q_stride, rows, k, n, k_dim, scores);                                      \
+    }                                                                                              \
+    static void weigh_##suffix(float *o, int64_t o_stride, int rows, const float *rescale,         \
+                               const float *weights, const void *const *v, int n, int32_t v_dim)   \
+    {                                                                                              \
+        weigh(dtype, o, o_stride, rows, rescale, weights, v, n, v_dim);                            \
+    }
+FOR_DTYPE(f32, TA_F32)
+FOR_DTYPE(f16, TA_F16)
+FOR_DTYPE(bf16, TA_BF16)
+
+static void softcap(float *scores, int n, float cap)
+{
+    for (int t = 0; t < n; t++)
+        scores[t] = cap * tanhf(scores[t]);
+}
+
+static void alibi(float *scores, int n, float slope, int32_t x, const int32_t *positions)
+{
+    for (int t = 0; t < n; t++) {
+        int32_t distance = x > positions[t] ? x - positions[t] : positions[t] - x;
+        scores[t] -= slope * (float)distance;
+    }
+}
+
+static uint64_t softmax(float *scores, int n, float *m, float *l, float *rescale)
+{
+    uint64_t hidden = 0;
+    float largest = *m;
+    for (int t = 0; t < n; t++) {
+        if (!(scores[t] <= largest)) /* larger, or NaN, which nothing replaces */
+            largest = largest != largest ? largest : scores[t];
+        if (scores[t] == -INFINITY)
+            hidden |= 1ull << t;
+    }
+    if (largest == -INFINITY) { /* nothing seen yet: a difference to it would be NaN */
+        *rescale = 1.0f;
+        return hidden;
+    }
+    float sum = 0.0f;
+    for (int t = 0; t < n; t++) {
+        scores[t] = exp2f(scores[t] - largest);
+        sum += scores[t];
+    }
+    *rescale = largest == *m ? 1.0f : exp2f(*m - largest);
+    *l = *l * *rescale + sum;
+    *m = largest;
+    return hidden;
+}
+
+static void merge(float *into, const float *from, int32_t v_dim)
+{
+    ta_merge_scales s = ta_merge_scale(into[v_dim], from[v_dim]);
+    for (int32_t i = 0; i < v_dim; i++)
+        into[i] = ta_merge_add(into[i], from[i], s);
+    into[v_dim] = s.m;
+    into[v_dim + 1] = ta_merge_add(into[v_dim + 1], from[v_dim + 1], s);
+}
+
+const ta_host_kernels ta_kernels_scalar = {
+    .name = "scalar",
+    .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},
+    .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},
+    .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},
+    .softcap = softcap,
+    .alibi = alibi,
+    .softmax = softmax,
+    .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},
+    .merge = merge,
+};
