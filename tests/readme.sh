@@ -21,7 +21,7 @@ expected=$(sed -n 's/^prints `\([^`]*\)`.*/\1/p' "$tree/README.md")
     exit 1
 }
 
-"$@" -std=c11 -Wall -Wextra -Werror -I"$tree/include" -o "$scratch/example" "$scratch/example.c" \
+"$@" -std=c11 -Wall -Werror -I"$tree/include" -o "$scratch/example" "$scratch/example.c" \
     -L"$library" -ltreeattn
 printed=$(LD_LIBRARY_PATH=$library "$scratch/example")
 echo "expected: $expected"
