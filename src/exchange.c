@@ -1,9 +1,10 @@
 /* The exchange of packed partials, for any number of ranks.
  *
- * Everywhere: recursive doubling. Ranks beyond the largest power of two first fold into a neighbour,
- * and get the result from it in the end. The merge is exactly commutative, so all ranks have the same
- * bits. Scattered by heads: the same, with halving: each round sends the half of the heads that is
- * complete on the other side. Root: a binomial tree. See docs/walkthrough.md for a picture. */
+ * Everywhere: recursive doubling. Ranks beyond the largest power of two first fold into a
+ * neighbour, and get the result from it in the end. The merge is exactly commutative, so all ranks
+ * have the same bits. Scattered by heads: the same, with halving: each round sends the half of the
+ * heads that is complete on the other side. Root: a binomial tree. See docs/walkthrough.md for a
+ * picture. */
 #include "exchange.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The exchange: from one partial on every rank to the merged partial where the plan wants it, in one
- * pass of logarithmic depth. Called by the algorithms; implemented in exchange.c. */
+/* The exchange: from one partial on every rank to the merged partial where the plan wants it, in
+ * one pass of logarithmic depth. Called by the algorithms; implemented in exchange.c. */
 #ifndef TA_EXCHANGE_H
 #define TA_EXCHANGE_H
 

@@ -1,5 +1,5 @@
-/* A plan: the work with every default filled in, what will run, and the memory for it. Built once by
- * plan.c, read-only afterwards; the algorithms read it, explain.c prints it. */
+/* A plan: the work with every default filled in, what will run, and the memory for it. Built once
+ * by plan.c, read-only afterwards; the algorithms read it, explain.c prints it. */
 #ifndef TA_PLAN_H
 #define TA_PLAN_H
 

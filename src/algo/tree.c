@@ -1,5 +1,5 @@
-/* One step of tree decode: move the query if it is not everywhere, attend to the local shard, merge the
- * partials of all ranks in one exchange, finish the heads that belong here. Called by api.c. */
+/* One step of tree decode: move the query if it is not everywhere, attend to the local shard, merge
+ * the partials of all ranks in one exchange, finish the heads that belong here. Called by api.c. */
 #include "tree.h"
 
 #include "../dtype.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Does a fresh clone work on a machine that has nothing? Makes a bare Debian root with debootstrap for
-# each suite named, clones this tree's last commit into it, runs ./quickstart and ./quickstart test
-# inside, and removes it again. By hand only: it needs root, a mirror and some minutes.
+# Does a fresh clone work on a machine that has nothing? Makes a bare Debian root with debootstrap
+# for each suite named, clones this tree's last commit into it, runs ./quickstart and ./quickstart
+# test inside, and removes it again. By hand only: it needs root, a mirror and some minutes.
 #
 #     sudo tests/install/bare-root.sh bookworm trixie
 #

@@ -1,6 +1,6 @@
-/* A program outside the tree, as a user would write it: one sequence whose tokens are dealt to three
- * ranks in blocks of 8, decoded once, and compared with attention written out in double. install.sh
- * builds it against the installed library. */
+/* A program outside the tree, as a user would write it: one sequence whose tokens are dealt to
+ * three ranks in blocks of 8, decoded once, and compared with attention written out in double.
+ * install.sh builds it against the installed library. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the library into a scratch directory, and build and run example.c against it through
-# pkg-config: shared, then static. Also: the soname, the version and the headers are as they should be.
+# pkg-config: shared, then static. Also: the soname, the version and the headers are right.
 #
 #     install.sh BUILD_DIR MESON CC [FLAGS...]
 set -eu
@@ -29,7 +29,8 @@ version=$major.$minor.$(version_part PATCH)
 soversion=$major
 [ "$major" != 0 ] || soversion=0.$minor
 
-"$meson" install -C "$build" --no-rebuild --skip-subprojects --destdir "$stage" >"$stage/log" 2>&1 || {
+"$meson" install -C "$build" --no-rebuild --skip-subprojects --destdir "$stage" \
+    >"$stage/log" 2>&1 || {
     cat "$stage/log"
     fail 'meson install failed'
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shell scripts parse in the shell that their first line names, are executable, and please shellcheck
-# where it is installed (its advice below the level of a warning is taste).
+# Shell scripts parse in the shell that their first line names, are executable, and have no warning
+# from shellcheck where it is installed (its advice below that level is taste).
 set -eu
 cd -- "$(dirname -- "$0")/../.."
 
