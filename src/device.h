@@ -53,6 +53,15 @@ struct ta_device_ops {
     ta_status (*alloc)(ta_device *device, size_t bytes, void **memory);
     void (*free)(ta_device *device, void *memory);
 
+    /* Host memory that copies to and from the device fast and in stream order (pinned). NULL: the
+     * device's memory is host memory and needs no staging. */
+    ta_status (*alloc_host)(ta_device *device, size_t bytes, void **memory);
+    void (*free_host)(ta_device *device, void *memory);
+
+    /* Wait until the work on `stream` is done; returns an error that any of it had, with the name of
+     * the kernel. NULL on a device without streams. */
+    ta_status (*synchronize)(ta_device *device, void *stream);
+
     /* Copy between any two of host and device memory, in stream order. Returns when `from` may be
      * changed. */
     ta_status (*copy)(ta_device *device, void *to, const void *from, size_t bytes, void *stream);
