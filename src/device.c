@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "modules.h"
 #include "status.h"
 #include "text.h"
 
@@ -18,13 +19,16 @@ ta_status ta_device_open(const char *name, const ta_device_config *config, ta_de
 {
     ta_device_config defaults = TA_DEVICE_CONFIG_INIT;
     if (!name)
-        return ta_fail(TA_ERR_INVALID, "name is NULL: must be \"host\" or \"auto\"");
+        return ta_fail(TA_ERR_INVALID,
+                       "name is NULL: must be \"host\", \"auto\" or a GPU like \"cuda:0\"");
     if (!device)
         return ta_fail(TA_ERR_INVALID, "device is NULL: must point to the result");
     TA_TRY(check_config(config));
-    if (strcmp(name, "host") != 0 && strcmp(name, "auto") != 0)
-        return ta_fail(TA_ERR_NOT_FOUND, "no device \"%s\": this library has \"host\" and \"auto\"",
-                       name);
+    char best[32];
+    if (strcmp(name, "auto") == 0)
+        name = ta_modules_best(best, sizeof best) ? best : "host";
+    if (strcmp(name, "host") != 0)
+        return ta_modules_open(name, config ? config : &defaults, device);
     return ta_host_open(config ? config : &defaults, device);
 }
 
@@ -42,8 +46,8 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
                        "text is NULL with capacity %zu: must point to that many bytes", capacity);
     ta_text_init(&out, text, capacity);
     ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
-    ta_text_add(&out, "devices: host\n");
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
+    ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads\n");
     ta_text_add(&out, "algorithms: tree\n");
     if (needed_bytes)

@@ -89,8 +89,8 @@ struct ta_device_ops {
                        int32_t v_dim, void *stream);
 
     /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
-     * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is first_head;
-     * `out` data or `lse` may be NULL. */
+     * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is
+     * first_head; `out` data or `lse` may be NULL. */
     ta_status (*finish)(ta_device *device, const ta_problem *problem, const float *records,
                         int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
                         void *stream);

@@ -1,5 +1,5 @@
-/* Element types: their sizes and names, and exact conversions one number at a time. SIMD code has its
- * own conversions and is tested against these. */
+/* Element types: their sizes and names, and exact conversions one number at a time. SIMD code has
+ * its own conversions and is tested against these. */
 #ifndef TA_DTYPE_H
 #define TA_DTYPE_H
 

@@ -1,9 +1,10 @@
 /* The exchange of packed partials, for any number of ranks.
  *
- * Everywhere: recursive doubling. Ranks beyond the largest power of two first fold into a neighbour,
- * and get the result from it in the end. The merge is exactly commutative, so all ranks have the same
- * bits. Scattered by heads: the same, with halving: each round sends the half of the heads that is
- * complete on the other side. Root: a binomial tree. See docs/walkthrough.md for a picture. */
+ * Everywhere: recursive doubling. Ranks beyond the largest power of two first fold into a
+ * neighbour, and get the result from it in the end. The merge is exactly commutative, so all ranks
+ * have the same bits. Scattered by heads: the same, with halving: each round sends the half of the
+ * heads that is complete on the other side. Root: a binomial tree. See docs/walkthrough.md for a
+ * picture. */
 #include "exchange.h"
 
 #include <string.h>
@@ -66,7 +67,7 @@ static size_t message_bytes(const ta_plan *plan, range heads)
 
 static float *records_at(const ta_plan *plan, int head)
 {
-    return plan->records + range_floats(plan, (range){0, head});
+    return plan->exchange_records + range_floats(plan, (range){0, head});
 }
 
 /* The message for a range. The last range has room for the fault behind it, others are copied. */
@@ -75,11 +76,11 @@ static ta_status pack(ta_plan *plan, range heads, const ta_fault *fault, const v
 {
     int64_t floats = range_floats(plan, heads);
     float *packed = records_at(plan, heads.first);
-    ta_device *device = plan->device;
+    ta_device *device = plan->exchange_device;
     if (heads.end != plan->problem.query_heads) {
-        TA_TRY(device->ops->copy(device, plan->staged, packed, (size_t)floats * sizeof(float),
-                                 stream));
-        packed = plan->staged;
+        TA_TRY(
+            device->ops->copy(device, plan->sent, packed, (size_t)floats * sizeof(float), stream));
+        packed = plan->sent;
     }
     TA_TRY(device->ops->copy(device, packed + floats, fault, sizeof *fault, stream));
     *message = packed;
@@ -97,7 +98,7 @@ static ta_status send_to(ta_plan *plan, int to, range heads, const ta_fault *fau
 /* Take what arrived in plan->received into the range. */
 static ta_status merge_received(ta_plan *plan, range heads, ta_fault *fault, void *stream)
 {
-    ta_device *device = plan->device;
+    ta_device *device = plan->exchange_device;
     ta_fault theirs;
     TA_TRY(device->ops->copy(device, &theirs, plan->received + range_floats(plan, heads),
                              sizeof theirs, stream));
@@ -129,7 +130,7 @@ static ta_status swap_with(ta_plan *plan, int partner, range given, range kept, 
 /* Receive finished records in place of this rank's own. */
 static ta_status take_from(ta_plan *plan, int from, range heads, ta_fault *fault, void *stream)
 {
-    ta_device *device = plan->device;
+    ta_device *device = plan->exchange_device;
     size_t bytes = message_bytes(plan, heads);
     TA_TRY(ta_group_exchange(plan->group, NULL, 0, -1, plan->received, bytes, from, stream));
     TA_TRY(device->ops->copy(device, fault, plan->received + range_floats(plan, heads),

@@ -68,6 +68,8 @@ static void add_run(const ta_plan *plan, ta_text *out)
                         : "");
     else
         ta_text_add(out, "exchange: none\n");
+    if (ta_plan_stages(plan))
+        ta_text_add(out, "staging: %zu bytes of pinned host memory\n", plan->staging_bytes);
     ta_text_add(out, "workspace: %zu bytes, %s\n", plan->memory_bytes,
                 plan->owns_memory ? "the plan's own" : "the caller's");
 }

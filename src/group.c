@@ -83,8 +83,9 @@ ta_status ta_group_broadcast(ta_group *group, void *data, size_t bytes, int root
     return TA_OK;
 }
 
-/* Doubling: before a round each rank has the parts of `have` ranks from its own on, around the end to
- * rank 0; it passes them down by that distance. A run of parts that wraps around takes two messages. */
+/* Doubling: before a round each rank has the parts of `have` ranks from its own on, around the end
+ * to rank 0; it passes them down by that distance. A run of parts that wraps around takes two
+ * messages. */
 ta_status ta_group_all_gather(ta_group *group, void *data, const size_t *offsets, void *stream)
 {
     if (group->ops->all_gather)

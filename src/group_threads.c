@@ -1,6 +1,6 @@
 /* A group whose ranks are threads of one process. Each ordered pair of ranks has one channel: the
- * sender posts the address of its data, the receiver copies straight from there and marks the channel
- * empty, and the sender returns. group.h is the contract; group.c calls in here. */
+ * sender posts the address of its data, the receiver copies straight from there and marks the
+ * channel empty, and the sender returns. group.h is the contract; group.c calls in here. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

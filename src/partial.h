@@ -8,12 +8,13 @@
  *     o   the sum of exp2(score - m) · v, v_dim numbers
  *
  * Two partials merge by scaling the one with the smaller m to the larger and adding. The merge is
- * exactly commutative: the partial with the larger m is multiplied by exp2(0) = 1 on either side, and
- * with equal m both are. The empty partial is exactly neutral. A NaN in m, l or o reaches the result.
+ * exactly commutative: the partial with the larger m is multiplied by exp2(0) = 1 on either side,
+ * and with equal m both are. The empty partial is exactly neutral. A NaN in m, l or o reaches the
+ * result.
  *
- * In memory and on the wire a partial is a record of v_dim + 2 floats: o, then m, then l. Records are
- * ordered by query head, then row (sequence · query_tokens + token), so a range of heads is a range of
- * memory. */
+ * In memory and on the wire a partial is a record of v_dim + 2 floats: o, then m, then l. Records
+ * are ordered by query head, then row (sequence · query_tokens + token), so a range of heads is a
+ * range of memory. */
 #ifndef TA_PARTIAL_H
 #define TA_PARTIAL_H
 
@@ -35,8 +36,8 @@ typedef struct ta_merge_scales {
     float a, b; /* what l and o of either side are multiplied by */
 } ta_merge_scales;
 
-/* How to merge partials whose largest scores are m_a and m_b. An empty side is scaled by exp2(-inf),
- * which is 0; its l and o are 0 already. */
+/* How to merge partials whose largest scores are m_a and m_b. An empty side is scaled by
+ * exp2(-inf), which is 0; its l and o are 0 already. */
 TA_INLINE ta_merge_scales ta_merge_scale(float m_a, float m_b)
 {
     ta_merge_scales s;
@@ -67,7 +68,8 @@ TA_INLINE int ta_partial_empty(float m)
 }
 
 /* Both sides scaled and added in a way that does not depend on which is which: one of the scales is
- * 1, so a plain product of it is exact and a fused multiply-add may round the other side only once. */
+ * 1, so a plain product of it is exact and a fused multiply-add may round the other side only
+ * once. */
 TA_INLINE float ta_merge_add(float a, float b, ta_merge_scales s)
 {
     return s.a == 1.0f ? fmaf(b, s.b, a) : fmaf(a, s.a, b * s.b);

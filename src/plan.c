@@ -46,40 +46,62 @@ static void *cut(cutter *c, size_t count, size_t bytes_each)
     return piece;
 }
 
-/* Give every piece of the plan its place in plan->memory; returns the bytes that they take. */
-static ta_status cut_memory(ta_plan *plan, size_t *bytes)
+/* The pieces that other ranks' data go through. */
+static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_bytes)
+{
+    if (plan->ranks == 1)
+        return;
+    plan->received = cut(c, floats, sizeof(float));
+    if (plan->out_placement == TA_PLACE_HEADS)
+        plan->sent = cut(c, floats, sizeof(float));
+    if (!ta_plan_stages(plan)) {
+        plan->exchange_records = plan->records;
+        plan->exchange_query = plan->query;
+        return;
+    }
+    plan->exchange_records = cut(c, floats, sizeof(float));
+    if (query_bytes)
+        plan->exchange_query = cut(c, query_bytes, 1);
+}
+
+/* From here on the problem points to the plan's own copies. */
+static ta_status copy_head_values(ta_plan *plan, void *slopes, void *sinks)
 {
     ta_problem *p = &plan->problem;
-    cutter c = {plan->memory, 0, 0};
-    int moves_query = plan->ranks > 1 && plan->query_placement != TA_PLACE_ALL;
-    size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p);
-    /* The ta_fault behind the records takes the place of two floats. */
-    size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
-    plan->records = cut(&c, floats, sizeof(float));
-    if (plan->ranks > 1)
-        plan->received = cut(&c, floats, sizeof(float));
-    if (plan->ranks > 1 && plan->out_placement == TA_PLACE_HEADS)
-        plan->staged = cut(&c, floats, sizeof(float));
-    if (moves_query)
-        plan->query = cut(&c, records * (size_t)p->k_dim, ta_dtype_bytes(p->query_dtype));
-    void *slopes = p->alibi_slopes ? cut(&c, (size_t)p->query_heads, sizeof(float)) : NULL;
-    void *sinks = p->sinks ? cut(&c, (size_t)p->query_heads, sizeof(float)) : NULL;
-    plan->attend = cut(&c, plan->device->ops->attend_bytes(plan->device, p), 1);
-    if (c.overflow)
-        return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
-                                       "config.batch, query_tokens or query_heads is too large");
-    *bytes = c.used;
-    if (!plan->memory)
-        return TA_OK;
-    /* From here on the problem points to the plan's own copies. */
-    size_t head_bytes = (size_t)p->query_heads * sizeof(float);
+    size_t bytes = (size_t)p->query_heads * sizeof(float);
     if (slopes)
-        TA_TRY(plan->device->ops->copy(plan->device, slopes, p->alibi_slopes, head_bytes, NULL));
+        TA_TRY(plan->device->ops->copy(plan->device, slopes, p->alibi_slopes, bytes, NULL));
     if (sinks)
-        TA_TRY(plan->device->ops->copy(plan->device, sinks, p->sinks, head_bytes, NULL));
+        TA_TRY(plan->device->ops->copy(plan->device, sinks, p->sinks, bytes, NULL));
     p->alibi_slopes = slopes;
     p->sinks = sinks;
     return TA_OK;
+}
+
+/* Give every piece of the plan its place in plan->memory and plan->staging, and set the bytes that they
+ * take. Without memory it only adds up. */
+static ta_status cut_memory(ta_plan *plan)
+{
+    ta_problem *p = &plan->problem;
+    cutter device = {plan->memory, 0, 0}, staging = {plan->staging, 0, 0};
+    size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p), query_bytes = 0;
+    /* The ta_fault behind the records takes the place of two floats. */
+    size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
+    plan->records = cut(&device, floats, sizeof(float));
+    if (plan->ranks > 1 && plan->query_placement != TA_PLACE_ALL) {
+        query_bytes = records * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
+        plan->query = cut(&device, query_bytes, 1);
+    }
+    cut_exchange(plan, ta_plan_stages(plan) ? &staging : &device, floats, query_bytes);
+    void *slopes = p->alibi_slopes ? cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
+    void *sinks = p->sinks ? cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
+    plan->attend = cut(&device, plan->device->ops->attend_bytes(plan->device, p), 1);
+    if (device.overflow || staging.overflow)
+        return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
+                                       "config.batch, query_tokens or query_heads is too large");
+    plan->memory_bytes = device.used;
+    plan->staging_bytes = staging.used;
+    return plan->memory ? copy_head_values(plan, slopes, sinks) : TA_OK;
 }
 
 /* Everything of a plan but its memory. */
@@ -98,6 +120,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;
     plan->out_root = config->out_root;
+    plan->exchange_device = plan->device;
     plan->algorithm = TA_ALGORITHM_TREE; /* the only one that TA_ALGORITHM_AUTO can choose */
     return TA_OK;
 }
@@ -113,9 +136,36 @@ static ta_status check_workspace(const ta_plan_config *config, size_t needed)
     return TA_OK;
 }
 
+/* Byte offsets of each rank's heads in a query that is scattered by heads. */
+static ta_status make_query_offsets(ta_plan *plan)
+{
+    const ta_problem *p = &plan->problem;
+    plan->query_at = calloc((size_t)plan->ranks + 1, sizeof *plan->query_at);
+    if (!plan->query_at)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
+    size_t head_bytes = (size_t)(ta_problem_rows(p) * p->k_dim) * ta_dtype_bytes(p->query_dtype);
+    for (int rank = 0; rank <= plan->ranks; ++rank)
+        plan->query_at[rank] =
+            (size_t)ta_head_start(p->query_heads, plan->ranks, rank) * head_bytes;
+    return TA_OK;
+}
+
+/* Groups move host memory. A device whose memory is not is given a host device to merge on. */
+static ta_status make_staging(ta_plan *plan)
+{
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    one_thread.threads = 1;
+    if (plan->ranks == 1 || !plan->device->ops->alloc_host)
+        return TA_OK;
+    TA_TRY(ta_host_open(&one_thread, &plan->exchange_device));
+    TA_TRY(cut_memory(plan));
+    return plan->device->ops->alloc_host(plan->device, plan->staging_bytes, &plan->staging);
+}
+
 static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
 {
-    TA_TRY(cut_memory(plan, &plan->memory_bytes));
+    TA_TRY(make_staging(plan));
+    TA_TRY(cut_memory(plan));
     if (config->workspace) {
         TA_TRY(check_workspace(config, plan->memory_bytes));
         plan->memory = config->workspace;
@@ -123,30 +173,21 @@ static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
         TA_TRY(plan->device->ops->alloc(plan->device, plan->memory_bytes, &plan->memory));
         plan->owns_memory = 1;
     }
-    TA_TRY(cut_memory(plan, &plan->memory_bytes));
-    if (!plan->query || plan->query_placement != TA_PLACE_HEADS)
-        return TA_OK;
-    plan->query_at = calloc((size_t)plan->ranks + 1, sizeof *plan->query_at);
-    if (!plan->query_at)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
-    size_t head_bytes = (size_t)(ta_problem_rows(&plan->problem) * plan->problem.k_dim) *
-                        ta_dtype_bytes(plan->problem.query_dtype);
-    for (int rank = 0; rank <= plan->ranks; ++rank)
-        plan->query_at[rank] =
-            (size_t)ta_head_start(plan->problem.query_heads, plan->ranks, rank) * head_bytes;
-    return TA_OK;
+    TA_TRY(cut_memory(plan));
+    return plan->query_placement == TA_PLACE_HEADS ? make_query_offsets(plan) : TA_OK;
 }
 
 ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
                             const ta_plan_config *config, size_t *bytes)
 {
     ta_plan plan;
-    size_t needed;
     if (!bytes)
         return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
     TA_TRY(describe_plan(group, device, config, &plan));
-    TA_TRY(cut_memory(&plan, &needed));
-    *bytes = needed;
+    if (plan.ranks > 1 && device->ops->alloc_host)
+        plan.exchange_device = NULL; /* a place in the staging memory takes none of the workspace */
+    TA_TRY(cut_memory(&plan));
+    *bytes = plan.memory_bytes;
     return TA_OK;
 }
 
@@ -177,6 +218,10 @@ void ta_plan_destroy(ta_plan *plan)
         return;
     if (plan->owns_memory)
         plan->device->ops->free(plan->device, plan->memory);
+    if (plan->staging)
+        plan->device->ops->free_host(plan->device, plan->staging);
+    if (ta_plan_stages(plan))
+        ta_device_close(plan->exchange_device);
     free(plan->query_at);
     free(plan);
 }

@@ -1,5 +1,5 @@
-/* A plan: the work with every default filled in, what will run, and the memory for it. Built once by
- * plan.c, read-only afterwards; the algorithms read it, explain.c prints it. */
+/* A plan: the work with every default filled in, what will run, and the memory for it. Built once
+ * by plan.c, read-only afterwards; the algorithms read it, explain.c prints it. */
 #ifndef TA_PLAN_H
 #define TA_PLAN_H
 
@@ -27,17 +27,31 @@ struct ta_plan {
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
     int owns_memory;
-    float *records;   /* query_heads · rows partials of this rank, then a ta_fault */
-    float *received;  /* likewise, from another rank; NULL on one rank */
-    float *staged;    /* likewise, on the way out; NULL unless output is scattered by heads */
-    void *query;      /* the query after it moved, [head][row][k_dim]; NULL if it need not */
-    size_t *query_at; /* [ranks + 1] byte offsets of the ranks' heads in `query`; host memory */
-    void *attend;     /* workspace of the device's attend() */
+    float *records; /* query_heads · rows partials of this rank, then a ta_fault */
+    void *query;    /* the query after it moved, [head][row][k_dim]; NULL if it need not */
+    void *attend;   /* workspace of the device's attend() */
+
+    /* Where partials and queries meet those of other ranks: in the device's memory if the group can
+     * reach it; otherwise they are staged through host memory and merged there. */
+    ta_device *exchange_device;
+    void *staging; /* pinned host memory; NULL if nothing is staged */
+    size_t staging_bytes;
+    float *exchange_records; /* `records`, or their place in `staging` */
+    void *exchange_query;    /* `query`, or its place in `staging` */
+    float *received;         /* records from another rank; NULL on one rank */
+    float *sent;             /* a copy on the way out; NULL unless output is scattered by heads */
+    size_t *query_at;        /* [ranks + 1] byte offsets of the ranks' heads in the query */
 };
 
 /* The query heads that `rank` has under a placement: [*first, *first + *count). */
 void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
                    int *count);
+
+/* Is device memory copied to the host before other ranks see it? */
+static inline int ta_plan_stages(const ta_plan *plan)
+{
+    return plan->exchange_device != plan->device;
+}
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.
  * Collective; returns the same verdict everywhere (agree.c). */

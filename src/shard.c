@@ -77,7 +77,7 @@ static int owner(const ta_shard_map *map, const ta_shard *shard, int32_t positio
 static ta_status locate(const ta_shard_map *map, const char *name, int32_t position, int *rank,
                         int32_t *local)
 {
-    ta_shard shard;
+    ta_shard shard = {0};
     TA_TRY(resolve_complete(map, 0, &shard));
     if (position < 0)
         return ta_fail(TA_ERR_INVALID, "%s is %d: must be 0 or more", name, (int)position);
@@ -105,7 +105,7 @@ ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int3
 
 ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local, int32_t *position)
 {
-    ta_shard shard;
+    ta_shard shard = {0};
     TA_TRY(resolve_complete(map, rank, &shard));
     if (local < 0)
         return ta_fail(TA_ERR_INVALID, "local is %d: must be 0 or more", (int)local);
@@ -125,7 +125,7 @@ ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local, in
 
 ta_status ta_shard_count(const ta_shard_map *map, int rank, int32_t length, int32_t *count)
 {
-    ta_shard shard;
+    ta_shard shard = {0};
     TA_TRY(resolve_complete(map, rank, &shard));
     if (length < 0)
         return ta_fail(TA_ERR_INVALID, "length is %d: must be 0 or more", (int)length);

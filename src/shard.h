@@ -1,8 +1,8 @@
-/* Shard maps: which positions one rank holds. C and HIP code include this file; shard.c has the public
- * functions, which check their arguments and call these.
+/* Shard maps: which positions one rank holds. C and HIP code include this file; shard.c has the
+ * public functions, which check their arguments and call these.
  *
- * Local order follows global order, so the keys that a mask lets a query see are always one range of
- * local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1). */
+ * Local order follows global order, so the keys that a mask lets a query see are always one range
+ * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1). */
 #ifndef TA_SHARD_H
 #define TA_SHARD_H
 

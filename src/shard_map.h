@@ -1,5 +1,5 @@
-/* From the user's shard map to the resolved one of shard.h, and the division of heads over ranks. Used
- * by plans; implemented in shard.c. */
+/* From the user's shard map to the resolved one of shard.h, and the division of heads over ranks.
+ * Used by plans; implemented in shard.c. */
 #ifndef TA_SHARD_MAP_H
 #define TA_SHARD_MAP_H
 

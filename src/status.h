@@ -1,5 +1,5 @@
-/* Errors as values. The function that finds the cause calls ta_fail() with the sentence a user needs;
- * everybody above forwards the status with TA_TRY. Implemented in status.c. */
+/* Errors as values. The function that finds the cause calls ta_fail() with the sentence a user
+ * needs; everybody above forwards the status with TA_TRY. Implemented in status.c. */
 #ifndef TA_STATUS_H
 #define TA_STATUS_H
 

@@ -11,8 +11,8 @@ typedef struct ta_tensor_shape {
     ta_dtype dtype;
 } ta_tensor_shape;
 
-/* A copy of `tensor` with every stride filled in; fails on a misaligned address, a negative stride or
- * one that leads beyond the address space. */
+/* A copy of `tensor` with every stride filled in; fails on a misaligned address, a negative stride
+ * or one that leads beyond the address space. */
 ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, ta_tensor *filled);
 
 /* Fails if two elements of a filled tensor share an address: for tensors that are written. */

@@ -1,5 +1,5 @@
-/* A text built piece by piece into the caller's buffer, as ta_info() and ta_explain() promise: cut at
- * the capacity, always terminated, the full length counted. Implemented in text.c. */
+/* A text built piece by piece into the caller's buffer, as ta_info() and ta_explain() promise: cut
+ * at the capacity, always terminated, the full length counted. Implemented in text.c. */
 #ifndef TA_TEXT_H
 #define TA_TEXT_H
 

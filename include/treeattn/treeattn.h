@@ -9,15 +9,16 @@
  *
  *     1. ta_device_open()   where the cache lives and the arithmetic runs ("host", "auto", …)
  *     2. ta_group_*()       the ranks that share the cache (threads of this process, …)
- *     3. ta_plan_create()   describe the work once; every rank calls it; everything is allocated here
+ *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
- * Sections of this header: status, log, library, devices, groups, shard maps, plans, decode, explain.
+ * Sections of this header: status, log, library, devices, groups, shard maps, plans, decode,
+ * explain.
  *
  * Conventions
  *
- * - A function that can fail returns a ta_status: 0 is success, errors are negative. Outputs are set
- *   only on success. ta_last_error() has the precise sentence for the calling thread.
+ * - A function that can fail returns a ta_status: 0 is success, errors are negative. Outputs are
+ *   set only on success. ta_last_error() has the precise sentence for the calling thread.
  * - The library never prints, aborts or exits. It logs through a callback, if one is set.
  * - Structs that configure something start with `size`; initialise them with their INIT macro. A
  *   field left at zero takes the default that its comment names.
@@ -100,7 +101,8 @@ TA_API int ta_version(void);
 
 /* Describe the library, its devices and what they can do, as lines "key: value". Writes at most
  * `capacity` bytes with a final NUL to `text` (which may be NULL if capacity is 0) and the full
- * length with the NUL to `*needed_bytes` (which may be NULL). A text that was cut is not an error. */
+ * length with the NUL to `*needed_bytes` (which may be NULL). A text that was cut is not an
+ * error. */
 TA_API ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes);
 
 typedef enum ta_dtype {
@@ -157,9 +159,9 @@ TA_API ta_status ta_group_create_threads(int ranks, const ta_group_config *confi
 /* Work of one rank. `group` is destroyed by the caller of this function. */
 typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 
-/* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of the
- * lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank. A
- * rank that fails aborts the group, so that no other waits for it. */
+/* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of
+ * the lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank.
+ * A rank that fails aborts the group, so that no other waits for it. */
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
@@ -198,7 +200,8 @@ typedef enum ta_shard_kind {
  *     block-cyclic   position p is on rank (p / B) % P, at local position (p / (B·P))·B + p % B.
  *                    A growing sequence stays balanced to within one block.
  *     contiguous     with bounds: rank r holds the positions bounds[r] ≤ p < bounds[r + 1].
- *                    Otherwise rank r holds r·B ≤ p < (r + 1)·B, and the last rank all that follow. */
+ *                    Otherwise rank r holds r·B ≤ p < (r + 1)·B, and the last rank all that
+ *                    follow. */
 typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
@@ -264,8 +267,8 @@ typedef enum ta_algorithm {
 typedef struct ta_plan_config {
     size_t size;
     int32_t batch; /* sequences per call, ≥ 1; an unused one has length 0 */
-    /* Query tokens per sequence, 1 to 1024; 0: 1. They are the last tokens of their sequence: token t
-     * of sequence b has position lengths[b] − query_tokens + t. */
+    /* Query tokens per sequence, 1 to 1024; 0: 1. They are the last tokens of their sequence: token
+     * t of sequence b has position lengths[b] − query_tokens + t. */
     int32_t query_tokens;
     int32_t query_heads;  /* ≥ 1, a multiple of kv_heads */
     int32_t kv_heads;     /* 0: query_heads. Head h reads KV head h / (query_heads / kv_heads) */
@@ -302,14 +305,14 @@ typedef struct ta_plan_config {
 
 typedef struct ta_plan ta_plan;
 
-/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call it
- * or not. */
+/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call
+ * it or not. */
 TA_API ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
                                    const ta_plan_config *config, size_t *bytes);
 
 /* Make a plan. Collective: every rank of the group calls it. Rank 0 decides what the config leaves
- * open and the others follow. If any rank fails, all do; nothing is left behind. `group` and `device`
- * must outlive the plan. A group of one rank may be given as NULL. */
+ * open and the others follow. If any rank fails, all do; nothing is left behind. `group` and
+ * `device` must outlive the plan. A group of one rank may be given as NULL. */
 TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                                 ta_plan **plan);
 
@@ -318,9 +321,9 @@ TA_API void ta_plan_destroy(ta_plan *plan);
 
 /* ---- Decode -------------------------------------------------------------------------------- */
 
-/* A tensor [batch][token][head][dim] in the device's memory, dim contiguous. A stride of 0 is the dense
- * one: head_stride = dim, token_stride = heads · head_stride, batch_stride = tokens · token_stride.
- * `data` is aligned to an element at least; 16 bytes is faster. */
+/* A tensor [batch][token][head][dim] in the device's memory, dim contiguous. A stride of 0 is the
+ * dense one: head_stride = dim, token_stride = heads · head_stride, batch_stride = tokens ·
+ * token_stride. `data` is aligned to an element at least; 16 bytes is faster. */
 typedef struct ta_tensor {
     void *data;
     int64_t batch_stride; /* of K and V with a page table: the stride from page to page */
@@ -328,11 +331,11 @@ typedef struct ta_tensor {
     int64_t head_stride;
 } ta_tensor;
 
-/* The shard of the KV cache that this rank holds. Without a page table K is [batch][token][kv_heads]
- * [k_dim] with max_tokens tokens, V likewise with v_dim. With a page table K is [page][token]
- * [kv_heads][k_dim] with page_tokens tokens, and local token i of sequence b is token
- * i % page_tokens of page page_table[b·page_table_stride + i / page_tokens]. V may be a view into K.
- * Memory beyond a sequence's length is never read. */
+/* The shard of the KV cache that this rank holds. Without a page table K is
+ * [batch][token][kv_heads][k_dim] with max_tokens tokens, V likewise with v_dim. With a page table
+ * K is [page][token][kv_heads][k_dim] with page_tokens tokens, and local token i of sequence b is
+ * token i % page_tokens of page page_table[b·page_table_stride + i / page_tokens]. V may be a view
+ * into K. Memory beyond a sequence's length is never read. */
 typedef struct ta_kv {
     size_t size;
     ta_tensor k, v;
@@ -350,26 +353,28 @@ typedef struct ta_kv {
         sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0              \
     }
 
-/* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group calls
- * it with the same lengths.
+/* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group
+ * calls it with the same lengths.
  *
- * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank. NULL
- *       (or data NULL) on a rank that has none.
+ * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank.
+ *       NULL (or data NULL) on a rank that has none.
  * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
  *       Never overlaps q, K or V.
- * lse   the log-sum-exp of each row's scores, with the sink: [batch][query_tokens][heads], dense; may
- *       be NULL. It is the log of the partition function: the paper's energy F at ζ = 0.
- * stream  of the device's runtime; NULL on the host, where the call returns when the result is there.
+ * lse   the log-sum-exp of each row's scores, with the sink: [batch][query_tokens][heads], dense;
+ *       may be NULL. It is the log of the partition function: the paper's energy F at ζ = 0.
+ * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
- * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the query
- * row or in a key or value that the row sees makes that row NaN, and no other. The same inputs on the
- * same number of ranks give the same bits, whatever the thread count. On error nothing is written. */
+ * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
+ * query row or in a key or value that the row sees makes that row NaN, and no other. The same
+ * inputs on the same number of ranks give the same bits, whatever the thread count. On error
+ * nothing is written. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                            float *lse, void *stream);
 
 /* ---- Explain ------------------------------------------------------------------------------- */
 
-/* Describe a plan: what was asked, what will run, what it moves and needs. Text rules as ta_info(). */
+/* Describe a plan: what was asked, what will run, what it moves and needs. Text rules as
+ * ta_info(). */
 TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* Tree decode (Tree Attention): K and V stay where they are, one packed partial per rank travels. */
+/* Tree decode (Tree Attention): K and V stay where they are, one packed partial of each rank
+ * travels. */
 #ifndef TA_TREE_H
 #define TA_TREE_H
 

@@ -1,0 +1,18 @@
+/* The GPU modules that are installed: open one of their devices, say what there is. Used by device.c;
+ * implemented in module.c. */
+#ifndef TA_MODULES_H
+#define TA_MODULES_H
+
+#include <treeattn/treeattn.h>
+
+#include "text.h"
+
+/* Open a device by a name like "cuda:3". */
+ta_status ta_modules_open(const char *name, const ta_device_config *config, ta_device **device);
+
+/* The name of the first GPU; returns 0 if there is none. */
+int ta_modules_best(char *name, size_t capacity);
+
+void ta_modules_describe(ta_text *text);
+
+#endif

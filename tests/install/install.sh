@@ -1,0 +1,72 @@
+#!/bin/sh
+# Install the library into a scratch directory, and build and run example.c against it through
+# pkg-config: shared, then static. Also: the soname, the version and the headers are right.
+#
+#     install.sh BUILD_DIR MESON CC [FLAGS...]
+set -eu
+tree=$(cd -- "$(dirname -- "$0")/../.." && pwd)
+build=$1
+meson=$2
+shift 2 # "$@" is the compiler from here on
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+
+fail()
+{
+    printf 'install: %s\n' "$*" >&2
+    exit 1
+}
+
+version_part()
+{
+    sed -n "s/^#define TA_VERSION_$1 \([0-9]*\)\$/\1/p" "$tree/include/treeattn/version.h"
+}
+major=$(version_part MAJOR)
+minor=$(version_part MINOR)
+version=$major.$minor.$(version_part PATCH)
+# Before 1.0 each minor version may change the interface.
+soversion=$major
+[ "$major" != 0 ] || soversion=0.$minor
+
+"$meson" install -C "$build" --no-rebuild --skip-subprojects --destdir "$stage" \
+    >"$stage/log" 2>&1 || {
+    cat "$stage/log"
+    fail 'meson install failed'
+}
+
+library=$(find "$stage" -name "libtreeattn.so.$version" -type f)
+[ -n "$library" ] || fail "no libtreeattn.so.$version was installed"
+libdir=$(dirname "$library")
+soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
+[ "$soname" = "libtreeattn.so.$soversion" ] ||
+    fail "the soname is $soname, not libtreeattn.so.$soversion"
+for name in "$soname" libtreeattn.so libtreeattn.a pkgconfig/treeattn.pc; do
+    [ -e "$libdir/$name" ] || fail "$name was not installed"
+done
+
+export PKG_CONFIG_LIBDIR="$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$stage"
+[ "$(pkg-config --modversion treeattn)" = "$version" ] ||
+    fail "treeattn.pc has version $(pkg-config --modversion treeattn), version.h $version"
+headers=$(pkg-config --variable=includedir treeattn)
+for header in "$tree"/include/treeattn/*.h; do
+    cmp "$header" "$stage${headers#"$stage"}/treeattn/$(basename "$header")"
+done
+
+example() # NAME PKG-CONFIG-FLAG COMPILER...
+{
+    name=$1
+    flag=$2
+    shift 2
+    # shellcheck disable=SC2046 # pkg-config prints words
+    "$@" -o "$stage/$name" "$tree/tests/install/example.c" \
+        $(pkg-config $flag --cflags --libs treeattn) -lm || fail "example.c does not build: $name"
+    LD_LIBRARY_PATH=$libdir "$stage/$name" || fail "example.c fails: $name"
+    echo "ok: $name"
+}
+example shared '' "$@"
+readelf -d "$stage/shared" | grep -q "NEEDED.*$soname" || fail "shared does not need $soname"
+
+# With the shared library gone, -ltreeattn is the static one, and --static names what that needs.
+rm "$libdir"/libtreeattn.so*
+example static --static "$@"
