@@ -1,0 +1,111 @@
+/* The attend slots of the vtable: choose the kernel, its shape and the number of splits, and launch. One
+ * launch when there is one split, two otherwise. shape.h and splits.h have the arithmetic. */
+#include <math.h>
+
+#include "gpu.h"
+
+/* How a problem is computed. The number of splits depends on the plan and the device alone; the kernel also
+ * on how this call's cache is aligned. */
+typedef struct method {
+    ta_attend_shape shape;
+    int32_t splits;
+    int32_t split_floats; /* of a split's record */
+} method;
+
+static ta_attend_shape choose_shape(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
+{
+    ta_attend_shape shape;
+    if (aligned && limits->matrix && ta_mma_shape(limits, p, &shape))
+        return shape;
+    return ta_fma_shape(p, aligned);
+}
+
+static method choose(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
+{
+    method m;
+    m.shape = choose_shape(limits, p, 1);
+    m.split_floats = (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
+    ta_split_question question = {
+        .blocks = (int64_t)p->batch * p->kv_heads * m.shape.groups,
+        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, &m.shape),
+        .max_tokens = p->max_tokens,
+        .record_bytes = ta_problem_rows(p) * p->query_heads * m.split_floats * 4,
+    };
+    m.splits = ta_splits_choose(&question);
+    if (!aligned)
+        m.shape = choose_shape(limits, p, 0);
+    return m;
+}
+
+size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
+{
+    method m = choose(&((const ta_gpu_device *)device)->limits, problem, 1);
+    if (m.splits == 1)
+        return 0;
+    return (size_t)(ta_problem_rows(problem) * problem->query_heads) * (size_t)m.splits *
+           (size_t)m.split_floats * sizeof(float);
+}
+
+static int tensor_aligned(const ta_tensor *t, int64_t size)
+{
+    return (uintptr_t)t->data % 16 == 0 && t->batch_stride * size % 16 == 0 &&
+           t->token_stride * size % 16 == 0 && t->head_stride * size % 16 == 0;
+}
+
+static ta_score_rule score_rule(const ta_problem *p)
+{
+    ta_score_rule rule = {.alibi = p->alibi_slopes != NULL};
+    /* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
+    rule.factor = (float)(p->softcap > 0.0f ? (double)p->scale / p->softcap : p->scale * M_LOG2E);
+    rule.cap = (float)(p->softcap * M_LOG2E);
+    return rule;
+}
+
+static ta_status launch(ta_gpu_device *gpu, const ta_attend_params *params, int aligned,
+                        float *records, void *stream)
+{
+    const ta_problem *p = &params->problem;
+    if (params->shape.matrix)
+        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_mma(params, gpu->limits.wave, stream)));
+    else
+        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_fma(params, aligned, stream)));
+    if (params->splits == 1)
+        return TA_OK;
+    ta_merge_splits_params merge = {.problem = *p,
+                                    .lengths = params->kv.lengths,
+                                    .bounds = params->kv.bounds,
+                                    .bounds_stride = params->kv.bounds_stride,
+                                    .split_records = params->records,
+                                    .splits = params->splits,
+                                    .split_floats = params->split_floats,
+                                    .records = records};
+    return ta_gpu_check_launch(gpu, ta_launch_merge_splits(&merge, stream));
+}
+
+ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                        const ta_kv *kv, float *records, void *workspace, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int64_t size = ta_element_bytes(problem->kv_dtype);
+    int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
+    method m = choose(&gpu->limits, problem, aligned);
+    int64_t blocks = (int64_t)problem->batch * problem->kv_heads * m.splits * m.shape.groups;
+    int64_t rows = ta_problem_rows(problem) * problem->query_heads;
+    if (blocks > INT32_MAX || rows > INT32_MAX)
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
+                                 "%lld query rows in %lld blocks: a GPU can launch %d",
+                                 (long long)rows, (long long)blocks, INT32_MAX);
+    ta_attend_params params = {.problem = *problem,
+                               .q = *q,
+                               .kv = *kv,
+                               .rule = score_rule(problem),
+                               .shape = m.shape,
+                               .splits = m.splits,
+                               .records = m.splits == 1 ? records : workspace,
+                               .split_floats = m.split_floats};
+    int before;
+    TA_TRY(ta_gpu_enter(gpu, &before));
+    ta_status status = launch(gpu, &params, aligned, records, stream);
+    ta_gpu_leave(gpu, before);
+    return status;
+}

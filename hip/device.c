@@ -1,0 +1,220 @@
+/* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels. attend.c has
+ * the attend slots. Every slot makes its device current and puts the caller's back. */
+#include "gpu.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
+{
+    if (error == hipSuccess)
+        return TA_OK;
+    char what[256];
+    va_list arguments;
+    va_start(arguments, action);
+    vsnprintf(what, sizeof what, action, arguments);
+    va_end(arguments);
+    const char *words = hipGetErrorString(error);
+    ta_status status = error == hipErrorOutOfMemory ? TA_ERR_NO_MEMORY : TA_ERR_DEVICE;
+    status = ta_gpu_core->fail(status, "%s failed on %s: %s (%s)", what, gpu->device.name, words,
+                               hipGetErrorName(error));
+    (void)hipGetLastError(); /* the next call is not to blame for it */
+    return status;
+}
+
+ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched)
+{
+    gpu->last_kernel = launched.kernel;
+    return ta_gpu_check(gpu, (hipError_t)launched.error, "launching kernel %s", launched.kernel);
+}
+
+ta_status ta_gpu_enter(const ta_gpu_device *gpu, int *before)
+{
+    TA_TRY(ta_gpu_check(gpu, hipGetDevice(before), "asking for the current device"));
+    if (*before == gpu->index)
+        return TA_OK;
+    return ta_gpu_check(gpu, hipSetDevice(gpu->index), "choosing the device");
+}
+
+void ta_gpu_leave(const ta_gpu_device *gpu, int before)
+{
+    if (before != gpu->index)
+        (void)hipSetDevice(before);
+}
+
+/* Run one expression that gives a status on the device. */
+#define ON_DEVICE(gpu, expr)                                                                       \
+    int before_;                                                                                   \
+    TA_TRY(ta_gpu_enter(gpu, &before_));                                                           \
+    ta_status status_ = (expr);                                                                    \
+    ta_gpu_leave(gpu, before_);                                                                    \
+    return status_
+
+static void gpu_close(ta_device *device)
+{
+    free(device);
+}
+
+static void gpu_describe(const ta_device *device, ta_text *text)
+{
+    const ta_gpu *g = &((const ta_gpu_device *)device)->properties;
+    const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
+    ta_gpu_core->text_add(text, "%s: %s, %s, %.1f GiB\n", device->name, g->name, g->arch,
+                          (double)g->memory_bytes / (1 << 30));
+    ta_gpu_core->text_add(text, "%s units: %d, waves of %d, %d bytes of shared memory, %s\n",
+                          device->name, g->compute_units, g->wave, g->shared_bytes,
+                          limits->matrix ? "matrix cores" : "no matrix cores");
+}
+
+static ta_status gpu_alloc(ta_device *device, size_t bytes, void **memory)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ON_DEVICE(gpu, ta_gpu_check(gpu, hipMalloc(memory, bytes), "allocating %zu bytes", bytes));
+}
+
+static void gpu_free(ta_device *device, void *memory)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int before;
+    if (ta_gpu_enter(gpu, &before) != TA_OK)
+        return;
+    (void)hipFree(memory);
+    ta_gpu_leave(gpu, before);
+}
+
+static ta_status gpu_alloc_host(ta_device *device, size_t bytes, void **memory)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ON_DEVICE(gpu, ta_gpu_check(gpu, hipHostMalloc(memory, bytes, hipHostMallocDefault),
+                                "allocating %zu bytes of pinned memory", bytes));
+}
+
+static void gpu_free_host(ta_device *device, void *memory)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int before;
+    if (ta_gpu_enter(gpu, &before) != TA_OK)
+        return;
+    (void)hipHostFree(memory);
+    ta_gpu_leave(gpu, before);
+}
+
+static ta_status gpu_synchronize(ta_device *device, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ON_DEVICE(gpu, ta_gpu_check(gpu, hipStreamSynchronize((hipStream_t)stream),
+                                "the work on a stream (last kernel: %s)",
+                                gpu->last_kernel ? gpu->last_kernel : "none"));
+}
+
+static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t bytes, void *stream)
+{
+    hipError_t error = hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream);
+    /* The source may be changed when this returns. In device memory that happens in stream order, the
+     * host's must have been read. */
+    if (error == hipSuccess && !ta_on_device(from))
+        error = hipStreamSynchronize((hipStream_t)stream);
+    return ta_gpu_check(gpu, error, "copying %zu bytes", bytes);
+}
+
+static ta_status gpu_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ON_DEVICE(gpu, copy(gpu, to, from, bytes, stream));
+}
+
+static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                                int32_t heads, void *packed, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_pack_params params = {.q = *q,
+                             .rows = (int32_t)ta_problem_rows(problem),
+                             .query_tokens = problem->query_tokens,
+                             .heads = heads,
+                             .k_dim = problem->k_dim,
+                             .element_bytes = ta_element_bytes(problem->query_dtype),
+                             .packed = packed};
+    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
+}
+
+static ta_status gpu_merge(ta_device *device, float *into, const float *from, int64_t records,
+                           int32_t v_dim, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    if (records == 0)
+        return TA_OK;
+    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_merge(into, from, records, v_dim, stream)));
+}
+
+static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
+                            int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                            void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_finish_params params = {.problem = *problem,
+                               .records = records,
+                               .first_head = first_head,
+                               .heads = heads,
+                               .lse = lse};
+    if (out)
+        params.out = *out;
+    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
+}
+
+static const ta_device_ops gpu_ops = {
+    .has_streams = 1,
+    .close = gpu_close,
+    .describe = gpu_describe,
+    .alloc = gpu_alloc,
+    .free = gpu_free,
+    .alloc_host = gpu_alloc_host,
+    .free_host = gpu_free_host,
+    .synchronize = gpu_synchronize,
+    .copy = gpu_copy,
+    .attend_bytes = ta_gpu_attend_bytes,
+    .check_kv = ta_gpu_check_kv,
+    .pack_query = gpu_pack_query,
+    .attend = ta_gpu_attend,
+    .merge = gpu_merge,
+    .finish = gpu_finish,
+};
+
+/* What the runtime knows of the device, and what the kernels need to be told. */
+static ta_status prepare(ta_gpu_device *gpu)
+{
+    const ta_gpu *g = &gpu->properties;
+    gpu->limits.units = g->compute_units;
+    gpu->limits.wave = g->wave;
+    gpu->limits.matrix = ta_mma_runs(g->wave);
+    gpu->limits.shared_bytes = g->shared_bytes;
+    gpu->limits.shared_bytes_per_unit = g->shared_bytes_per_unit;
+    if (!gpu->limits.matrix)
+        return TA_OK;
+    return ta_gpu_check_launch(gpu, ta_prepare_attend_mma(g->wave, g->shared_bytes));
+}
+
+ta_status ta_gpu_open(int index, const ta_device_config *config, ta_device **device)
+{
+    (void)config; /* what it says is for the host */
+    int before;
+    ta_gpu_device *gpu = calloc(1, sizeof *gpu);
+    if (!gpu)
+        return ta_gpu_core->fail(TA_ERR_NO_MEMORY, "no memory for device %d", index);
+    gpu->device.ops = &gpu_ops;
+    gpu->index = index;
+    snprintf(gpu->device.name, sizeof gpu->device.name, TA_VENDOR ":%d", index);
+    ta_status status = ta_gpu_enter(gpu, &before);
+    if (status == TA_OK) {
+        status = ta_gpu_check(gpu, ta_gpu_query(index, &gpu->properties), "asking what it can do");
+        if (status == TA_OK)
+            status = prepare(gpu);
+        ta_gpu_leave(gpu, before);
+    }
+    if (status != TA_OK) {
+        free(gpu);
+        return status;
+    }
+    *device = &gpu->device;
+    return TA_OK;
+}

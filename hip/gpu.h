@@ -1,0 +1,47 @@
+/* Inside the module: the device behind a ta_device, and how errors of the runtime become statuses. The C
+ * files of hip/ share it. */
+#ifndef TA_HIP_GPU_H
+#define TA_HIP_GPU_H
+
+#include "vendor.h"
+
+#include "../src/module.h"
+#include "../src/status.h"
+#include "kernels.h"
+
+typedef struct ta_gpu_device {
+    ta_device device;
+    int index;
+    ta_gpu properties;
+    ta_gpu_limits limits;
+    const char *last_kernel; /* queued on this device: what a late error can be about */
+} ta_gpu_device;
+
+static inline ta_gpu_device *ta_gpu_of(ta_device *device)
+{
+    return (ta_gpu_device *)device; /* its first member */
+}
+
+/* The core's services, set when the module is entered (module.c). */
+extern const ta_core *ta_gpu_core;
+
+ta_status ta_gpu_open(int index, const ta_device_config *config, ta_device **device);
+
+/* TA_OK, or the error that the runtime returned from `action` ("allocating 64 bytes"). */
+__attribute__((format(printf, 3, 4))) ta_status
+ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...);
+
+/* The same for a launch; remembers the kernel. */
+ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched);
+
+/* Make the device the calling thread's current one, and the one before current again. */
+ta_status ta_gpu_enter(const ta_gpu_device *gpu, int *before);
+void ta_gpu_leave(const ta_gpu_device *gpu, int before);
+
+/* The attend slots of the vtable (attend.c) and its check of the caller's cache (check.c). */
+size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
+ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                        const ta_kv *kv, float *records, void *workspace, void *stream);
+ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
+
+#endif

@@ -1,0 +1,86 @@
+/* Between the C files and the kernels: what each kernel is given, as plain C structs, and the functions
+ * that launch them. A launcher queues one kernel on a stream and returns at once. attend.c and device.c
+ * call them; each is implemented at the end of the .hip file that has its kernel. */
+#ifndef TA_HIP_KERNELS_H
+#define TA_HIP_KERNELS_H
+
+#include "../src/device.h"
+#include "shape.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What became of a launch. */
+typedef struct ta_launched {
+    int error;          /* hipError_t: 0 is success */
+    const char *kernel; /* its name in the source */
+} ta_launched;
+
+/* A score in base 2 is made from the dot product of query and key by these. */
+typedef struct ta_score_rule {
+    float factor;  /* score = dot · factor, or with a cap */
+    float cap;     /* score = cap · tanh(dot · factor); 0: no cap */
+    int32_t alibi; /* 1: then score − slope · |x − y| */
+} ta_score_rule;
+
+typedef struct ta_attend_params {
+    ta_problem problem;
+    ta_tensor q; /* strides filled in, as in kv */
+    ta_kv kv;
+    ta_score_rule rule;
+    ta_attend_shape shape;
+    int32_t splits;
+    /* Records [query head][row] if there is one split, else [sequence][KV head][split][row] of
+     * split_floats each, a row being token · heads + head. */
+    float *records;
+    int32_t split_floats;
+} ta_attend_params;
+
+/* K, V and their strides are multiples of 16 bytes in `aligned` variants. */
+ta_launched ta_launch_attend_fma(const ta_attend_params *params, int aligned, void *stream);
+ta_launched ta_launch_attend_mma(const ta_attend_params *params, int wave, void *stream);
+
+/* Let the kernels use this much shared memory; once for each device. */
+ta_launched ta_prepare_attend_mma(int wave, int shared_bytes);
+
+/* Does the matrix-core path exist for devices with this wave width? */
+int ta_mma_runs(int wave);
+
+typedef struct ta_merge_splits_params {
+    ta_problem problem;
+    const int32_t *lengths, *bounds;
+    int64_t bounds_stride;
+    const float *split_records;
+    int32_t splits, split_floats;
+    float *records;
+} ta_merge_splits_params;
+
+ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream);
+
+ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
+                            void *stream);
+
+typedef struct ta_finish_params {
+    ta_problem problem;
+    const float *records; /* of the first head */
+    int32_t first_head, heads;
+    ta_tensor out;
+    float *lse;
+} ta_finish_params;
+
+ta_launched ta_launch_finish(const ta_finish_params *params, void *stream);
+
+typedef struct ta_pack_params {
+    ta_tensor q;
+    int32_t rows, query_tokens, heads, k_dim, element_bytes;
+    void *packed;
+} ta_pack_params;
+
+ta_launched ta_launch_pack(const ta_pack_params *params, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,64 @@
+/* The module's one exported function and the table it returns. The core loads this (src/module.c). */
+#include "gpu.h"
+
+#include <stdio.h>
+
+/* TA_ARCHS: what the kernels were compiled for, from the build. */
+
+const ta_core *ta_gpu_core;
+
+static ta_status module_count(int *devices)
+{
+    int found = 0;
+    hipError_t error = hipGetDeviceCount(&found);
+    if (error == hipErrorNoDevice) {
+        (void)hipGetLastError();
+        found = 0;
+    } else if (error != hipSuccess) {
+        (void)hipGetLastError();
+        return ta_gpu_core->fail(TA_ERR_NOT_FOUND, "the " TA_VENDOR " runtime can't be used: %s",
+                                 hipGetErrorString(error));
+    }
+    *devices = found;
+    return TA_OK;
+}
+
+static void module_describe(ta_text *text)
+{
+    int runtime = 0, driver = 0, devices = 0;
+    if (hipRuntimeGetVersion(&runtime) == hipSuccess)
+        ta_gpu_core->text_add(text, TA_VENDOR " runtime version: %d\n", runtime);
+    if (hipDriverGetVersion(&driver) == hipSuccess)
+        ta_gpu_core->text_add(text, TA_VENDOR " driver version: %d\n", driver);
+    if (hipGetDeviceCount(&devices) != hipSuccess)
+        devices = 0;
+    for (int i = 0; i < devices; i++) {
+        ta_gpu gpu;
+        if (ta_gpu_query(i, &gpu) == hipSuccess)
+            ta_gpu_core->text_add(text, TA_VENDOR ":%d: %s, %s, %d units, %.1f GiB\n", i, gpu.name,
+                                  gpu.arch, gpu.compute_units,
+                                  (double)gpu.memory_bytes / (1 << 30));
+    }
+    (void)hipGetLastError();
+}
+
+static const ta_module module = {
+    .size = sizeof(ta_module),
+    .abi = TA_MODULE_ABI,
+    .name = TA_VENDOR,
+    .archs = TA_ARCHS,
+    .count = module_count,
+    .open = ta_gpu_open,
+    .describe = module_describe,
+};
+
+TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi);
+
+const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi)
+{
+    *module_abi = TA_MODULE_ABI;
+    if (abi != TA_MODULE_ABI || core->size < sizeof *core)
+        return NULL;
+    ta_gpu_core = core;
+    return &module;
+}

@@ -1,0 +1,213 @@
+/* Tiles of K and V on their way to shared memory, the same for both attend kernels. Loads are issued one
+ * tile ahead into registers, so that memory is never idle while a tile is computed. Where the tokens
+ * are is looked up once per token, by one thread, one tile further ahead.
+ *
+ * A tile goes by like this, with a barrier between the steps:
+ *     1. store_k(), look_up()      K from registers to shared memory; the next tile's addresses
+ *     2. load_k(), scores          the next tile's K is on its way
+ *     3. weights, store_v()
+ *     4. load_v(), sums */
+#ifndef TA_HIP_TILE_H
+#define TA_HIP_TILE_H
+
+#include "rows.h"
+
+/* Which units of one tensor's tile this thread brings: one unit of every `step`-th token. Threads that are
+ * left over bring none. */
+struct ta_deal {
+    int32_t token, step;
+    int32_t offset; /* bytes from a token's first unit to this one */
+
+    __device__ __forceinline__ void start(int32_t units, int32_t none)
+    {
+        int32_t thread = static_cast<int32_t>(threadIdx.x);
+        step = static_cast<int32_t>(blockDim.x) / units;
+        token = thread / units;
+        offset = thread % units * 16;
+        if (token >= step)
+            token = none;
+    }
+};
+
+/* 16 bytes of a cache that is only aligned to its elements. */
+template <class Type> TA_DEVICE ta_vec16 ta_load_elements(const char *address)
+{
+    typedef typename Type::element element;
+    const element *from = reinterpret_cast<const element *>(address);
+    ta_vec16 unit;
+    for (int i = 0; i < 4; i++) {
+        if (sizeof(element) == 4)
+            unit.word[i] = ta_as_bits(Type::from(from[i]));
+        else
+            unit.word[i] =
+                static_cast<uint32_t>(from[2 * i]) | static_cast<uint32_t>(from[2 * i + 1]) << 16;
+    }
+    return unit;
+}
+
+template <class Type, bool Aligned, int Units> struct ta_tiles {
+    const ta_attend_params &p;
+    const ta_block &b;
+    char *shared;
+    ta_deal k_deal, v_deal;
+    ta_vec16 k_units[Units], v_units[Units];
+    int32_t ahead; /* the first token of the next tile to look up */
+    int32_t turn;  /* which half of the places the tile to look up next has */
+    int32_t page;  /* of this thread's token in it */
+
+    __device__ __forceinline__ ta_tiles(const ta_attend_params &params, const ta_block &block,
+                                        char *memory)
+        : p(params), b(block), shared(memory)
+    {
+        k_deal.start(p.problem.k_dim / Type::unit, p.shape.tile);
+        v_deal.start(p.problem.v_dim / Type::unit, p.shape.tile);
+        ahead = b.first;
+        turn = 0;
+        read_page();
+    }
+
+    /* [2][tile] addresses of K's tokens, the same of V's, and positions; NULL: no such token. */
+    __device__ __forceinline__ const char **k_places() const
+    {
+        return reinterpret_cast<const char **>(shared + p.shape.places_at);
+    }
+
+    __device__ __forceinline__ const char **v_places() const
+    {
+        return k_places() + 2 * p.shape.tile;
+    }
+
+    __device__ __forceinline__ int32_t *positions() const
+    {
+        return reinterpret_cast<int32_t *>(k_places() + 4 * p.shape.tile);
+    }
+
+    /* The page of this thread's token in the tile that will be looked up next; without pages the
+     * sequence is one. */
+    __device__ __forceinline__ void read_page()
+    {
+        int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
+        page = b.item.sequence;
+        if (!p.kv.page_table || thread >= p.shape.tile || token >= b.end)
+            return;
+        int32_t entry = token / p.kv.page_tokens;
+        page = -1;
+        if (entry < p.kv.page_table_stride)
+            page = p.kv.page_table[b.item.sequence * p.kv.page_table_stride + entry];
+    }
+
+    /* A token that the arguments give no place, though the sequence's length says it is here, is read
+     * as NaN: the caller's lengths and tables are in device memory, where nobody could check them. */
+    __device__ __forceinline__ bool has_place(int32_t token) const
+    {
+        return token < p.problem.max_tokens &&
+               (!p.kv.page_table || (page >= 0 && page < p.kv.page_count));
+    }
+
+    __device__ __forceinline__ const char *place(const ta_tensor &tensor, int32_t token) const
+    {
+        int64_t element = page * tensor.batch_stride + token * tensor.token_stride +
+                          b.item.kv_head * tensor.head_stride;
+        return static_cast<const char *>(tensor.data) +
+               element * static_cast<int64_t>(sizeof(typename Type::element));
+    }
+
+    /* Write down where the tokens of the next tile are, and read the pages of the one after. */
+    __device__ __forceinline__ void look_up()
+    {
+        int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
+        if (thread < p.shape.tile && token < b.end) {
+            int32_t within = p.kv.page_table ? token % p.kv.page_tokens : token;
+            int32_t at = turn * p.shape.tile + thread;
+            bool found = has_place(token);
+            k_places()[at] = found ? place(p.kv.k, within) : nullptr;
+            v_places()[at] = found ? place(p.kv.v, within) : nullptr;
+            if (p.rule.alibi)
+                positions()[at] =
+                    static_cast<int32_t>(ta_shard_global(&p.problem.shard, b.bounds, token));
+        }
+        ahead += p.shape.tile;
+        turn ^= 1;
+        read_page();
+    }
+
+    /* The tokens of the tile that was looked up last, and its half of the places. */
+    __device__ __forceinline__ int32_t found_count() const
+    {
+        return min(b.end - (ahead - p.shape.tile), p.shape.tile);
+    }
+
+    __device__ __forceinline__ int32_t found_at() const
+    {
+        return (turn ^ 1) * p.shape.tile;
+    }
+
+    __device__ __forceinline__ void load(const char **places, const ta_deal &deal,
+                                         ta_vec16 (&units)[Units])
+    {
+        int32_t count = found_count();
+#pragma unroll
+        for (int i = 0; i < Units; i++) {
+            int32_t token = deal.token + i * deal.step;
+            uint32_t fill = 0; /* of tokens beyond the end */
+            const char *address = nullptr;
+            if (token < count) {
+                address = places[found_at() + token];
+                fill = 0xffffffffu; /* NaN in every type */
+            }
+            units[i] = ta_vec16{{fill, fill, fill, fill}};
+            if (address)
+                units[i] = Aligned ? ta_load16_stream(address + deal.offset)
+                                   : ta_load_elements<Type>(address + deal.offset);
+        }
+    }
+
+    __device__ __forceinline__ void store(char *to, const ta_deal &deal, int32_t stride,
+                                          const ta_vec16 (&units)[Units])
+    {
+#pragma unroll
+        for (int i = 0; i < Units; i++) {
+            int32_t token = deal.token + i * deal.step;
+            if (token < p.shape.tile)
+                ta_store16(to + token * stride + deal.offset, units[i]);
+        }
+    }
+
+    /* The first tile's addresses and loads. */
+    __device__ __forceinline__ void begin()
+    {
+        look_up();
+        ta_syncthreads();
+        load_k();
+        load_v();
+    }
+
+    /* Compute places again in each tile: they would fill many registers. */
+    __device__ __forceinline__ void forget()
+    {
+        ta_forget(k_deal.token);
+        ta_forget(v_deal.token);
+    }
+
+    __device__ __forceinline__ void load_k()
+    {
+        load(k_places(), k_deal, k_units);
+    }
+
+    __device__ __forceinline__ void load_v()
+    {
+        load(v_places(), v_deal, v_units);
+    }
+
+    __device__ __forceinline__ void store_k()
+    {
+        store(shared + p.shape.k_at, k_deal, p.shape.k_stride, k_units);
+    }
+
+    __device__ __forceinline__ void store_v()
+    {
+        store(shared + p.shape.v_at, v_deal, p.shape.v_stride, v_units);
+    }
+};
+
+#endif
