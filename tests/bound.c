@@ -6,6 +6,7 @@
 #include "bound.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "number.h"
 
@@ -77,54 +78,63 @@ static spread weight_error(const oracle_problem *problem, const oracle_row *row,
     return e;
 }
 
+/* What the bounds of a row need of its terms. */
+typedef struct row_sums {
+    spread weights;                  /* weighted errors of the weights, for the lse */
+    double square;                   /* Σ w²; the weights add up to 1 */
+    double score_abs;                /* Σ w |score| */
+    spread lever[ORACLE_MAX_DIM];    /* errors of the weights times w (v − out) */
+    double v_abs[ORACLE_MAX_DIM];    /* Σ w |v| */
+    double v_square[ORACLE_MAX_DIM]; /* Σ w² v² */
+    double v_lost[ORACLE_MAX_DIM];   /* Σ |v|: what weights too small for a binary32 may lose */
+} row_sums;
+
+static void add_term(const oracle_problem *problem, const oracle_row *row, const oracle_term *term,
+                     double rescales, row_sums *sums)
+{
+    spread e = weight_error(problem, row, term, rescales);
+    double w = term->weight;
+    sums->weights.most += w * e.most;
+    sums->weights.square += w * w * e.square;
+    sums->square += w * w;
+    sums->score_abs += w * fabs(term->score);
+    for (int d = 0; d < problem->v_dim; ++d) {
+        double v = term->v ? term->v[d] : 0, lever = w * (v - row->out[d]);
+        sums->lever[d].most += fabs(lever) * e.most;
+        sums->lever[d].square += lever * lever * e.square;
+        sums->v_abs[d] += w * fabs(v);
+        sums->v_square[d] += w * w * v * v;
+        sums->v_lost[d] += fabs(v);
+    }
+}
+
 void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
                   int ranks, bound_row *bound)
 {
-    int v_dim = problem->v_dim;
-    double rescales = log2_steps(row->terms) + log2_steps(ranks);
+    row_sums sums;
+    memset(&sums, 0, sizeof sums);
+    memset(bound, 0, sizeof *bound);
+    if (row->terms == 0)
+        return; /* a row that saw nothing is exact */
+    double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(ranks);
     double additions = row->terms + rescales;
-    double sum_square = 0, score_abs = 0; /* of the weights, which add up to 1 */
-    spread lse = {0, 0}, o[ORACLE_MAX_DIM];
-    double v_abs[ORACLE_MAX_DIM], v_square[ORACLE_MAX_DIM];
-    for (int d = 0; d < v_dim; ++d)
-        o[d] = (spread){0, 0}, v_abs[d] = 0, v_square[d] = 0;
-
-    for (int i = 0; i < row->terms; ++i) {
-        const oracle_term *term = &row->term[i];
-        spread e = weight_error(problem, row, term, rescales);
-        double w = term->weight;
-        lse.most += w * e.most;
-        lse.square += w * w * e.square;
-        sum_square += w * w;
-        score_abs += w * fabs(term->score);
-        for (int d = 0; d < v_dim; ++d) {
-            double v = term->v ? term->v[d] : 0, lever = w * (v - row->out[d]);
-            o[d].most += fabs(lever) * e.most;
-            o[d].square += lever * lever * e.square;
-            v_abs[d] += w * fabs(v);
-            v_square[d] += w * w * v * v;
-        }
-    }
-
+    for (int i = 0; i < row->terms; ++i)
+        add_term(problem, row, &row->term[i], rescales, &sums);
     spread l = {0, 0};
-    add_summation(&l, additions, TILE, 1, 1, sum_square);
-    for (int d = 0; d < v_dim; ++d) {
+    add_summation(&l, additions, TILE, 1, 1, sums.square);
+    for (int d = 0; d < problem->v_dim; ++d) {
         double out = fabs(row->out[d]);
-        add_summation(&o[d], additions, TILE, out, v_abs[d], v_square[d]);
-        o[d].most += l.most * out;
-        o[d].square += l.square * out * out;
-        double error = UNIT * (settle(&o[d]) + 2 * out) + SMALLEST * (1 + row->terms * v_abs[d]);
-        if (row->terms == 0)
-            error = 0;
-        else if (out_dtype != TA_F32)
-            error += number_half_ulp(out_dtype, out + error);
-        bound->out[d] = error;
+        spread o = sums.lever[d];
+        add_summation(&o, additions, TILE, out, sums.v_abs[d], sums.v_square[d]);
+        o.most += l.most * out;
+        o.square += l.square * out * out;
+        bound->out[d] = UNIT * (settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
+        if (out_dtype != TA_F32)
+            bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
     }
-    lse.most += l.most;
-    lse.square += l.square;
-    bound->lse = row->terms ? UNIT * (settle(&lse) + EXP_ERROR + score_abs +
-                                      LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse))
-                            : 0;
+    spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
+    bound->lse = UNIT * (settle(&lse) + EXP_ERROR + sums.score_abs +
+                         LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
 }
 
 double bound_compare(double expected, double bound, double got)
@@ -141,7 +151,7 @@ double bound_compare(double expected, double bound, double got)
 
 static void include(double *into, double from)
 {
-    if (!(from <= *into))
+    if (!(from <= *into) && !isnan(*into))
         *into = from;
 }
 
