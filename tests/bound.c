@@ -14,7 +14,7 @@ static const double UNIT = 0x1p-24;      /* u: half the spacing of binary32 numb
 static const double DEVIATIONS = 4;      /* 7 standard deviations of uniform errors */
 static const double EXP_ERROR = 4;       /* relative error of one exp2, in u */
 static const double LOG_ERROR = 4;       /* of one log2, relative, in u */
-static const double TANH_ERROR = 4;      /* absolute error of one tanh, in u */
+static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
 static const double LANES = 8;           /* interleaved sums of a dot product, at least */
 static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
@@ -64,8 +64,8 @@ static spread weight_error(const oracle_problem *problem, const oracle_row *row,
     add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
     e.most = term->slope * dot.most;
     e.square = term->slope * term->slope * dot.square;
-    if (problem->softcap != 0 && term->v)
-        add_source(&e, TANH_ERROR * fabs(problem->softcap));
+    if (problem->softcap != 0) /* the tanh, the cap times log2 e, and their product */
+        add_source(&e, (TANH_ERROR + 2) * fabs(term->capped));
     add_source(&e, 3 * term->bias);
     if (!term->v)
         add_source(&e, fabs(term->score)); /* the sink times log2 e */

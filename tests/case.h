@@ -87,6 +87,7 @@ typedef struct case_data {
     int32_t bounds[CASE_MAX_BATCH][CASE_MAX_RANKS + 1];
     int32_t max_tokens;
     double *q[CASE_MAX_BATCH], *k[CASE_MAX_BATCH], *v[CASE_MAX_BATCH]; /* as oracle_sequence */
+    void *q_stored[CASE_MAX_BATCH], *k_stored[CASE_MAX_BATCH], *v_stored[CASE_MAX_BATCH];
     double *out, *out_bound; /* [batch][query_tokens][query_heads][v_dim] */
     double *lse, *lse_bound; /* [batch][query_tokens][query_heads] */
 } case_data;

@@ -7,20 +7,44 @@
 
 #include "number.h"
 
-static double *allocate(int64_t count)
+static void *allocate(int64_t count)
 {
-    double *memory = calloc((size_t)count + 1, sizeof *memory);
+    void *memory = calloc((size_t)count + 1, sizeof(double));
     if (!memory)
         abort();
     return memory;
 }
 
-/* A random number that `dtype` represents exactly. */
-static double draw(random_source *r, ta_dtype dtype, double mean, double deviation)
+/* `count` random numbers, as `dtype` stores them and exactly in double. */
+static void draw(random_source *r, ta_dtype dtype, double mean, double deviation, int64_t count,
+                 double **exact, void **stored)
 {
-    uint32_t stored;
-    number_encode(dtype, &stored, 0, mean + deviation * random_normal(r));
-    return number_decode(dtype, &stored, 0);
+    *exact = allocate(count);
+    *stored = allocate(count);
+    for (int64_t i = 0; i < count; ++i) {
+        number_encode(dtype, *stored, i, mean + deviation * random_normal(r));
+        (*exact)[i] = number_decode(dtype, *stored, i);
+    }
+}
+
+static void set(ta_dtype dtype, double value, int64_t index, double *exact, void *stored)
+{
+    number_encode(dtype, stored, index, value);
+    exact[index] = value;
+}
+
+static void put_nan(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
+                    int64_t queries, int64_t places, case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    if (c->nan == CASE_NAN_QUERY)
+        set(query_dtype, NAN, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
+    if (c->nan == CASE_NAN_KEY && places > 0)
+        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->k_dim) - 1), data->k[b],
+            data->k_stored[b]);
+    if (c->nan == CASE_NAN_VALUE && places > 0)
+        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->v_dim) - 1), data->v[b],
+            data->v_stored[b]);
 }
 
 static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
@@ -29,26 +53,14 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     const ta_plan_config *p = &c->plan;
     int64_t queries = (int64_t)p->query_tokens * p->query_heads * p->k_dim;
     int64_t places = (int64_t)c->lengths[b] * p->kv_heads;
-    data->q[b] = allocate(queries);
-    data->k[b] = allocate(places * p->k_dim);
-    data->v[b] = allocate(places * p->v_dim);
-    for (int64_t i = 0; i < queries; ++i)
-        data->q[b][i] = draw(r, query_dtype, 0, c->query_deviation);
-    for (int64_t i = 0; i < places * p->k_dim; ++i)
-        data->k[b][i] = draw(r, p->kv_dtype, 0, 1);
-    if (!c->v_in_k)
-        for (int64_t i = 0; i < places * p->v_dim; ++i)
-            data->v[b][i] = draw(r, p->kv_dtype, c->value_mean, 1);
-    int64_t elements[] = {[CASE_NAN_QUERY] = queries,
-                          [CASE_NAN_KEY] = places * p->k_dim,
-                          [CASE_NAN_VALUE] = c->v_in_k ? 0 : places * p->v_dim};
-    double *inputs[] = {NULL, data->q[b], data->k[b], data->v[b]};
-    if (c->nan && b == p->batch - 1 && elements[c->nan] > 0)
-        inputs[c->nan][random_int(r, 0, (int)elements[c->nan] - 1)] = NAN;
-    if (c->v_in_k)
-        for (int64_t i = 0; i < places; ++i)
-            memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
-                   (size_t)p->v_dim * sizeof(double));
+    draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
+    draw(r, p->kv_dtype, 0, 1, places * p->k_dim, &data->k[b], &data->k_stored[b]);
+    draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
+    if (c->nan && b == p->batch - 1)
+        put_nan(c, r, query_dtype, b, queries, places, data);
+    for (int64_t i = 0; c->v_in_k && i < places; ++i)
+        memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
+               (size_t)p->v_dim * sizeof(double));
 }
 
 /* Ascending from 0 to the length or a little beyond, with empty ranges among them. */
@@ -169,6 +181,9 @@ void case_data_free(const decode_case *c, case_data *data)
         free(data->q[b]);
         free(data->k[b]);
         free(data->v[b]);
+        free(data->q_stored[b]);
+        free(data->k_stored[b]);
+        free(data->v_stored[b]);
     }
     free(data->out);
     free(data->out_bound);

@@ -37,10 +37,13 @@ __attribute__((format(printf, 2, 3))) static void fail(rank_result *result, cons
 
 static uint64_t hash(uint64_t seed, const void *data, size_t bytes)
 {
-    const unsigned char *byte = data;
     uint64_t h = seed ^ 0xcbf29ce484222325u;
-    for (size_t i = 0; i < bytes; ++i)
-        h = (h ^ byte[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)data + i, bytes - i < 8 ? bytes - i : 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+    }
     return h;
 }
 

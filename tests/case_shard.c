@@ -70,6 +70,16 @@ static void place_heads(const decode_case *c, ta_placement placement, int root, 
     }
 }
 
+/* Copy vector `row` of a dense array to its place in a buffer. */
+static void store_vector(case_buffer *buffer, int batch, int token, int head, const void *dense,
+                         int64_t row, int dim)
+{
+    size_t bytes = number_bytes(buffer->dtype);
+    memcpy((char *)buffer->memory +
+               (size_t)case_buffer_index(buffer, batch, token, head, 0) * bytes,
+           (const char *)dense + (size_t)(row * dim) * bytes, (size_t)dim * bytes);
+}
+
 static void make_query(const decode_case *c, const case_data *data, case_shard *shard)
 {
     const ta_plan_config *p = &c->plan;
@@ -77,12 +87,10 @@ static void make_query(const decode_case *c, const case_data *data, case_shard *
     buffer_make(&c->q, dtype, p->batch, p->query_tokens, shard->query_count, p->k_dim, &shard->q);
     for (int b = 0; b < p->batch; ++b)
         for (int t = 0; t < p->query_tokens; ++t)
-            for (int h = 0; h < shard->query_count; ++h)
-                for (int d = 0; d < p->k_dim; ++d) {
-                    int64_t from = (int64_t)t * p->query_heads + shard->query_first + h;
-                    number_encode(dtype, shard->q.memory, case_buffer_index(&shard->q, b, t, h, d),
-                                  data->q[b][from * p->k_dim + d]);
-                }
+            for (int h = 0; h < shard->query_count; ++h) {
+                int64_t row = (int64_t)t * p->query_heads + shard->query_first + h;
+                store_vector(&shard->q, b, t, h, data->q_stored[b], row, p->k_dim);
+            }
 }
 
 static void make_output(const decode_case *c, case_shard *shard)
@@ -141,14 +149,9 @@ static void store_token(const decode_case *c, const case_data *data, int b, int3
     }
     for (int h = 0; h < p->kv_heads; ++h) {
         int64_t place = (int64_t)position * p->kv_heads + h;
-        for (int d = 0; d < p->k_dim; ++d)
-            number_encode(p->kv_dtype, shard->k.memory,
-                          case_buffer_index(&shard->k, outer, inner, h, d),
-                          data->k[b][place * p->k_dim + d]);
-        for (int d = 0; d < p->v_dim && !c->v_in_k; ++d)
-            number_encode(p->kv_dtype, shard->v.memory,
-                          case_buffer_index(&shard->v, outer, inner, h, d),
-                          data->v[b][place * p->v_dim + d]);
+        store_vector(&shard->k, outer, inner, h, data->k_stored[b], place, p->k_dim);
+        if (!c->v_in_k)
+            store_vector(&shard->v, outer, inner, h, data->v_stored[b], place, p->v_dim);
     }
 }
 

@@ -93,7 +93,11 @@ uint32_t number_bits(ta_dtype dtype, double value)
 
 void number_encode(ta_dtype dtype, void *data, int64_t index, double value)
 {
-    store_bits(dtype, data, index, number_bits(dtype, value));
+    float single = (float)value;
+    if (dtype == TA_F32) /* the compiler's own conversion is one more witness, and quick */
+        memcpy((char *)data + 4 * index, &single, 4);
+    else
+        store_bits(dtype, data, index, number_bits(dtype, value));
 }
 
 double number_half_ulp(ta_dtype dtype, double magnitude)

@@ -39,13 +39,14 @@ static void score_key(const oracle_problem *problem, const double *q, const doub
     term->dot = problem->scale * dot;
     term->dot_abs = fabs(problem->scale) * sum_abs;
     term->dot_square = problem->scale * problem->scale * sum_square;
-    term->score = term->dot;
+    term->capped = term->dot;
     term->slope = 1;
     if (problem->softcap != 0) {
-        double capped = tanh(term->dot / problem->softcap);
-        term->score = problem->softcap * capped;
-        term->slope = 1 - capped * capped;
+        double fraction = tanh(term->dot / problem->softcap);
+        term->capped = problem->softcap * fraction;
+        term->slope = 1 - fraction * fraction;
     }
+    term->score = term->capped;
     if (problem->alibi_slopes) {
         double bias = (double)problem->alibi_slopes[head] * abs(distance);
         term->score -= bias;

@@ -33,6 +33,7 @@ typedef struct oracle_term {
     double dot;        /* scale · q·k, before the soft-cap */
     double dot_abs;    /* |scale| · Σ |q_i k_i| */
     double dot_square; /* scale² · Σ (q_i k_i)² */
+    double capped;     /* after the soft-cap */
     double slope;      /* of the soft-cap at `dot`: 1 without one */
     double bias;       /* ALiBi's part of the score, as a magnitude */
     double weight;     /* of the softmax */

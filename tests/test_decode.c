@@ -28,12 +28,12 @@ static void run_seeds(uint64_t first, int count)
 
 static void test_small_cases(void)
 {
-    run_seeds(0, options.cases ? options.cases : 3000);
+    run_seeds(0, options.cases ? options.cases : 2000);
 }
 
 static void test_large_cases(void)
 {
-    run_seeds(CASE_LARGE_SEEDS, options.cases ? options.cases / 100 : 24);
+    run_seeds(CASE_LARGE_SEEDS, options.cases ? options.cases / 100 : 20);
 }
 
 static void test_one_seed(void)
