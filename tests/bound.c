@@ -1,8 +1,8 @@
 /* The error bound of docs/numerics.md: see bound.h. The names of the terms are the same there.
  *
- * Each source of error has a largest size. Errors add up to at most the sum of those sizes (`most`);
- * with independent signs they add up to at most DEVIATIONS times the root of the sum of their squares
- * (`square`). The bound is the smaller of the two. */
+ * Each source of error has a largest size. Errors add up to at most the sum of those sizes
+ * (`most`); with independent signs they add up to at most DEVIATIONS times the root of the sum of
+ * their squares (`square`). The bound is the smaller of the two. */
 #include "bound.h"
 
 #include <math.h>
@@ -41,7 +41,8 @@ static double log2_steps(double n)
 }
 
 /* Adding n terms in runs of at most `run`, and then the sums of the runs: `sum`, `sum_abs` and
- * `sum_square` are of the terms themselves. The product that makes a term and each addition round once. */
+ * `sum_square` are of the terms themselves. The product that makes a term and each addition round
+ * once. */
 static void add_summation(spread *s, double n, double run, double sum, double sum_abs,
                           double sum_square)
 {

@@ -1,5 +1,5 @@
-/* A decode case: one call of ta_decode() on every rank, with all its options, layouts and inputs, compared
- * with the oracle on every rank that gets a result.
+/* A decode case: one call of ta_decode() on every rank, with all its options, layouts and inputs,
+ * compared with the oracle on every rank that gets a result.
  *
  * case.c        the parameters: random from a seed, and as one line of text
  * case_data.c   the whole sequences, the expected results and their bounds
@@ -66,16 +66,16 @@ typedef struct decode_case {
 /* The smallest whole case: one of everything, dense. */
 decode_case case_plain(void);
 
-/* Everything from one number. Seeds below CASE_LARGE_SEEDS give up to some dozens of tokens, those from it
- * on give thousands, so that tiles and splits are crossed. */
+/* Everything from one number. Seeds below CASE_LARGE_SEEDS give up to some dozens of tokens, those
+ * from it on give thousands, so that tiles and splits are crossed. */
 #define CASE_LARGE_SEEDS 1000000
 decode_case case_random(uint64_t seed);
 
 /* The parameters in one line. */
 void case_describe(const decode_case *c, char *text, size_t capacity);
 
-/* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case. The
- * worst ratios of the results to their bounds are included in `worst`. */
+/* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case.
+ * The worst ratios of the results to their bounds are included in `worst`. */
 bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity);
 
 /* ---- Inside the case ----------------------------------------------------------------------- */
@@ -138,8 +138,8 @@ typedef struct case_shard {
 void case_shard_make(const decode_case *c, const case_data *data, int rank, case_shard *shard);
 void case_shard_free(case_shard *shard);
 
-/* Move the shard's buffers to the device: afterwards its tensors and `kv` point there. On the host they
- * stay where they are. */
+/* Move the shard's buffers to the device: afterwards its tensors and `kv` point there. On the host
+ * they stay where they are. */
 ta_status case_shard_to_device(case_shard *shard, ta_device *device);
 
 /* The device's address for a host address inside one of the buffers. */

@@ -1,5 +1,5 @@
-/* The buffers of a decode case in a device's memory: see case.h. On the host device they are used where
- * they are, so that sanitizers see every access. */
+/* The buffers of a decode case in a device's memory: see case.h. On the host device they are used
+ * where they are, so that sanitizers see every access. */
 #include "case.h"
 
 #include "device.h"

@@ -1,5 +1,5 @@
-/* The buffers of one rank in a decode case: see case.h. All memory is poisoned first; then only what the
- * rank holds is written, so a read of anything else shows in the result. */
+/* The buffers of one rank in a decode case: see case.h. All memory is poisoned first; then only
+ * what the rank holds is written, so a read of anything else shows in the result. */
 #include "case.h"
 
 #include <stdlib.h>
@@ -109,8 +109,8 @@ static void make_output(const decode_case *c, case_shard *shard)
     number_poison(TA_F32, shard->lse, shard->lse_count + 2 * CASE_GUARD);
 }
 
-/* Give every sequence enough pages, in random order, and leave some unused. Entries that are not in use
- * are no page at all. */
+/* Give every sequence enough pages, in random order, and leave some unused. Entries that are not in
+ * use are no page at all. */
 static void make_page_table(const decode_case *c, const case_data *data, const int32_t *held,
                             random_source *r, case_shard *shard)
 {

@@ -21,8 +21,8 @@ uint32_t number_bits(ta_dtype dtype, double value);
 /* The largest error of rounding a number of this magnitude. */
 double number_half_ulp(ta_dtype dtype, double magnitude);
 
-/* A NaN with a bit pattern of its own. A test that finds these bits in a result knows that nobody wrote
- * there, and a sum that includes one is NaN. */
+/* A NaN with a bit pattern of its own. A test that finds these bits in a result knows that nobody
+ * wrote there, and a sum that includes one is NaN. */
 void number_poison(ta_dtype dtype, void *data, int64_t count);
 int number_is_poison(ta_dtype dtype, const void *data, int64_t index);
 

@@ -1,5 +1,6 @@
-/* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone, `--cases N`
- * that many of them, `--device NAME` (or TA_TEST_DEVICE) runs on that device, `--verbose` says more. */
+/* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
+ * `--cases N` that many of them, `--device NAME` (or TA_TEST_DEVICE) runs on that device,
+ * `--verbose` says more. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 

@@ -1,5 +1,5 @@
-/* Naive attention in double: see oracle.h. Follows the formulas in the comment of ta_plan_config, in the
- * order they are printed there. */
+/* Naive attention in double: see oracle.h. Follows the formulas in the comment of ta_plan_config,
+ * in the order they are printed there. */
 #include "oracle.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The oracle: naive attention in double over a whole sequence, sharing no code with the library. It goes
- * row by row (one query token and head) and keeps what bound.c needs to say how large an error of the
- * library may be. */
+/* The oracle: naive attention in double over a whole sequence, sharing no code with the library. It
+ * goes row by row (one query token and head) and keeps what bound.c needs to say how large an error
+ * of the library may be. */
 #ifndef TESTS_ORACLE_H
 #define TESTS_ORACLE_H
 

@@ -1,5 +1,5 @@
-/* Random numbers for the tests: small, seeded, the same on every machine. Every random choice of a test
- * comes from one `random_source`, so a seed names a case completely. */
+/* Random numbers for the tests: small, seeded, the same on every machine. Every random choice of a
+ * test comes from one `random_source`, so a seed names a case completely. */
 #ifndef TESTS_RANDOM_H
 #define TESTS_RANDOM_H
 
@@ -44,8 +44,8 @@ static inline double random_unit(random_source *source)
     return (double)(random_bits(source) >> 11) * 0x1p-53;
 }
 
-/* Mean 0, deviation 1. The sum of four uniform numbers is close enough to the bell curve and within 3.5, so
- * that no case depends on a freak. */
+/* Mean 0, deviation 1. The sum of four uniform numbers is close enough to the bell curve and within
+ * 3.5, so that no case depends on a freak. */
 static inline double random_normal(random_source *source)
 {
     uint64_t bits = random_bits(source);

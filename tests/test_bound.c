@@ -1,6 +1,6 @@
-/* The error bound itself: it must hold, and it must be tight, or it would pass wrong results. For each
- * family of cases the worst error seen is between an eighth of the bound and the whole of it. Also: the
- * bound sees each of a list of small mistakes. */
+/* The error bound itself: it must hold, and it must be tight, or it would pass wrong results. For
+ * each family of cases the worst error seen is between an eighth of the bound and the whole of it.
+ * Also: the bound sees each of a list of small mistakes. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,8 +19,8 @@ void tearDown(void)
 {
 }
 
-/* Run `count` cases that differ in their seed, in plain C and at the best SIMD level in turn, and give the
- * worst ratios. */
+/* Run `count` cases that differ in their seed, in plain C and at the best SIMD level in turn, and
+ * give the worst ratios. */
 static bound_worst run_family(const char *name, decode_case c, int count)
 {
     bound_worst worst = {{0}, 0};

@@ -1,5 +1,5 @@
-/* Random decode cases over the whole product of features, each named by a seed. A failing case prints its
- * parameters; `test_decode --seed N` runs that one again. */
+/* Random decode cases over the whole product of features, each named by a seed. A failing case
+ * prints its parameters; `test_decode --seed N` runs that one again. */
 #include <stdio.h>
 
 #include "case.h"

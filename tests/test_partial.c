@@ -1,5 +1,5 @@
-/* The laws of the merge algebra (src/partial.h): the empty partial is exactly neutral, the merge is exactly
- * commutative, associative up to rounding, and a NaN reaches the result. */
+/* The laws of the merge algebra (src/partial.h): the empty partial is exactly neutral, the merge is
+ * exactly commutative, associative up to rounding, and a NaN reaches the result. */
 #include "partial.h"
 
 #include <string.h>
@@ -35,7 +35,8 @@ static partial merge(partial a, partial b)
     return merged;
 }
 
-/* Some keys' worth: l is at least 1, the largest weight. Equal, near and far scores, and empty ones. */
+/* Some keys' worth: l is at least 1, the largest weight. Equal, near and far scores, and empty
+ * ones. */
 static partial random_partial(random_source *source)
 {
     static const float scores[] = {0.0f, 0.0f, 1.0f, -1.0f, 100.0f, -100.0f};
@@ -92,7 +93,8 @@ static void assert_close(const partial *p, const partial *parts, int count)
         l += (double)parts[i].l * exp2((double)parts[i].m - top);
     l_abs = l;
     /* Each of two merges rounds the difference of the scores (at most 220), an exp2 and a fused
-     * multiply-add: 220 ln 2 / 2^24 would be for weights of 2^-220; where they count, 30 is plenty. */
+     * multiply-add: 220 ln 2 / 2^24 would be for weights of 2^-220; where they count, 30 is plenty.
+     * */
     double unit = 0x1p-24 * 2 * (30 + 4 + 1);
     TEST_ASSERT_TRUE(fabs((double)p->l - l) <= unit * l_abs);
     for (int d = 0; d < DIM; ++d) {

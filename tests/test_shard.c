@@ -1,5 +1,5 @@
-/* Shard maps and the division of heads (src/shard.c, src/shard.h): against the definition in the public
- * header, exhaustively for small maps, and at the edges of 32-bit positions. */
+/* Shard maps and the division of heads (src/shard.c, src/shard.h): against the definition in the
+ * public header, exhaustively for small maps, and at the edges of 32-bit positions. */
 #include "shard.h"
 
 #include <stdint.h>
@@ -101,7 +101,8 @@ static void test_bounds(void)
     }
 }
 
-/* What a mask lets a query see is one range of local positions: by counting, for every map and mask. */
+/* What a mask lets a query see is one range of local positions: by counting, for every map and
+ * mask. */
 static void check_visible(const ta_shard *shard, int32_t length, int32_t x, int causal,
                           int32_t window)
 {

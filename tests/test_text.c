@@ -1,4 +1,5 @@
-/* The text builder: cut at the capacity, always terminated, the full length counted (src/text.c). */
+/* The text builder: cut at the capacity, always terminated, the full length counted (src/text.c).
+ * */
 #include "text.h"
 
 #include <string.h>
