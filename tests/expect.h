@@ -1,4 +1,4 @@
-/* Assertions about errors: the status, and what the sentence must name. */
+/* Assertions about statuses: which one, and what the sentence of an error must name. */
 #ifndef TESTS_EXPECT_H
 #define TESTS_EXPECT_H
 
@@ -7,6 +7,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "status.h"
 #include "unity.h"
 
 #define EXPECT_OK(call) expect_status(TA_OK, (call), #call, NULL, NULL, __LINE__)
@@ -26,5 +27,14 @@ static inline void expect_status(ta_status wanted, ta_status got, const char *ca
     if (got != wanted || (first && !strstr(said, first)) || (second && !strstr(said, second)))
         UNITY_TEST_FAIL((UNITY_UINT)line, text);
 }
+
+/* In the function of a rank, which runs on a thread of its own where Unity cannot stop the test:
+ * return an error that says what did not hold. */
+#define RANK_EXPECT(condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return ta_fail(TA_ERR_DEVICE, "%s:%d: not so: %s (last error: %s)", __FILE__,          \
+                           __LINE__, #condition, ta_last_error());                                 \
+    } while (0)
 
 #endif
