@@ -1,5 +1,6 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
- * kernels_scalar.c is the truth and readable; kernels.c chooses. attend.c calls them and owns everything that is not
+ * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations, which
+ * kernels_avx2.c supplies. kernels.c chooses. attend.c calls them and owns everything that is not
  * arithmetic: which tokens, which rows, where they are.
  *
  * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in pairs. */
@@ -60,5 +61,8 @@ typedef struct ta_host_kernels {
 const ta_host_kernels *ta_host_kernels_find(const char *name);
 
 extern const ta_host_kernels ta_kernels_scalar;
+#if defined(__x86_64__)
+extern const ta_host_kernels ta_kernels_avx2; /* needs AVX2, FMA and F16C */
+#endif
 
 #endif

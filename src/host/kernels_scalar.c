@@ -9,7 +9,7 @@
 /* 8 interleaved sums, added in pairs. */
 static float sum8(const float *s)
 {
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
 static inline void load(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
