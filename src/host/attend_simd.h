@@ -7,6 +7,7 @@
  * over a block disappear. */
 #include <math.h>
 
+#include "../device.h"
 #include "../dtype.h"
 #include "../partial.h"
 #include "kernels.h"
@@ -66,28 +67,24 @@ INLINE void store_any(ta_dtype dtype, const float *from, int32_t n, float factor
 
 /* ---- Scores -------------------------------------------------------------------------------- */
 
-/* `rows` query rows against `tokens` keys, 8 products at a time; scores of one row are row_step apart. */
+/* `rows` query rows against `tokens` keys, 8 products at a time: at most 8 sums. Writes 8 scores, the last of
+ * which mean nothing if there are fewer sums. */
 INLINE void score_block(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
                         const void *const *k, int32_t k_dim, float *scores)
 {
     vf sums[8];
     UNROLL for (int i = 0; i < 8; i++) sums[i] = vf_zero();
     for (int32_t i = 0; i < k_dim; i += LANES) {
-        vf key[8];
-        UNROLL for (int t = 0; t < tokens; t++) key[t] = load8(dtype, k[t], i);
-        UNROLL for (int r = 0; r < rows; r++)
+        vf query[TA_ROW_BLOCK];
+        UNROLL for (int r = 0; r < rows; r++) query[r] = vf_load(q + r * q_stride + i);
+        UNROLL for (int t = 0; t < tokens; t++)
         {
-            vf query = vf_load(q + r * q_stride + i);
-            UNROLL for (int t = 0; t < tokens; t++) sums[r * tokens + t] =
-                vf_fma(query, key[t], sums[r * tokens + t]);
+            vf key = load8(dtype, k[t], i);
+            UNROLL for (int r = 0; r < rows; r++) sums[t * rows + r] =
+                vf_fma(query[r], key, sums[t * rows + r]);
         }
     }
-    float totals[8];
-    vf_store(totals, vf_sum8(sums));
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        UNROLL for (int t = 0; t < tokens; t++) scores[r * TA_TILE + t] = totals[r * tokens + t];
-    }
+    vf_store(scores, vf_sum8(sums));
 }
 
 INLINE void score_any(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
@@ -96,9 +93,11 @@ INLINE void score_any(ta_dtype dtype, const float *q, int64_t q_stride, int rows
     int t = 0;
     if (rows == TA_ROW_BLOCK) {
         for (; t + 2 <= n; t += 2)
-            score_block(dtype, TA_ROW_BLOCK, 2, q, q_stride, k + t, k_dim, scores + t);
-        for (; t < n; t++)
-            score_block(dtype, TA_ROW_BLOCK, 1, q, q_stride, k + t, k_dim, scores + t);
+            score_block(dtype, TA_ROW_BLOCK, 2, q, q_stride, k + t, k_dim,
+                        scores + t * TA_ROW_BLOCK);
+        if (t < n)
+            score_block(dtype, TA_ROW_BLOCK, 1, q, q_stride, k + t, k_dim,
+                        scores + t * TA_ROW_BLOCK);
     } else {
         for (; t + 8 <= n; t += 8)
             score_block(dtype, 1, 8, q, q_stride, k + t, k_dim, scores + t);
@@ -144,93 +143,122 @@ INLINE vf tanh_any(vf x)
     return vf_if_less(magnitude, vf_set(0.55f), near, vf_copysign(far, x));
 }
 
-/* Scores up to the next multiple of 8 that count for nothing. */
-INLINE void pad_scores(float *scores, int n)
-{
-    for (int t = n; t % LANES != 0; t++)
-        scores[t] = -INFINITY;
-}
-
 static void softcap(float *scores, int n, float cap)
 {
-    pad_scores(scores, n);
-    for (int t = 0; t < n; t += LANES)
-        vf_store(scores + t, vf_mul(tanh_any(vf_load(scores + t)), vf_set(cap)));
+    for (int i = 0; i < n; i += LANES)
+        vf_store(scores + i, vf_mul(tanh_any(vf_load(scores + i)), vf_set(cap)));
 }
 
-static void alibi(float *scores, int n, float slope, int32_t x, const int32_t *positions)
+/* For `rows` rows at once: lane i of a vector belongs to row i % rows. */
+INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float *rescale,
+                       uint64_t *hidden)
 {
-    int t = 0;
-    for (; t + LANES <= n; t += LANES) {
-        vf distance = vf_distance(x, positions + t);
-        vf_store(scores + t, vf_fma(vf_set(-slope), distance, vf_load(scores + t)));
+    int count = n * rows;
+    unsigned low = 0; /* is a score -inf or NaN? */
+    vf before = vf_load_rows(m, rows), after = before;
+    for (int i = count; i % LANES != 0; i++)
+        scores[i] = -INFINITY;
+    for (int i = 0; i < count; i += LANES) {
+        unsigned counted = count - i < LANES ? (1u << (count - i)) - 1 : ~0u;
+        vf s = vf_load(scores + i);
+        after = vf_max(s, after); /* if the row is NaN already, it stays so */
+        low |= vf_low_bits(s) & counted;
     }
-    for (; t < n; t++)
-        scores[t] = fmaf(-slope, fabsf((float)(x - positions[t])), scores[t]);
-}
-
-static uint64_t softmax(float *scores, int n, float *m, float *l, float *rescale)
-{
-    uint64_t low = 0; /* scores that are -inf or NaN */
-    vf largest = vf_set(-INFINITY);
-    pad_scores(scores, n);
-    for (int t = 0; t < n; t += LANES) {
-        vf s = vf_load(scores + t);
-        largest = vf_max(largest, s);
-        low |= (uint64_t)vf_low_bits(s) << t;
-    }
-    float before = *m, after = vf_largest(largest);
-    if (n < TA_TILE)
-        low &= (1ull << n) - 1;
-    for (uint64_t rest = low; rest != 0; rest &= rest - 1) {
-        int t = __builtin_ctzll(rest);
-        if (scores[t] != scores[t]) { /* vf_max may have lost it */
-            after = scores[t];
-            low &= ~(1ull << t);
-        }
-    }
-    after = before >= after || before != before ? before : after;
-    if (after == -INFINITY) { /* nothing seen yet: a difference to it would be NaN */
-        *rescale = 1.0f;
-        return low;
-    }
+    if (low) /* rare, and it matters which */
+        return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
+    after = vf_max_rows(after, rows);
     vf sum = vf_zero();
-    for (int t = 0; t < n; t += LANES) {
-        vf weight = exp2_negative(vf_sub(vf_load(scores + t), vf_set(after)));
-        vf_store(scores + t, weight);
+    for (int i = 0; i < count; i += LANES) {
+        vf weight = exp2_negative(vf_sub(vf_load(scores + i), after));
+        vf_store(scores + i, weight);
         sum = vf_add(sum, weight);
     }
-    *rescale = after == before ? 1.0f : exp2f(before - after);
-    *l = fmaf(*l, *rescale, vf_sum(sum));
-    *m = after;
-    return low;
+    vf scale = exp2_negative(vf_sub(before, after));
+    vf_store_rows(rescale, rows, scale);
+    vf_store_rows(l, rows, vf_fma(vf_load_rows(l, rows), scale, vf_sum_rows(sum, rows)));
+    vf_store_rows(m, rows, after);
+    return 0;
+}
+
+static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                   uint64_t *hidden)
+{
+    return rows == 1 ? softmax_any(1, scores, n, m, l, rescale, hidden)
+                     : softmax_any(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden);
 }
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-/* `vectors` times 8 numbers of the values of n tokens, weighed for `rows` rows and added to their o. */
-INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *o, int64_t o_stride,
-                        const float *rescale, const float *weights, const void *const *v, int n,
-                        int32_t at)
+/* Tokens whose values are read at a time, dimension by dimension. Few, so that memory is still read almost in
+ * its own order, and the sums of a chunk do not have to be fetched and put back too often. */
+#define CHUNK1 4
+#define CHUNK4 8
+
+/* Add `vectors` times 8 numbers of the values of n tokens, weighed for `rows` rows, to the rows' sums. */
+INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
+                        const void *const *v, int n, int32_t at)
 {
-    vf sums[8];
-    UNROLL for (int i = 0; i < 8; i++) sums[i] = vf_zero();
+    vf part[8];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
+            vf_load(sums + r * TA_MAX_DIM + at + i * LANES);
+    }
     for (int t = 0; t < n; t++) {
         vf value[8];
         UNROLL for (int i = 0; i < vectors; i++) value[i] = load8(dtype, v[t], at + i * LANES);
         UNROLL for (int r = 0; r < rows; r++)
         {
-            vf weight = vf_set(weights[r * TA_TILE + t]);
-            UNROLL for (int i = 0; i < vectors; i++) sums[r * vectors + i] =
-                vf_fma(weight, value[i], sums[r * vectors + i]);
+            vf weight = vf_set(weights[t * rows + r]);
+            UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
+                vf_fma(weight, value[i], part[r * vectors + i]);
         }
     }
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < vectors; i++)
-        {
-            float *to = o + r * o_stride + at + i * LANES;
-            vf_store(to, vf_fma(vf_load(to), vf_set(rescale[r]), sums[r * vectors + i]));
+            vf_store(sums + r * TA_MAX_DIM + at + i * LANES, part[r * vectors + i]);
+    }
+}
+
+INLINE void weigh_chunk(ta_dtype dtype, int rows, float *sums, const float *weights,
+                        const void *const *v, int n, int32_t v_dim)
+{
+    int32_t at = 0;
+    if (rows == TA_ROW_BLOCK) {
+        for (; at + 2 * LANES <= v_dim; at += 2 * LANES)
+            weigh_block(dtype, TA_ROW_BLOCK, 2, sums, weights, v, n, at);
+        for (; at < v_dim; at += LANES)
+            weigh_block(dtype, TA_ROW_BLOCK, 1, sums, weights, v, n, at);
+    } else {
+        for (; at + 8 * LANES <= v_dim; at += 8 * LANES)
+            weigh_block(dtype, 1, 8, sums, weights, v, n, at);
+        for (; at < v_dim; at += LANES)
+            weigh_block(dtype, 1, 1, sums, weights, v, n, at);
+    }
+}
+
+INLINE void weigh_tile(ta_dtype dtype, int rows, int chunk, float *o, int64_t o_stride,
+                       const float *rescale, const float *weights, const void *const *v, int n,
+                       int32_t v_dim)
+{
+    float sums[TA_ROW_BLOCK * TA_MAX_DIM];
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        for (int32_t i = 0; i < v_dim; i += LANES)
+            vf_store(sums + r * TA_MAX_DIM + i, vf_zero());
+    }
+    int t = 0;
+    for (; t + chunk <= n; t += chunk)
+        weigh_chunk(dtype, rows, sums, weights + t * rows, v + t, chunk, v_dim);
+    if (t < n)
+        weigh_chunk(dtype, rows, sums, weights + t * rows, v + t, n - t, v_dim);
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        for (int32_t i = 0; i < v_dim; i += LANES) {
+            float *to = o + r * o_stride + i;
+            vf_store(to,
+                     vf_fma(vf_load(to), vf_set(rescale[r]), vf_load(sums + r * TA_MAX_DIM + i)));
         }
     }
 }
@@ -238,20 +266,10 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *o, int64_t
 INLINE void weigh_any(ta_dtype dtype, float *o, int64_t o_stride, int rows, const float *rescale,
                       const float *weights, const void *const *v, int n, int32_t v_dim)
 {
-    int32_t at = 0;
-    if (rows == TA_ROW_BLOCK) {
-        for (; at + 2 * LANES <= v_dim; at += 2 * LANES)
-            weigh_block(dtype, TA_ROW_BLOCK, 2, o, o_stride, rescale, weights, v, n, at);
-        for (; at < v_dim; at += LANES)
-            weigh_block(dtype, TA_ROW_BLOCK, 1, o, o_stride, rescale, weights, v, n, at);
-    } else {
-        for (; at + 8 * LANES <= v_dim; at += 8 * LANES)
-            weigh_block(dtype, 1, 8, o, o_stride, rescale, weights, v, n, at);
-        for (; at + 2 * LANES <= v_dim; at += 2 * LANES)
-            weigh_block(dtype, 1, 2, o, o_stride, rescale, weights, v, n, at);
-        for (; at < v_dim; at += LANES)
-            weigh_block(dtype, 1, 1, o, o_stride, rescale, weights, v, n, at);
-    }
+    if (rows == TA_ROW_BLOCK)
+        weigh_tile(dtype, TA_ROW_BLOCK, CHUNK4, o, o_stride, rescale, weights, v, n, v_dim);
+    else
+        weigh_tile(dtype, 1, CHUNK1, o, o_stride, rescale, weights, v, n, v_dim);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */
@@ -303,7 +321,7 @@ FOR_DTYPE(bf16, TA_BF16)
         .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},                 \
         .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},             \
         .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
-        .softcap = softcap, .alibi = alibi, .softmax = softmax,                                    \
+        .softcap = softcap, .softmax = softmax,                                                    \
         .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
         .merge = merge,                                                                            \
     }

@@ -112,24 +112,10 @@ VF vf vf_power_of_2(vf n)
     return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
 }
 
-/* |x - positions[i]|. */
-VF vf vf_distance(int32_t x, const int32_t *positions)
-{
-    __m256i p = _mm256_loadu_si256((const __m256i *)positions);
-    return _mm256_cvtepi32_ps(_mm256_abs_epi32(_mm256_sub_epi32(_mm256_set1_epi32(x), p)));
-}
-
 /* Bit i is set if x[i] is -inf or NaN. */
 VF unsigned vf_low_bits(vf x)
 {
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, vf_set(-__builtin_inff()), _CMP_NGT_UQ));
-}
-
-VF float vf_largest(vf x)
-{
-    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
-    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
 }
 
 /* The 8 sums of 8 vectors, each added in pairs of neighbours. */
@@ -140,11 +126,40 @@ VF vf vf_sum8(const vf *x)
     return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
 }
 
-VF float vf_sum(vf x)
+/* Numbers of `rows` rows, 1 or 4, one after the other in memory, repeated to fill a vector. */
+VF vf vf_load_rows(const float *from, int rows)
 {
-    x = _mm256_hadd_ps(x, x);
-    x = _mm256_hadd_ps(x, x);
-    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1)));
+    return rows == 1 ? _mm256_broadcast_ss(from) : _mm256_broadcast_ps((const __m128 *)from);
+}
+
+VF void vf_store_rows(float *to, int rows, vf x)
+{
+    if (rows == 1)
+        _mm_store_ss(to, _mm256_castps256_ps128(x));
+    else
+        _mm_storeu_ps(to, _mm256_castps256_ps128(x));
+}
+
+/* All lanes of a row become the largest of them; a NaN in the first lanes stays. */
+VF vf vf_max_rows(vf x, int rows)
+{
+    x = _mm256_max_ps(_mm256_permute2f128_ps(x, x, 0x01), x);
+    if (rows == 1) {
+        x = _mm256_max_ps(_mm256_permute_ps(x, 0x4e), x);
+        x = _mm256_max_ps(_mm256_permute_ps(x, 0xb1), x);
+    }
+    return x;
+}
+
+/* All lanes of a row become their sum. */
+VF vf vf_sum_rows(vf x, int rows)
+{
+    x = _mm256_add_ps(x, _mm256_permute2f128_ps(x, x, 0x01));
+    if (rows == 1) {
+        x = _mm256_hadd_ps(x, x);
+        x = _mm256_hadd_ps(x, x);
+    }
+    return x;
 }
 
 #include "attend_simd.h"
