@@ -24,7 +24,7 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
         {'f', "factor", ARG_INT, &o->factor, 2, 1 << 20, NULL, "N",
          "from each length to the next (4)"},
         {'n', "iterations", ARG_INT, &o->iterations, 1, 1000000, NULL, "N",
-         "timed steps per row (20; fewer, but 3 at least, where that takes over 2 s)"},
+         "timed steps per row (what fits into 2 s, from 3 to 20)"},
         {'w', "warmup", ARG_INT, &o->warmup, 0, 1000000, NULL, "N",
          "untimed steps before them (3)"},
         {'c', "check", ARG_INT, &o->check, 0, 1, NULL, "0|1",

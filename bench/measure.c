@@ -12,7 +12,7 @@
 #include "parallel.h"
 #include "rank_plan.h"
 
-/* Decode steps and read sweeps take turns this often, or once per sample when there are fewer. */
+/* Decode steps and read sweeps take turns this often, or less, so that a block has two samples. */
 #define MAX_BLOCKS 5
 #define CHOOSE_SWEEPS 3
 
@@ -70,7 +70,7 @@ static ta_status alternate(rank_run *r)
 {
     row_run *run = r->run;
     int samples = run->result->samples;
-    int blocks = samples < MAX_BLOCKS ? samples : MAX_BLOCKS;
+    int pairs = (samples + 1) / 2, blocks = pairs < MAX_BLOCKS ? pairs : MAX_BLOCKS;
     ta_status status = TA_OK;
     for (int block = 0; block < blocks; block++) {
         int first = samples * block / blocks, end = samples * (block + 1) / blocks;

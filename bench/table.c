@@ -51,9 +51,9 @@ static void print_cache(const decode_options *o)
 static void print_columns(void)
 {
     static const char *const format =
-        "#%9s %5s %3s %5s %7s %5s %10s %10s %10s %7s %7s %5s %9s %5s %7s\n";
+        "#%9s %5s %3s %5s %7s %5s %10s %10s %10s %7s %7s %5s %9s %5s%s\n";
     printf(format, "tokens", "ranks", "thr", "dtype", "heads", "algo", "min", "median", "p99", "KV",
-           "read", "frac", "exchange", "msgs", "#wrong");
+           "read", "frac", "exchange", "msgs", "  #wrong");
     printf(format, "", "", "", "", "q/kv", "", "us", "us", "us", "GB/s", "GB/s", "", "B/rank",
            "/rank", "");
 }
