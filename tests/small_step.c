@@ -7,21 +7,20 @@
 #include "number.h"
 #include "random.h"
 
-/* The same numbers on every rank. */
-typedef struct whole {
-    double q[SMALL_BATCH][SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM];
-    double k[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_K_DIM];
-    double v[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
-} whole;
+static void draw(random_source *source, double *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; ++i)
+        numbers[i] = (double)(float)random_normal(source);
+}
 
-static const int32_t lengths[SMALL_BATCH] = {SMALL_TOKENS, 3};
-
-static void make_whole(whole *w)
+void small_step_whole(small_whole *whole)
 {
     random_source source = random_from(21);
-    double *numbers = &w->q[0][0];
-    for (size_t i = 0; i < sizeof *w / sizeof *numbers; ++i)
-        ((double *)(void *)w)[i] = (double)(float)random_normal(&source);
+    whole->lengths[0] = SMALL_TOKENS;
+    whole->lengths[1] = 3;
+    draw(&source, &whole->q[0][0], sizeof whole->q / sizeof(double));
+    draw(&source, &whole->k[0][0], sizeof whole->k / sizeof(double));
+    draw(&source, &whole->v[0][0], sizeof whole->v / sizeof(double));
 }
 
 static void store(const double *from, int count, float *to)
@@ -33,14 +32,15 @@ static void store(const double *from, int count, float *to)
 static void fill(small_step *step)
 {
     static const int key = SMALL_KV_HEADS * SMALL_K_DIM, value = SMALL_KV_HEADS * SMALL_V_DIM;
-    whole w;
-    make_whole(&w);
+    small_whole w;
+    small_step_whole(&w);
     number_poison(TA_F32, step->keys, SMALL_BATCH * SMALL_TOKENS * key);
     number_poison(TA_F32, step->values, SMALL_BATCH * SMALL_TOKENS * value);
+    memcpy(step->lengths, w.lengths, sizeof w.lengths);
     for (int b = 0; b < SMALL_BATCH; ++b) {
         int queries = SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM;
         store(w.q[b], queries, step->query + b * queries);
-        for (int y = step->rank, local = 0; y < lengths[b]; y += step->ranks, ++local) {
+        for (int y = step->rank, local = 0; y < w.lengths[b]; y += step->ranks, ++local) {
             int place = b * SMALL_TOKENS + local;
             store(w.k[b] + y * key, key, step->keys + place * key);
             store(w.v[b] + y * value, value, step->values + place * value);
@@ -64,7 +64,6 @@ void small_step_init(small_step *step, int rank, int ranks)
     step->config.max_tokens = SMALL_TOKENS;
     step->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     step->config.map.block = 1;
-    memcpy(step->lengths, lengths, sizeof lengths);
     step->q.data = step->query;
     step->out.data = step->results;
     step->kv = (ta_kv)TA_KV_INIT;
@@ -119,10 +118,10 @@ bool small_step_right(const small_step *step)
     oracle_row row = {0};
     bool right = true;
     int index = 0;
-    whole w;
-    make_whole(&w);
+    small_whole w;
+    small_step_whole(&w);
     for (int b = 0; b < SMALL_BATCH; ++b) {
-        oracle_sequence sequence = {lengths[b], w.q[b], w.k[b], w.v[b]};
+        oracle_sequence sequence = {w.lengths[b], w.q[b], w.k[b], w.v[b]};
         for (int t = 0; t < SMALL_QUERY_TOKENS; ++t)
             for (int h = 0; h < SMALL_HEADS; ++h, ++index) {
                 oracle_attend(&problem, &sequence, t, h, &row);

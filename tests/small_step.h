@@ -19,6 +19,16 @@ enum {
     SMALL_ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS * SMALL_HEADS
 };
 
+/* The inputs of the whole step, over all ranks. */
+typedef struct small_whole {
+    int32_t lengths[SMALL_BATCH];
+    double q[SMALL_BATCH][SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM];
+    double k[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_K_DIM];
+    double v[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
+} small_whole;
+
+void small_step_whole(small_whole *whole);
+
 typedef struct small_step {
     int rank, ranks;
     ta_plan_config config;
