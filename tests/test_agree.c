@@ -21,7 +21,8 @@ typedef struct difference {
     void (*spoil)(ta_plan_config *config);
 } difference;
 
-static const float slopes[] = {0.5f, 0.25f, 0.125f, 1}, other_slopes[] = {0.5f, 0.25f, 0.125f, 2};
+/* As many as the largest head count below. */
+static const float slopes[8] = {0.5f, 0.25f}, other_slopes[8] = {0.5f, 0.25f, 0, 2};
 
 #define SPOIL(name, change)                                                                        \
     static void spoil_##name(ta_plan_config *config)                                               \
