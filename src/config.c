@@ -82,7 +82,7 @@ static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
 
 static ta_status resolve_scores(const ta_plan_config *config, ta_problem *p)
 {
-    TA_TRY(check_int("mask", config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(check_int("window", config->window, 0, INT32_MAX));
     TA_TRY(check_finite("scale", config->scale, -INFINITY));
     TA_TRY(check_finite("softcap", config->softcap, 0.0f));
@@ -140,7 +140,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
     TA_TRY(resolve_map(config, rank, ranks, &p));
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
-    TA_TRY(check_int("algorithm", config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_TREE));
+    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_TREE));
     *problem = p;
     return TA_OK;
 }

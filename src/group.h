@@ -11,6 +11,9 @@
 
 #include <treeattn/treeattn.h>
 
+/* Ranks that are threads of one process: far more than a machine has CPUs. */
+#define TA_MAX_THREAD_RANKS 4096
+
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
 

@@ -15,7 +15,6 @@
 #include "status.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
-#define MAX_RANKS 4096
 /* How often a waiting rank looks before it sleeps: a few microseconds, then a few time slices. */
 #define SPINS 512
 #define YIELDS 16
@@ -159,10 +158,12 @@ static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int want
         over = sleep_until_over(team, rank, channel, wanted, peer);
         if (!over) {
             int missing = find_missing(team, peer);
+            ta_status status = fail_team(
+                team, TA_ERR_TIMEOUT, "rank %d did not arrive within %d ms: rank %d waited for it",
+                missing, team->timeout_ms, rank);
+            /* Only now: others that time out at this moment follow the chain through this rank. */
             atomic_store(&team->seats[rank].waits_for, -1);
-            return fail_team(team, TA_ERR_TIMEOUT,
-                             "rank %d did not arrive within %d ms: rank %d waited for it", missing,
-                             team->timeout_ms, rank);
+            return status;
         }
         atomic_store(&team->seats[rank].waits_for, -1);
     }
@@ -305,8 +306,9 @@ static ta_team *make_team(int ranks, int timeout_ms)
 
 static ta_status check_config(int ranks, const ta_group_config *config, int *timeout_ms)
 {
-    if (ranks < 1 || ranks > MAX_RANKS)
-        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d", ranks, MAX_RANKS);
+    if (ranks < 1 || ranks > TA_MAX_THREAD_RANKS)
+        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d", ranks,
+                       TA_MAX_THREAD_RANKS);
     *timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!config)
         return TA_OK;

@@ -52,8 +52,9 @@ ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank
     int started = 0;
     if (!fn)
         return ta_fail(TA_ERR_INVALID, "fn is NULL: must be the function to run on each rank");
-    if (ranks < 1) /* the rest of the checks is in ta_group_create_threads() */
-        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be 1 or more", ranks);
+    if (ranks < 1 || ranks > TA_MAX_THREAD_RANKS) /* before memory is allocated for them */
+        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d", ranks,
+                       TA_MAX_THREAD_RANKS);
     rank_thread *threads = calloc((size_t)ranks, sizeof *threads);
     ta_group **groups = calloc((size_t)ranks, sizeof(ta_group *));
     if (!threads || !groups) {

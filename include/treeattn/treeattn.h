@@ -359,7 +359,7 @@ typedef struct ta_kv {
  * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank.
  *       NULL (or data NULL) on a rank that has none.
  * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
- *       Never overlaps q, K or V.
+ *       May be the memory of q, never that of K or V.
  * lse   the log-sum-exp of each row's scores, with the sink: [batch][query_tokens][heads], dense;
  *       may be NULL. It is the log of the partition function: the paper's energy F at ζ = 0.
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.

@@ -42,7 +42,7 @@ static void merge_row(const ta_attend_job *job, int32_t sequence, int32_t kv_hea
     float *result =
         job->records + (head * ta_problem_rows(p) + result_row) * ta_record_floats(p->v_dim);
 
-    ta_visible all = ta_job_visible(job, sequence, 0, p->query_tokens - 1);
+    ta_visible all = ta_job_visible(job, sequence);
     if (all.first >= all.end) {
         memset(result, 0, (size_t)p->v_dim * sizeof *result);
         result[p->v_dim] = -INFINITY;
@@ -79,7 +79,7 @@ static int worth_waking(const ta_attend_job *job)
         (int64_t)ta_dtype_bytes(p->kv_dtype) * (p->k_dim + p->v_dim) * p->kv_heads;
     int64_t bytes = 0;
     for (int32_t b = 0; b < p->batch && bytes < BYTES_WORTH_WAKING; b++) {
-        ta_visible all = ta_job_visible(job, b, 0, p->query_tokens - 1);
+        ta_visible all = ta_job_visible(job, b);
         /* Many rows make up for few tokens. */
         bytes += (int64_t)(all.end - all.first) * token_bytes * (1 + job->division.rows / 8);
     }

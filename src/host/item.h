@@ -24,8 +24,7 @@ typedef struct ta_attend_job {
 size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *division);
 
 /* The local positions that some row of a sequence sees: one range, because rows are neighbours. */
-ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence, int32_t first_token,
-                          int32_t last_token);
+ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence);
 
 /* Where the record of a row and split is in the workspace. */
 static inline float *ta_job_record(const ta_attend_job *job, int32_t sequence, int32_t kv_head,

@@ -8,6 +8,17 @@
 
 #include "../device.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c, d;
+    bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
 static bool always(void)
 {
     return true;
@@ -18,6 +29,9 @@ static const struct level {
     bool (*available)(void);
     const char *and_below; /* the names of this level and all below it */
 } levels[] = {
+#if defined(__x86_64__)
+    {&ta_kernels_avx2, has_avx2, "avx2 scalar"},
+#endif
     {&ta_kernels_scalar, always, "scalar"},
 };
 

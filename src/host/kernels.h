@@ -1,5 +1,6 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
- * kernels_scalar.c is the truth and readable; kernels.c chooses. attend.c calls them and owns everything that is not
+ * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations, which
+ * kernels_avx2.c supplies. kernels.c chooses. attend.c calls them and owns everything that is not
  * arithmetic: which tokens, which rows, where they are.
  *
  * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in pairs. */
@@ -17,6 +18,9 @@
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
 #define TA_ROW_BLOCK 4
 
+/* Room for the scores of a tile and block; functions may write up to the next multiple of 8. */
+#define TA_TILE_SCORES (TA_TILE * TA_ROW_BLOCK + 8)
+
 /* Indexed by ta_dtype. */
 #define TA_DTYPES 4
 
@@ -29,25 +33,23 @@ typedef struct ta_host_kernels {
     /* to[i] = from[i] · factor, rounded to the element type. */
     void (*store[TA_DTYPES])(const float *from, int32_t n, float factor, void *to);
 
-    /* scores[r·TA_TILE + t] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats
-     * apart and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
+    /* scores[t·rows + r] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats apart
+     * and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
     void (*score[TA_DTYPES])(const float *q, int64_t q_stride, int rows, const void *const *k,
                              int n, int32_t k_dim, float *scores);
 
     /* s = cap · tanh(s) for n scores. */
     void (*softcap)(float *scores, int n, float cap);
 
-    /* s = s - slope · |x - positions[t]| for n scores. */
-    void (*alibi)(float *scores, int n, float slope, int32_t x, const int32_t *positions);
+    /* Turn scores, in base 2 and as score() leaves them, into weights exp2(s - m), where m is the
+     * row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what the row's o must be
+     * multiplied by. A NaN among a row's scores makes its m, l and weights NaN. Returns whether there
+     * is a score of -inf; only then hidden[r] is the set of such tokens of row r, bit t for token
+     * t, whose values must not be used. */
+    int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                   uint64_t *hidden);
 
-    /* One row's scores (base 2) of n tokens become weights exp2(s - m), where m is the new maximum;
-     * m and l are brought up to date, *rescale is what the row's o must be multiplied by. Returns
-     * the set of tokens whose score is -inf (bit t for scores[t]): their values must not be used. A
-     * NaN among the scores makes m, l and all weights NaN. Overwrites scores up to the next multiple
-     * of 8. */
-    uint64_t (*softmax)(float *scores, int n, float *m, float *l, float *rescale);
-
-    /* o_r = o_r · rescale[r] + Σ weights[r·TA_TILE + t] · v[t], with rows and tokens as in score(). The
+    /* o_r = o_r · rescale[r] + Σ weights[t·rows + r] · v[t], with rows and tokens as in score(). The
      * sum over the tile is made first, which keeps rounding errors small over long sequences. */
     void (*weigh[TA_DTYPES])(float *o, int64_t o_stride, int rows, const float *rescale,
                              const float *weights, const void *const *v, int n, int32_t v_dim);
@@ -60,5 +62,8 @@ typedef struct ta_host_kernels {
 const ta_host_kernels *ta_host_kernels_find(const char *name);
 
 extern const ta_host_kernels ta_kernels_scalar;
+#if defined(__x86_64__)
+extern const ta_host_kernels ta_kernels_avx2; /* needs AVX2, FMA and F16C */
+#endif
 
 #endif

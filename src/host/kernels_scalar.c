@@ -9,7 +9,7 @@
 /* 8 interleaved sums, added in pairs. */
 static float sum8(const float *s)
 {
-    return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
 
 static inline void load(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
@@ -32,7 +32,7 @@ static inline void score(ta_dtype dtype, const float *q, int64_t q_stride, int r
             float sums[8] = {0};
             for (int32_t i = 0; i < k_dim; i++)
                 sums[i % 8] += q[r * q_stride + i] * ta_load(dtype, k[t], i);
-            scores[r * TA_TILE + t] = sum8(sums);
+            scores[t * rows + r] = sum8(sums);
         }
     }
 }
@@ -44,7 +44,7 @@ static inline void weigh(ta_dtype dtype, float *o, int64_t o_stride, int rows, c
         for (int32_t i = 0; i < v_dim; i++) {
             float sum = 0.0f;
             for (int t = 0; t < n; t++)
-                sum += weights[r * TA_TILE + t] * ta_load(dtype, v[t], i);
+                sum += weights[t * rows + r] * ta_load(dtype, v[t], i);
             o[r * o_stride + i] = o[r * o_stride + i] * rescale[r] + sum;
         }
     }
@@ -80,37 +80,42 @@ static void softcap(float *scores, int n, float cap)
         scores[t] = cap * tanhf(scores[t]);
 }
 
-static void alibi(float *scores, int n, float slope, int32_t x, const int32_t *positions)
-{
-    for (int t = 0; t < n; t++) {
-        int32_t distance = x > positions[t] ? x - positions[t] : positions[t] - x;
-        scores[t] -= slope * (float)distance;
-    }
-}
-
-static uint64_t softmax(float *scores, int n, float *m, float *l, float *rescale)
+/* One row, whose scores are `rows` apart; returns its hidden tokens. */
+static uint64_t softmax_row(float *scores, int n, int rows, float *m, float *l, float *rescale)
 {
     uint64_t hidden = 0;
-    float largest = *m;
+    float before = *m, after = *m;
     for (int t = 0; t < n; t++) {
-        if (!(scores[t] <= largest)) /* larger, or NaN, which nothing replaces */
-            largest = largest != largest ? largest : scores[t];
-        if (scores[t] == -INFINITY)
+        float s = scores[t * rows];
+        if (!(s <= after)) /* larger, or NaN, which nothing replaces */
+            after = after != after ? after : s;
+        if (s == -INFINITY)
             hidden |= 1ull << t;
     }
-    if (largest == -INFINITY) { /* nothing seen yet: a difference to it would be NaN */
-        *rescale = 1.0f;
+    *rescale = 1.0f;
+    if (after == -INFINITY) /* nothing seen yet: a difference to it would be NaN */
         return hidden;
-    }
     float sum = 0.0f;
     for (int t = 0; t < n; t++) {
-        scores[t] = exp2f(scores[t] - largest);
-        sum += scores[t];
+        scores[t * rows] = exp2f(scores[t * rows] - after);
+        sum += scores[t * rows];
     }
-    *rescale = largest == *m ? 1.0f : exp2f(*m - largest);
+    if (before != after)
+        *rescale = exp2f(before - after);
     *l = *l * *rescale + sum;
-    *m = largest;
+    *m = after;
     return hidden;
+}
+
+static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                   uint64_t *hidden)
+{
+    int any = 0;
+    for (int r = 0; r < rows; r++) {
+        hidden[r] = softmax_row(scores + r, n, rows, &m[r], &l[r], &rescale[r]);
+        any |= hidden[r] != 0;
+    }
+    return any;
 }
 
 static void merge(float *into, const float *from, int32_t v_dim)
@@ -128,7 +133,6 @@ const ta_host_kernels ta_kernels_scalar = {
     .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},
     .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},
     .softcap = softcap,
-    .alibi = alibi,
     .softmax = softmax,
     .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},
     .merge = merge,

@@ -1,0 +1,229 @@
+/* The flags of `treeattn-bench decode`: their table, defaults, what must agree between them, and
+ * the rows they ask for. main.c parses with it, decode.c runs the rows. */
+#include "decode_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const dtype_words[] = {"f32", "f16", "bf16", NULL};
+static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
+/* In the order of ta_shard_kind and ta_placement. */
+static const char *const map_words[] = {"contiguous", "cyclic", NULL};
+static const char *const placement_words[] = {"all", "root", "heads", NULL};
+static const char *const layout_words[] = {"token", "head", NULL};
+
+enum { FLAG_COUNT = 25 };
+
+static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
+{
+    const int64_t most = INT32_MAX;
+    const arg_flag table[FLAG_COUNT] = {
+        {'b', "begin", ARG_INT, &o->begin, 1, most, NULL, "TOKENS",
+         "shortest sequence, over all ranks (4k; with -b alone: this one length)"},
+        {'e', "end", ARG_INT, &o->end, 1, most, NULL, "TOKENS", "longest sequence (64k)"},
+        {'f', "factor", ARG_INT, &o->factor, 2, 1 << 20, NULL, "N",
+         "from each length to the next (4)"},
+        {'n', "iterations", ARG_INT, &o->iterations, 1, 1000000, NULL, "N",
+         "timed steps per row (what fits into 2 s, from 3 to 20)"},
+        {'w', "warmup", ARG_INT, &o->warmup, 0, 1000000, NULL, "N",
+         "untimed steps before them (3)"},
+        {'c', "check", ARG_INT, &o->check, 0, 1, NULL, "0|1",
+         "check the results in double precision (1)"},
+        {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
+         "ranks that share the cache, as threads of this process (1,2,4,8)"},
+        {0, "threads", ARG_INTS, &o->threads, 1, 1024, NULL, "LIST",
+         "threads of each rank (the CPUs divided by the ranks, at least 1)"},
+        {0, "heads", ARG_INTS, &o->heads, 1, 65536, NULL, "LIST", "query heads (32)"},
+        {0, "kv-heads", ARG_INTS, &o->kv_heads, 1, 65536, NULL, "LIST", "KV heads (8)"},
+        {0, "head-dim", ARG_INT, &o->head_dim, 8, 576, NULL, "N",
+         "head dimension of Q and K, a multiple of 8 (128)"},
+        {0, "v-dim", ARG_INT, &o->v_dim, 8, 576, NULL, "N",
+         "head dimension of V and the output, likewise (--head-dim)"},
+        {0, "dtype", ARG_CHOICES, &o->dtypes, 0, 0, dtype_words, "LIST",
+         "f32, f16, bf16: of K, V, the query and the output (bf16)"},
+        {0, "batch", ARG_INT, &o->batch, 1, 65536, NULL, "N", "sequences per step (1)"},
+        {0, "query-tokens", ARG_INT, &o->query_tokens, 1, 1024, NULL, "N",
+         "query tokens per sequence (1)"},
+        {0, "device", ARG_TEXT, &o->device, 0, 0, NULL, "NAME",
+         "where it runs: host, or auto for the best there is (host)"},
+        {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
+         "host: scalar, avx2, … (the best this CPU has)"},
+        {0, "map", ARG_CHOICE, &o->map, 0, 0, map_words, "KIND",
+         "shard map: contiguous or cyclic (contiguous)"},
+        {0, "block", ARG_INT, &o->block, 1, most, NULL, "TOKENS",
+         "block of the cyclic shard map (64)"},
+        {0, "layout", ARG_CHOICE, &o->layout, 0, 0, layout_words, "KIND",
+         "outer axis of K and V in memory: token or head (token)"},
+        {0, "page-tokens", ARG_INT, &o->page_tokens, 1, most, NULL, "TOKENS",
+         "store K and V in shuffled pages of this size (not paged)"},
+        {0, "placement", ARG_CHOICE, &o->out_placement, 0, 0, placement_words, "KIND",
+         "who gets the output: all, root (rank 0), or each rank some heads (all)"},
+        {0, "query-placement", ARG_CHOICE, &o->query_placement, 0, 0, placement_words, "KIND",
+         "who has the query, likewise (all)"},
+        {0, "json", ARG_TEXT, &o->json, 0, 0, NULL, "FILE",
+         "also write every sample and column to this file"},
+        {'h', "help", ARG_HELP, &o->help, 0, 0, NULL, "", "print this"},
+    };
+    memcpy(flags, table, sizeof table);
+}
+
+/* The list with one number. */
+static arg_list one(int64_t value)
+{
+    arg_list list = {1, {value}};
+    return list;
+}
+
+static void set_defaults(decode_options *o)
+{
+    *o = (decode_options){
+        .factor = 4,
+        .warmup = 3,
+        .check = 1,
+        .ranks = {4, {1, 2, 4, 8}},
+        .dtypes = one(2),
+        .heads = one(32),
+        .kv_heads = one(8),
+        .head_dim = 128,
+        .batch = 1,
+        .query_tokens = 1,
+        .device = "host",
+    };
+}
+
+static void fill_lengths(decode_options *o)
+{
+    if (o->end == 0)
+        o->end = o->begin ? o->begin : 64 * 1024;
+    if (o->begin == 0)
+        o->begin = o->end < 4096 ? o->end : 4096;
+}
+
+/* What no flag can check alone. */
+static int check_agreement(const decode_options *o, char *error, size_t capacity)
+{
+    for (int i = 0; i < o->heads.count; i++) {
+        for (int j = 0; j < o->kv_heads.count; j++) {
+            if (o->heads.values[i] % o->kv_heads.values[j] == 0)
+                continue;
+            snprintf(error, capacity, "--heads is %lld, but must be a multiple of --kv-heads %lld",
+                     (long long)o->heads.values[i], (long long)o->kv_heads.values[j]);
+            return -1;
+        }
+    }
+    if (o->head_dim % 8 != 0 || o->v_dim % 8 != 0) {
+        int is_k = o->head_dim % 8 != 0;
+        snprintf(error, capacity, "--%s is %lld, but must be a multiple of 8",
+                 is_k ? "head-dim" : "v-dim", (long long)(is_k ? o->head_dim : o->v_dim));
+        return -1;
+    }
+    if (o->begin > o->end) {
+        snprintf(error, capacity, "--begin is %lld, but must be at most --end, which is %lld",
+                 (long long)o->begin, (long long)o->end);
+        return -1;
+    }
+    if (o->query_tokens > o->begin) {
+        snprintf(error, capacity,
+                 "--query-tokens is %lld, but must be at most --begin, %lld tokens",
+                 (long long)o->query_tokens, (long long)o->begin);
+        return -1;
+    }
+    if (o->block && o->map != TA_SHARD_BLOCK_CYCLIC) {
+        snprintf(error, capacity, "--block is %lld, but only --map cyclic has blocks",
+                 (long long)o->block);
+        return -1;
+    }
+    return 0;
+}
+
+int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity)
+{
+    arg_flag flags[FLAG_COUNT + 1] = {0};
+    set_defaults(options);
+    make_flags(options, flags);
+    if (args_parse(flags, argc, argv, error, capacity) != 0)
+        return -1;
+    fill_lengths(options);
+    if (options->v_dim == 0)
+        options->v_dim = options->head_dim;
+    if (options->map == TA_SHARD_BLOCK_CYCLIC && options->block == 0)
+        options->block = 64;
+    return options->help ? 0 : check_agreement(options, error, capacity);
+}
+
+static int64_t count_lengths(const decode_options *o)
+{
+    int64_t count = 0;
+    for (int64_t tokens = o->begin; tokens <= o->end; tokens *= o->factor)
+        count++;
+    return count;
+}
+
+/* Take the next digit off a row's number: which of `count` values it has on one axis. */
+static int64_t next_digit(int64_t *number, int64_t count)
+{
+    int64_t digit = *number % count;
+    *number /= count;
+    return digit;
+}
+
+static bench_case make_case(const decode_options *o, const bench_machine *machine, int64_t row)
+{
+    bench_case c = {0};
+    int64_t tokens = o->begin;
+    for (int64_t i = next_digit(&row, count_lengths(o)); i > 0; i--)
+        tokens *= o->factor;
+    c.tokens = (int32_t)tokens;
+    int64_t threads = o->threads.count ? o->threads.values[next_digit(&row, o->threads.count)] : 0;
+    c.ranks = (int)o->ranks.values[next_digit(&row, o->ranks.count)];
+    c.kv_heads = (int32_t)o->kv_heads.values[next_digit(&row, o->kv_heads.count)];
+    c.query_heads = (int32_t)o->heads.values[next_digit(&row, o->heads.count)];
+    c.dtype = dtype_values[o->dtypes.values[next_digit(&row, o->dtypes.count)]];
+    c.threads = (int)threads;
+    if (c.threads == 0)
+        c.threads = machine->cpus > c.ranks ? machine->cpus / c.ranks : 1;
+    return c;
+}
+
+bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count)
+{
+    int64_t thread_counts = options->threads.count ? options->threads.count : 1;
+    int64_t rows = count_lengths(options) * thread_counts * options->ranks.count *
+                   options->kv_heads.count * options->heads.count * options->dtypes.count;
+    bench_case *cases = calloc((size_t)rows, sizeof *cases);
+    if (!cases)
+        return NULL;
+    for (int64_t row = 0; row < rows; row++)
+        cases[row] = make_case(options, machine, row);
+    *count = (int)rows;
+    return cases;
+}
+
+const char *options_map_name(const decode_options *options)
+{
+    return map_words[options->map];
+}
+
+const char *options_layout_name(const decode_options *options)
+{
+    return layout_words[options->layout];
+}
+
+const char *options_placement_name(int64_t placement)
+{
+    return placement_words[placement];
+}
+
+void options_help(FILE *file)
+{
+    decode_options unused;
+    arg_flag flags[FLAG_COUNT];
+    make_flags(&unused, flags);
+    for (int i = 0; i < FLAG_COUNT; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%c%c%s--%s %s", flags[i].letter ? '-' : ' ',
+                 flags[i].letter ? flags[i].letter : ' ', flags[i].letter ? ", " : "  ",
+                 flags[i].name, flags[i].value_name);
+        fprintf(file, "  %-26s %s\n", name, flags[i].help);
+    }
+}

@@ -1,0 +1,55 @@
+/* What `treeattn-bench decode` was asked to do, and the rows that follow from it. */
+#ifndef BENCH_DECODE_OPTIONS_H
+#define BENCH_DECODE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <treeattn/treeattn.h>
+
+#include "args.h"
+#include "machine.h"
+
+typedef struct decode_options {
+    int64_t begin, end, factor; /* tokens of a sequence, over all ranks */
+    int64_t iterations;         /* 0: measure.c chooses for each row */
+    int64_t warmup, check;
+    arg_list ranks, threads, dtypes, heads, kv_heads; /* one row for each combination */
+    int64_t head_dim, v_dim, batch, query_tokens;
+    const char *device, *simd;
+    int64_t map, block, layout, page_tokens;
+    int64_t query_placement, out_placement;
+    const char *json;
+    int64_t help;
+} decode_options;
+
+/* Timed steps per row when `iterations` is 0, unless they would take long. */
+#define OPTIONS_MAX_SAMPLES 20
+
+/* Values of `layout`. */
+enum { LAYOUT_TOKEN, LAYOUT_HEAD };
+
+/* One row of the table. */
+typedef struct bench_case {
+    int32_t tokens, query_heads, kv_heads;
+    int ranks, threads; /* threads of each rank */
+    ta_dtype dtype;
+} bench_case;
+
+/* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
+int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
+
+/* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens. Free with
+ * free(). NULL without memory. */
+bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);
+
+/* The words of the flags. */
+const char *options_map_name(const decode_options *options);
+const char *options_layout_name(const decode_options *options);
+const char *options_placement_name(int64_t placement);
+
+/* One line for each flag. */
+void options_help(FILE *file);
+
+#endif

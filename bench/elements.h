@@ -1,0 +1,31 @@
+/* Numbers of the benchmark: the deterministic values that fill K, V and the query, and element
+ * types in memory. The check must not share code with what it checks, so these conversions are
+ * the benchmark's own. */
+#ifndef BENCH_ELEMENTS_H
+#define BENCH_ELEMENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <treeattn/treeattn.h>
+
+size_t element_bytes(ta_dtype dtype);
+const char *element_name(ta_dtype dtype);
+
+/* Half the distance of 1 to the next number: the largest relative error of rounding to this
+ * type. */
+double element_roundoff(ta_dtype dtype);
+
+/* Fill elements [first, first + count) of an array with values that depend on the seed and the
+ * element's index alone: uniform in [-range, range], on a grid that the type holds exactly.
+ * `range` is a power of two from 1 to 16. `data` is the address of element `first`. */
+void element_fill(ta_dtype dtype, void *data, int64_t first, int64_t count, uint64_t seed,
+                  float range);
+
+/* Prepare element_read(). Call once before threads use it. */
+void element_init(void);
+
+/* The first `count` elements of an array. */
+void element_read(ta_dtype dtype, const void *data, int64_t count, double *values);
+
+#endif

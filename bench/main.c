@@ -1,0 +1,99 @@
+/* treeattn-bench: measures the library on this machine. This file has the commands; decode.c the
+ * main one. docs/benchmarks.md explains the output. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <treeattn/treeattn.h>
+
+#include "decode.h"
+#include "decode_options.h"
+#include "machine.h"
+
+static void print_help(FILE *file)
+{
+    fputs("usage: treeattn-bench COMMAND [FLAGS]\n"
+          "\n"
+          "  decode    time tree decode steps over a range of sequence lengths and check them\n"
+          "  info      describe this machine and the library\n"
+          "  version   print the version\n"
+          "  help      print this\n"
+          "\n"
+          "Flags of decode, defaults in brackets; --flag value or --flag=value. k is 1024, M is\n"
+          "1024² tokens. A LIST has commas: there is a row for each combination.\n"
+          "\n",
+          file);
+    options_help(file);
+    fputs(
+        "\n"
+        "The columns: heads are query/KV heads; min, median and p99 are times of a step; KV is "
+        "the\n"
+        "bytes of K and V over the median time; read is the same bytes only read, by as many\n"
+        "threads, in the same run; frac is KV / read; exchange and msgs are what the busiest rank\n"
+        "sends or receives in a step; #wrong counts results beyond their tolerance from double\n"
+        "precision.\n"
+        "\n"
+        "Exit codes: 0 all well, 1 wrong results or a failed step, 2 wrong usage, 3 the device is\n"
+        "not available.\n"
+        "\n"
+        "Examples:\n"
+        "  treeattn-bench decode\n"
+        "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
+        "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n",
+        file);
+}
+
+static int print_info(void)
+{
+    bench_machine machine;
+    size_t bytes = 0;
+    if (ta_info(NULL, 0, &bytes) != TA_OK)
+        return EXIT_WRONG;
+    char *text = malloc(bytes);
+    if (!text || ta_info(text, bytes, NULL) != TA_OK) {
+        free(text);
+        return EXIT_WRONG;
+    }
+    machine_read(&machine);
+    printf("cpu: %s\ncpus: %d\nmemory: %.1f GiB, %.1f available\nsystem: %s\n%s", machine.cpu,
+           machine.cpus, (double)machine.memory_bytes * 0x1p-30,
+           (double)machine.available_bytes * 0x1p-30, machine.system, text);
+    free(text);
+    return EXIT_OK;
+}
+
+static void print_version(void)
+{
+    int library = ta_version();
+    printf("treeattn-bench %d.%d.%d, library %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR,
+           TA_VERSION_PATCH, library / 10000, library / 100 % 100, library % 100);
+}
+
+static int is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *command = argv[1];
+    if (strcmp(command, "decode") == 0)
+        return decode_command(argc - 2, argv + 2);
+    if (strcmp(command, "info") == 0)
+        return print_info();
+    if (is_one_of(command, "version", "--version", "-V"))
+        print_version();
+    else if (is_one_of(command, "help", "--help", "-h"))
+        print_help(stdout);
+    else {
+        fprintf(stderr,
+                "treeattn-bench: unknown command '%s': must be decode, info, version or help\n",
+                command);
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,241 @@
+/* One row of the table. Every rank opens its device and makes its plan (rank_plan.c); then
+ * blocks of decode steps alternate with blocks of read sweeps of the same cache with as many
+ * threads, in one run, so that a disturbance of the machine reaches both. docs/benchmarks.md
+ * defines what is timed. decode.c calls measure_row() for each row. */
+#include "measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bandwidth.h"
+#include "parallel.h"
+#include "rank_plan.h"
+
+/* Decode steps and read sweeps take turns this often, or less, so that a block has two samples. */
+#define MAX_BLOCKS 5
+#define CHOOSE_SWEEPS 3
+
+/* Samples when the user leaves it open: as many as fit in a time, within limits. */
+#define MIN_SAMPLES 3
+#define SAMPLING_US 2e6
+
+/* A rank's step, in microseconds of the machine's clock. */
+typedef struct span {
+    double start, end;
+} span;
+
+typedef struct row_run {
+    const measurement *m;
+    bench_result *result;
+    reader_team *readers;
+    barrier together; /* of the ranks */
+    span *spans;      /* [samples][ranks] */
+} row_run;
+
+/* What one rank needs for a step. */
+typedef struct rank_run {
+    row_run *run;
+    int rank;
+    ta_group *group;
+    ta_plan *plan;
+    ta_tensor query, out;
+    ta_kv kv;
+    float *lse;
+} rank_run;
+
+static ta_status step(rank_run *r)
+{
+    return ta_decode(r->plan, &r->query, &r->kv, &r->out, r->lse, NULL);
+}
+
+/* Steps [first, first + count) of the samples, after an untimed one that wakes what slept while the
+ * readers ran. */
+static ta_status timed_steps(rank_run *r, int first, int count)
+{
+    int ranks = r->run->result->row.ranks;
+    ta_status status = step(r);
+    for (int i = first; status == TA_OK && i < first + count; i++) {
+        span *s = &r->run->spans[(size_t)i * (size_t)ranks + (size_t)r->rank];
+        if (barrier_wait(&r->run->together) != 0)
+            return TA_ERR_ABORTED;
+        s->start = machine_time_us();
+        status = step(r);
+        s->end = machine_time_us();
+    }
+    return status;
+}
+
+static ta_status alternate(rank_run *r)
+{
+    row_run *run = r->run;
+    int samples = run->result->samples;
+    int pairs = (samples + 1) / 2, blocks = pairs < MAX_BLOCKS ? pairs : MAX_BLOCKS;
+    ta_status status = TA_OK;
+    for (int block = 0; block < blocks; block++) {
+        int first = samples * block / blocks, end = samples * (block + 1) / blocks;
+        status = timed_steps(r, first, end - first);
+        if (status != TA_OK || barrier_sleep(&run->together) != 0)
+            return status != TA_OK ? status : TA_ERR_ABORTED;
+        if (r->rank == 0) {
+            readers_sweep(run->readers, end - first, run->result->read_us + first);
+            run->m->progress(run->m->progress_context, (double)end / samples);
+        }
+        if (barrier_sleep(&run->together) != 0)
+            return TA_ERR_ABORTED;
+    }
+    if (r->rank == 0)
+        run->result->counted_steps = (uint64_t)(samples + blocks);
+    return TA_OK;
+}
+
+/* Called twice with the same, zeroed struct: then it holds what has passed between the calls. */
+static ta_status count_exchange(rank_run *r, ta_group_stats *difference)
+{
+    ta_group_stats now = TA_GROUP_STATS_INIT;
+    ta_status status = ta_group_count(r->group, &now);
+    difference->messages_sent = now.messages_sent - difference->messages_sent;
+    difference->messages_received = now.messages_received - difference->messages_received;
+    difference->bytes_sent = now.bytes_sent - difference->bytes_sent;
+    difference->bytes_received = now.bytes_received - difference->bytes_received;
+    return status;
+}
+
+static int choose_samples(const decode_options *options, double step_us)
+{
+    if (options->iterations)
+        return (int)options->iterations;
+    if (step_us * OPTIONS_MAX_SAMPLES <= SAMPLING_US)
+        return OPTIONS_MAX_SAMPLES;
+    return step_us * MIN_SAMPLES >= SAMPLING_US ? MIN_SAMPLES : (int)(SAMPLING_US / step_us);
+}
+
+/* Warm up; rank 0 then settles what is left open: the read loop and the number of samples. */
+static ta_status warm_up(rank_run *r)
+{
+    const decode_options *options = r->run->m->options;
+    double step_us = 0;
+    for (int64_t i = 0; i < options->warmup; i++) {
+        double start = machine_time_us();
+        ta_status status = step(r);
+        if (status != TA_OK)
+            return status;
+        step_us = machine_time_us() - start;
+    }
+    if (barrier_sleep(&r->run->together) != 0)
+        return TA_ERR_ABORTED;
+    if (r->rank == 0) {
+        r->run->result->samples = choose_samples(options, step_us);
+        readers_choose(r->run->readers, CHOOSE_SWEEPS);
+    }
+    return barrier_sleep(&r->run->together) != 0 ? TA_ERR_ABORTED : TA_OK;
+}
+
+static ta_status run_steps(rank_run *r)
+{
+    const measurement *m = r->run->m;
+    ta_group_stats *exchanged = &r->run->result->exchanged[r->rank];
+    ta_status status = warm_up(r);
+    if (status == TA_OK)
+        status = count_exchange(r, exchanged);
+    if (status == TA_OK)
+        status = alternate(r);
+    if (status == TA_OK)
+        status = count_exchange(r, exchanged);
+    if (status == TA_OK) {
+        tensors_poison(&m->tensors[r->rank], m->options, &r->run->result->row);
+        status = step(r);
+    }
+    return status;
+}
+
+static ta_status rank_main(ta_group *group, void *context)
+{
+    row_run *run = context;
+    const measurement *m = run->m;
+    int rank = ta_group_rank(group);
+    const rank_tensors *tensors = &m->tensors[rank];
+    rank_run r = {.run = run,
+                  .rank = rank,
+                  .group = group,
+                  .query = {.data = tensors->query.data},
+                  .out = {.data = tensors->out.data},
+                  .lse = tensors->lse};
+    rank_plan opened;
+    kv_layout_view(m->layout, rank, &r.kv);
+    ta_status status = rank_plan_open(m->options, &run->result->row, group, &opened);
+    if (status == TA_OK) {
+        r.plan = opened.plan;
+        if (rank == 0)
+            status = rank_plan_explain(&opened, &run->result->plan);
+        if (status == TA_OK)
+            status = run_steps(&r);
+        rank_plan_close(&opened);
+    }
+    if (status != TA_OK)
+        barrier_break(&run->together);
+    return status;
+}
+
+/* A step lasts from the first rank's start to the last rank's end. */
+static void reduce_spans(row_run *run)
+{
+    int ranks = run->result->row.ranks;
+    for (int i = 0; i < run->result->samples; i++) {
+        const span *spans = &run->spans[(size_t)i * (size_t)ranks];
+        span whole = spans[0];
+        for (int rank = 1; rank < ranks; rank++) {
+            whole.start = spans[rank].start < whole.start ? spans[rank].start : whole.start;
+            whole.end = spans[rank].end > whole.end ? spans[rank].end : whole.end;
+        }
+        run->result->step_us[i] = whole.end - whole.start;
+    }
+}
+
+static ta_status allocate(row_run *run)
+{
+    bench_result *result = run->result;
+    const measurement *m = run->m;
+    size_t samples =
+        (size_t)(m->options->iterations ? m->options->iterations : OPTIONS_MAX_SAMPLES);
+    size_t ranks = (size_t)result->row.ranks;
+    result->algorithm = "tree";
+    result->kv_bytes = kv_read_bytes(m->options, &result->row);
+    result->step_us = calloc(samples, sizeof *result->step_us);
+    result->read_us = calloc(samples, sizeof *result->read_us);
+    result->exchanged = calloc(ranks, sizeof *result->exchanged);
+    run->spans = calloc(samples * ranks, sizeof *run->spans);
+    run->readers = readers_create(result->row.ranks * result->row.threads, m->machine->cpus,
+                                  m->layout->shards[0].k, (size_t)result->kv_bytes);
+    if (!result->step_us || !result->read_us || !result->exchanged || !run->spans || !run->readers)
+        return TA_ERR_NO_MEMORY;
+    return TA_OK;
+}
+
+ta_status measure_row(const measurement *m, bench_result *result, char *error, size_t capacity)
+{
+    row_run run = {.m = m, .result = result};
+    ta_status status = allocate(&run);
+    if (status != TA_OK) {
+        snprintf(error, capacity, "not enough memory or threads to time %d ranks of %d threads",
+                 result->row.ranks, result->row.threads);
+        goto free_run;
+    }
+    barrier_init(&run.together, result->row.ranks, m->machine->cpus);
+    status = ta_group_run_threads(result->row.ranks, NULL, rank_main, &run);
+    if (status != TA_OK) {
+        snprintf(error, capacity, "%s: %s", ta_status_name(status), ta_last_error());
+        goto free_run;
+    }
+    reduce_spans(&run);
+    result->read_loop = readers_loop_name(run.readers);
+    if (stats_of(result->step_us, result->samples, &result->step) != 0 ||
+        stats_of(result->read_us, result->samples, &result->read) != 0) {
+        snprintf(error, capacity, "not enough memory to sort %d samples", result->samples);
+        status = TA_ERR_NO_MEMORY;
+    }
+free_run:
+    readers_destroy(run.readers);
+    free(run.spans);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* From the options and a row to ta_device_open() and ta_plan_create(). measure.c opens the plans
+ * that it times, decode.c tries the last row's before it starts. */
+#include "rank_plan.h"
+
+#include <stdlib.h>
+
+#include "kv_cache.h"
+
+static ta_plan_config plan_config(const decode_options *o, const bench_case *row)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = (int32_t)o->batch;
+    config.query_tokens = (int32_t)o->query_tokens;
+    config.query_heads = row->query_heads;
+    config.kv_heads = row->kv_heads;
+    config.k_dim = (int32_t)o->head_dim;
+    config.v_dim = (int32_t)o->v_dim;
+    config.kv_dtype = row->dtype;
+    config.max_tokens = kv_most_tokens(o, row);
+    config.map.kind = (ta_shard_kind)o->map;
+    config.map.block = (int32_t)o->block;
+    config.query_placement = (ta_placement)o->query_placement;
+    config.out_placement = (ta_placement)o->out_placement;
+    config.algorithm = TA_ALGORITHM_TREE;
+    return config;
+}
+
+ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,
+                         rank_plan *opened)
+{
+    ta_plan_config config = plan_config(options, row);
+    ta_device_config device_config = TA_DEVICE_CONFIG_INIT;
+    device_config.threads = row->threads;
+    device_config.simd = options->simd;
+    ta_status status = ta_device_open(options->device, &device_config, &opened->device);
+    if (status != TA_OK)
+        return status;
+    status = ta_plan_create(group, opened->device, &config, &opened->plan);
+    if (status != TA_OK)
+        ta_device_close(opened->device);
+    return status;
+}
+
+void rank_plan_close(rank_plan *opened)
+{
+    ta_plan_destroy(opened->plan);
+    ta_device_close(opened->device);
+}
+
+ta_status rank_plan_explain(const rank_plan *opened, char **text)
+{
+    size_t bytes = 0;
+    ta_status status = ta_explain(opened->plan, NULL, 0, &bytes);
+    if (status != TA_OK)
+        return status;
+    *text = malloc(bytes);
+    return *text ? ta_explain(opened->plan, *text, bytes, NULL) : TA_ERR_NO_MEMORY;
+}
+
+typedef struct plan_trial {
+    const decode_options *options;
+    const bench_case *row;
+    char **text;
+} plan_trial;
+
+static ta_status try_rank(ta_group *group, void *context)
+{
+    plan_trial *trial = context;
+    rank_plan opened;
+    ta_status status = rank_plan_open(trial->options, trial->row, group, &opened);
+    if (status != TA_OK)
+        return status;
+    if (ta_group_rank(group) == 0)
+        status = rank_plan_explain(&opened, trial->text);
+    rank_plan_close(&opened);
+    return status;
+}
+
+ta_status rank_plan_try(const decode_options *options, const bench_case *row, char **text)
+{
+    plan_trial trial = {options, row, text};
+    return ta_group_run_threads(row->ranks, NULL, try_rank, &trial);
+}

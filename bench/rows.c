@@ -1,0 +1,61 @@
+/* The computed columns of a row; see rows.h. */
+#include "rows.h"
+
+#include <stdlib.h>
+
+/* Bytes per microsecond are MB/s. */
+static double gbps(double bytes, double time_us)
+{
+    return bytes / time_us * 1e-3;
+}
+
+double result_kv_gbps(const bench_result *result)
+{
+    return gbps(result->kv_bytes, result->step.median);
+}
+
+double result_read_gbps(const bench_result *result)
+{
+    return gbps(result->kv_bytes, result->read.median);
+}
+
+double result_fraction(const bench_result *result)
+{
+    return result->read.median / result->step.median;
+}
+
+double result_best_fraction(const bench_result *result)
+{
+    return result->read.min / result->step.min;
+}
+
+static double most(const bench_result *result, int messages)
+{
+    uint64_t largest = 0;
+    for (int rank = 0; rank < result->row.ranks; rank++) {
+        const ta_group_stats *s = &result->exchanged[rank];
+        uint64_t sent = messages ? s->messages_sent : s->bytes_sent;
+        uint64_t received = messages ? s->messages_received : s->bytes_received;
+        uint64_t more = sent > received ? sent : received;
+        largest = more > largest ? more : largest;
+    }
+    return (double)largest / (double)result->counted_steps;
+}
+
+double result_exchanged_bytes(const bench_result *result)
+{
+    return most(result, 0);
+}
+
+double result_messages(const bench_result *result)
+{
+    return most(result, 1);
+}
+
+void result_free(bench_result *result)
+{
+    free(result->step_us);
+    free(result->read_us);
+    free(result->exchanged);
+    free(result->plan);
+}

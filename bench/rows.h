@@ -1,0 +1,42 @@
+/* What is known about a row once it has been run: the samples, what they come to, and the check's
+ * verdict. measure.c and check_output.c fill it in, table.c and report.c write it out. */
+#ifndef BENCH_ROWS_H
+#define BENCH_ROWS_H
+
+#include <stdint.h>
+
+#include <treeattn/treeattn.h>
+
+#include "decode_options.h"
+#include "stats.h"
+
+typedef struct bench_result {
+    bench_case row;
+    const char *algorithm;
+    double kv_bytes; /* bytes of K and V that one step must read */
+
+    int samples;               /* of each of the two series */
+    double *step_us, *read_us; /* [samples] */
+    bench_stats step, read;    /* of the series */
+    const char *read_loop;     /* that the reading threads used */
+    ta_group_stats *exchanged; /* [ranks], divided by `counted_steps` */
+    uint64_t counted_steps;    /* steps that `exchanged` is the sum of */
+    char *plan;                /* what ta_explain() says on rank 0 */
+
+    int64_t checked, wrong; /* elements; -1 if there was no check */
+    double worst;           /* the largest error as a multiple of its tolerance */
+} bench_result;
+
+/* The columns that are computed; docs/benchmarks.md derives them. */
+double result_kv_gbps(const bench_result *result);
+double result_read_gbps(const bench_result *result);
+double result_fraction(const bench_result *result);
+double result_best_fraction(const bench_result *result);
+
+/* Of the rank that sends or receives the most, per step. */
+double result_exchanged_bytes(const bench_result *result);
+double result_messages(const bench_result *result);
+
+void result_free(bench_result *result);
+
+#endif

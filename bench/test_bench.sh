@@ -1,0 +1,143 @@
+#!/bin/sh
+# treeattn-bench as a user meets it: output, JSON, exit codes, what it says about wrong usage.
+#
+#     test_bench.sh PROGRAM PYTHON
+set -u
+bench=$1
+python=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+fail()
+{
+    echo "FAILED: $*"
+    sed 's/^/    out: /' "$work/out"
+    sed 's/^/    err: /' "$work/err"
+    failed=1
+}
+
+# run CODE FLAGS...: run the program; it must exit with CODE.
+run()
+{
+    expected=$1
+    shift
+    code=0
+    "$bench" "$@" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = "$expected" ] || fail "exit $code, not $expected: treeattn-bench $*"
+}
+
+# says FILE TEXT: the last run's out or err has this text.
+says()
+{
+    grep -qF -e "$2" "$work/$1" || fail "'$2' is not in std$1"
+}
+
+# refuses TEXT FLAGS...: a usage error that says TEXT, and prints no table.
+refuses()
+{
+    text=$1
+    shift
+    run 2 decode "$@"
+    says err "$text"
+    [ ! -s "$work/out" ] || fail "output with wrong usage: $*"
+}
+
+small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1'
+
+# The table and the JSON agree, nothing is wrong, and a pipe gets no progress line.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -e 1k -f 2 -n 3 --ranks 1,2,4 --dtype f32,bf16 $small --json "$work/json"
+[ ! -s "$work/err" ] || fail "something on standard error"
+"$python" - "$work/json" "$work/out" <<'PYTHON' || fail "the JSON or the table is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+rows = report["rows"]
+table = [line.split() for line in open(sys.argv[2]) if not line.startswith("#")]
+names = next(line for line in open(sys.argv[2]) if line.startswith("#") and "tokens" in line
+             and "#wrong" in line).lstrip("#").split()
+assert len(rows) == len(table) == 2 * 3 * 3, (len(rows), len(table))
+assert report["arguments"][:2] == ["-b", "256"], report["arguments"]
+assert report["machine"]["cpus"] >= 1
+for row, cells in zip(rows, table):
+    cell = dict(zip(names, cells))
+    assert len(cells) == len(names), cells
+    assert int(cell["tokens"]) == row["tokens"] and int(cell["ranks"]) == row["ranks"]
+    assert cell["dtype"] == row["dtype"] and cell["algo"] == row["algorithm"] == "tree"
+    assert int(cell["#wrong"]) == row["wrong"] == 0, row
+    # Every rank has all 4 heads: 32 outputs and an lse each.
+    assert row["checked"] == row["ranks"] * 4 * 33, row["checked"]
+    assert 0 < row["worst_error_in_tolerances"] <= 1, row
+    step, read = row["step_us"], row["read_us"]
+    assert len(step["samples"]) == len(read["samples"]) == row["samples"] == 3
+    assert 0 < step["min"] <= step["median"] <= step["p99"] == max(step["samples"]), step
+    bytes_per_element = {"f32": 4, "bf16": 2}[row["dtype"]]
+    assert row["kv_bytes"] == row["tokens"] * 2 * 64 * bytes_per_element, row["kv_bytes"]
+    assert abs(row["kv_gbps"] * step["median"] * 1e3 / row["kv_bytes"] - 1) < 1e-6
+    assert abs(row["fraction"] * step["median"] / read["median"] - 1) < 1e-6
+    # A partial of 34 numbers for each of 4 heads, log2(ranks) times, whatever the length.
+    messages = {1: 0, 2: 1, 4: 2}[row["ranks"]]
+    assert row["messages_per_rank"] == messages, row["messages_per_rank"]
+    partial = 4 * 34 * 4
+    assert messages * partial <= row["exchange_bytes_per_rank"] <= messages * (partial + 64), row
+    assert len(row["exchange_per_step"]) == row["ranks"]
+    assert "algorithm: tree" in row["plan"], row["plan"]
+PYTHON
+
+# Both spellings of a flag, one length with -b alone, no check on request.
+# shellcheck disable=SC2086
+run 0 decode --begin=512 --iterations=1 --ranks=2 --check=0 $small
+[ "$(grep -vc '^#' "$work/out")" = 1 ] || fail "-b alone is not one row"
+says out "N/A"
+# shellcheck disable=SC2086
+run 0 decode -b512 -n=1 --ranks 3 --map cyclic --block 16 --layout head --page-tokens 8 --batch 2 \
+    --query-tokens 3 --placement heads --query-placement root --v-dim 16 $small
+says out "pages of 8 tokens"
+says out " 0 wrong"
+
+# The other commands.
+run 0 version
+says out "treeattn-bench "
+run 0 info
+says out "cpus: "
+says out "version: "
+run 0 help
+says out "Exit codes"
+says out "--query-tokens"
+run 0 decode --help
+says out "--json FILE"
+run 2
+run 2 encode
+says err "'encode'"
+
+# Wrong usage: the flag, the value, and what would be right.
+refuses "--begin is '4q', but must be a whole number from 1 to 2147483647" -b 4q
+refuses "--begin is '0'" -b 0
+refuses "--end is '99999999999999999999'" -e 99999999999999999999
+refuses "--begin is 4096, but must be at most --end, which is 1024" -b 4k -e 1k
+refuses "--ranks is '', but must be" --ranks 1,,2
+refuses "--ranks is 'x'" --ranks=2,x
+refuses "--dtype is 'f64', but must be one of: f32, f16, bf16" --dtype f16,f64
+refuses "--map is 'ring', but must be one of: contiguous, cyclic" --map ring
+refuses "--heads is 12, but must be a multiple of --kv-heads 8" --heads 16,12
+refuses "--head-dim is 20, but must be a multiple of 8" --head-dim 20
+refuses "--v-dim is 36, but must be a multiple of 8" --v-dim 36
+refuses "--block is 8, but only --map cyclic has blocks" --block 8
+refuses "--query-tokens is 64, but must be at most --begin" --query-tokens 64 -b 32
+refuses "--check is '2', but must be a whole number from 0 to 1" -c 2
+refuses "--json needs a value" --json
+refuses "cannot be written" -b 64 --json /nonexistent/file
+refuses "unknown flag '--rank'; did you mean '--ranks'?" --rank 2
+refuses "unknown flag '-x'" -x
+refuses "unexpected argument '8'" 8
+refuses "GiB of memory" -b 1024M --batch 64
+
+# A device that is not there.
+run 3 decode -b 64 --device cuda
+says err "device 'cuda' is not available"
+run 3 decode -b 64 --device rocm:0
+says err "'rocm:0'"
+
+[ "$failed" = 0 ] && echo "ok"
+exit "$failed"

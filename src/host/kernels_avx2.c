@@ -1,0 +1,167 @@
+/* The kernels for x86 CPUs with AVX2, FMA and F16C: the vector operations, then attend_simd.h. Compiled with
+ * flags of its own; kernels.c asks the CPU before it uses the table. */
+#include <immintrin.h>
+#include <stdint.h>
+
+#define TA_SIMD_NAME "avx2"
+
+/* 8 floats. */
+typedef __m256 vf;
+
+#define VF static inline __attribute__((always_inline))
+
+VF vf vf_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+/* All 8 the same. */
+VF vf vf_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
+/* Loads and stores need the alignment of an element only. */
+VF vf vf_load(const float *from)
+{
+    return _mm256_loadu_ps(from);
+}
+
+VF vf vf_load_f16(const uint16_t *from)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+}
+
+VF vf vf_load_bf16(const uint16_t *from)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+VF void vf_store(float *to, vf x)
+{
+    _mm256_storeu_ps(to, x);
+}
+
+/* Rounds to nearest, ties to even. */
+VF void vf_store_f16(uint16_t *to, vf x)
+{
+    _mm_storeu_si128((__m128i *)to,
+                     _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+VF vf vf_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+VF vf vf_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+VF vf vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+VF vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+/* a · b + c, rounded once. */
+VF vf vf_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+/* The larger; b where either is NaN. */
+VF vf vf_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+
+VF vf vf_abs(vf x)
+{
+    return _mm256_andnot_ps(vf_set(-0.0f), x);
+}
+
+/* The magnitude of x, which is not negative, with the sign of `sign`. */
+VF vf vf_copysign(vf x, vf sign)
+{
+    return _mm256_or_ps(x, _mm256_and_ps(vf_set(-0.0f), sign));
+}
+
+/* a < b ? x : y. */
+VF vf vf_if_less(vf a, vf b, vf x, vf y)
+{
+    return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+
+/* To the nearest integer. */
+VF vf vf_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/* 2^n for integers from -126 to 127; 0 for -127; anything for a NaN. */
+VF vf vf_power_of_2(vf n)
+{
+    __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+
+/* Bit i is set if x[i] is -inf or NaN. */
+VF unsigned vf_low_bits(vf x)
+{
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, vf_set(-__builtin_inff()), _CMP_NGT_UQ));
+}
+
+/* The 8 sums of 8 vectors, each added in pairs of neighbours. */
+VF vf vf_sum8(const vf *x)
+{
+    vf a = _mm256_hadd_ps(_mm256_hadd_ps(x[0], x[1]), _mm256_hadd_ps(x[2], x[3]));
+    vf b = _mm256_hadd_ps(_mm256_hadd_ps(x[4], x[5]), _mm256_hadd_ps(x[6], x[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+
+/* Numbers of `rows` rows, 1 or 4, one after the other in memory, repeated to fill a vector. */
+VF vf vf_load_rows(const float *from, int rows)
+{
+    return rows == 1 ? _mm256_broadcast_ss(from) : _mm256_broadcast_ps((const __m128 *)from);
+}
+
+VF void vf_store_rows(float *to, int rows, vf x)
+{
+    if (rows == 1)
+        _mm_store_ss(to, _mm256_castps256_ps128(x));
+    else
+        _mm_storeu_ps(to, _mm256_castps256_ps128(x));
+}
+
+/* All lanes of a row become the largest of them; a NaN in the first lanes stays. */
+VF vf vf_max_rows(vf x, int rows)
+{
+    x = _mm256_max_ps(_mm256_permute2f128_ps(x, x, 0x01), x);
+    if (rows == 1) {
+        x = _mm256_max_ps(_mm256_permute_ps(x, 0x4e), x);
+        x = _mm256_max_ps(_mm256_permute_ps(x, 0xb1), x);
+    }
+    return x;
+}
+
+/* All lanes of a row become their sum. */
+VF vf vf_sum_rows(vf x, int rows)
+{
+    x = _mm256_add_ps(x, _mm256_permute2f128_ps(x, x, 0x01));
+    if (rows == 1) {
+        x = _mm256_hadd_ps(x, x);
+        x = _mm256_hadd_ps(x, x);
+    }
+    return x;
+}
+
+#include "attend_simd.h"
+
+const ta_host_kernels ta_kernels_avx2 = TA_SIMD_TABLE;

@@ -1,0 +1,164 @@
+/* The error bound of docs/numerics.md: see bound.h. The names of the terms are the same there.
+ *
+ * Each source of error has a largest size. Errors add up to at most the sum of those sizes
+ * (`most`); with independent signs they add up to at most DEVIATIONS times the root of the sum of
+ * their squares (`square`). The bound is the smaller of the two. */
+#include "bound.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "number.h"
+
+static const double UNIT = 0x1p-24;      /* u: half the spacing of binary32 numbers at 1 */
+static const double DEVIATIONS = 4;      /* 7 standard deviations of uniform errors */
+static const double EXP_ERROR = 4;       /* relative error of one exp2, in u */
+static const double LOG_ERROR = 4;       /* of one log2, relative, in u */
+static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
+static const double LANES = 8;           /* interleaved sums of a dot product, at least */
+static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
+static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
+
+typedef struct spread {
+    double most;
+    double square;
+} spread;
+
+static void add_source(spread *s, double size)
+{
+    s->most += size;
+    s->square += size * size;
+}
+
+static double settle(const spread *s)
+{
+    return fmin(s->most, DEVIATIONS * sqrt(s->square));
+}
+
+static double log2_steps(double n)
+{
+    return n > 1 ? ceil(log2(n)) : 0;
+}
+
+/* Adding n terms in runs of at most `run`, and then the sums of the runs: `sum`, `sum_abs` and
+ * `sum_square` are of the terms themselves. The product that makes a term and each addition round
+ * once. */
+static void add_summation(spread *s, double n, double run, double sum, double sum_abs,
+                          double sum_square)
+{
+    run = fmin(n, run);
+    double runs = ceil(n / run);
+    s->most += (1 + run + runs) * sum_abs;
+    s->square +=
+        sum_square * (1 + run / 2 + runs / 6) + sum * sum * (run * run / (3 * n) + runs / 3);
+}
+
+/* The relative error of one term's weight before the division by the sum, in u. */
+static spread weight_error(const oracle_problem *problem, const oracle_row *row,
+                           const oracle_term *term, double rescales)
+{
+    spread dot = {0, 0}, e = {0, 0};
+    add_summation(&dot, problem->k_dim, problem->k_dim / LANES, term->dot, term->dot_abs,
+                  term->dot_square);
+    dot.most += term->dot_abs; /* the query may be scaled before the products */
+    dot.square += term->dot_square;
+    add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
+    e.most = term->slope * dot.most;
+    e.square = term->slope * term->slope * dot.square;
+    if (problem->softcap != 0) /* the tanh, the cap times log2 e, and their product */
+        add_source(&e, (TANH_ERROR + 2) * fabs(term->capped));
+    add_source(&e, 3 * term->bias);
+    if (!term->v)
+        add_source(&e, fabs(term->score)); /* the sink times log2 e */
+    if (term->bias > 0)
+        add_source(&e, fabs(term->score));
+    add_source(&e, 2 * (row->top - term->score)); /* score − m, and m as it grows */
+    add_source(&e, EXP_ERROR);
+    for (int i = 0; i < rescales; ++i)
+        add_source(&e, EXP_ERROR);
+    return e;
+}
+
+/* What the bounds of a row need of its terms. */
+typedef struct row_sums {
+    spread weights;                  /* weighted errors of the weights, for the lse */
+    double square;                   /* Σ w²; the weights add up to 1 */
+    double score_abs;                /* Σ w |score| */
+    spread lever[ORACLE_MAX_DIM];    /* errors of the weights times w (v − out) */
+    double v_abs[ORACLE_MAX_DIM];    /* Σ w |v| */
+    double v_square[ORACLE_MAX_DIM]; /* Σ w² v² */
+    double v_lost[ORACLE_MAX_DIM];   /* Σ |v|: what weights too small for a binary32 may lose */
+} row_sums;
+
+static void add_term(const oracle_problem *problem, const oracle_row *row, const oracle_term *term,
+                     double rescales, row_sums *sums)
+{
+    spread e = weight_error(problem, row, term, rescales);
+    double w = term->weight;
+    sums->weights.most += w * e.most;
+    sums->weights.square += w * w * e.square;
+    sums->square += w * w;
+    sums->score_abs += w * fabs(term->score);
+    for (int d = 0; d < problem->v_dim; ++d) {
+        double v = term->v ? term->v[d] : 0, lever = w * (v - row->out[d]);
+        sums->lever[d].most += fabs(lever) * e.most;
+        sums->lever[d].square += lever * lever * e.square;
+        sums->v_abs[d] += w * fabs(v);
+        sums->v_square[d] += w * w * v * v;
+        sums->v_lost[d] += fabs(v);
+    }
+}
+
+void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
+                  int ranks, bound_row *bound)
+{
+    row_sums sums;
+    memset(&sums, 0, sizeof sums);
+    memset(bound, 0, sizeof *bound);
+    if (row->terms == 0)
+        return; /* a row that saw nothing is exact */
+    double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(ranks);
+    double additions = row->terms + rescales;
+    for (int i = 0; i < row->terms; ++i)
+        add_term(problem, row, &row->term[i], rescales, &sums);
+    spread l = {0, 0};
+    add_summation(&l, additions, TILE, 1, 1, sums.square);
+    for (int d = 0; d < problem->v_dim; ++d) {
+        double out = fabs(row->out[d]);
+        spread o = sums.lever[d];
+        add_summation(&o, additions, TILE, out, sums.v_abs[d], sums.v_square[d]);
+        o.most += l.most * out;
+        o.square += l.square * out * out;
+        bound->out[d] = UNIT * (settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
+        if (out_dtype != TA_F32)
+            bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
+    }
+    spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
+    bound->lse = UNIT * (settle(&lse) + EXP_ERROR + sums.score_abs +
+                         LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
+}
+
+double bound_compare(double expected, double bound, double got)
+{
+    if (isnan(expected) || isnan(got))
+        return isnan(expected) && isnan(got) ? 0 : INFINITY;
+    if (got == expected)
+        return 0;
+    if (isinf(expected) || isinf(got))
+        return INFINITY;
+    double ratio = fabs(got - expected) / bound;
+    return isnan(ratio) ? INFINITY : ratio;
+}
+
+static void include(double *into, double from)
+{
+    if (!(from <= *into) && !isnan(*into))
+        *into = from;
+}
+
+void bound_worst_include(bound_worst *into, const bound_worst *from)
+{
+    for (int i = 0; i < 4; ++i)
+        include(&into->out[i], from->out[i]);
+    include(&into->lse, from->lse);
+}

@@ -1,0 +1,32 @@
+/* How far a result of the library may be from the oracle's: the bound that docs/numerics.md
+ * derives, written once. Every comparison of a test goes through bound_compare(). */
+#ifndef TESTS_BOUND_H
+#define TESTS_BOUND_H
+
+#include <treeattn/treeattn.h>
+
+#include "oracle.h"
+
+typedef struct bound_row {
+    double out[ORACLE_MAX_DIM];
+    double lse;
+} bound_row;
+
+/* The bound of every output of a row, stored as `out_dtype`, and of its lse. `ranks` share the
+ * keys. */
+void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
+                  int ranks, bound_row *bound);
+
+/* The error in units of the bound: right is at most 1. Infinite for a NaN or infinity that only one
+ * of them has, and for any error where the bound is 0; 0 where both are the same. */
+double bound_compare(double expected, double bound, double got);
+
+/* The worst ratio of each kind of result. */
+typedef struct bound_worst {
+    double out[4]; /* by ta_dtype */
+    double lse;
+} bound_worst;
+
+void bound_worst_include(bound_worst *into, const bound_worst *from);
+
+#endif

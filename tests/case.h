@@ -1,0 +1,151 @@
+/* A decode case: one call of ta_decode() on every rank, with all its options, layouts and inputs,
+ * compared with the oracle on every rank that gets a result.
+ *
+ * case.c        the parameters: random from a seed, and as one line of text
+ * case_data.c   the whole sequences, the expected results and their bounds
+ * case_shard.c  the buffers of one rank: poisoned, then filled with what the rank holds
+ * case_device.c their copies in the device's memory, where that is not the host's
+ * case_run.c    the calls and the checks
+ *
+ * Programs use case_random() or fill in a decode_case themselves, then case_run(). */
+#ifndef TESTS_CASE_H
+#define TESTS_CASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <treeattn/treeattn.h>
+
+#include "bound.h"
+#include "random.h"
+
+#define CASE_MAX_BATCH 8
+#define CASE_MAX_RANKS 16
+#define CASE_MAX_HEADS 64
+
+/* How the axes of a tensor lie in memory, and the unused elements between them. */
+typedef struct case_layout {
+    int order; /* 0 to 5: a permutation of batch (or page), token, head; 0 is the dense order */
+    int pad_head, pad_token, pad_batch;
+    int offset;         /* elements by which the data is moved off its alignment */
+    bool strides_given; /* if not, they are left at 0; only for order 0 without padding */
+} case_layout;
+
+typedef enum case_bounds {
+    CASE_BOUNDS_NONE,
+    CASE_BOUNDS_SHARED, /* one row for all sequences */
+    CASE_BOUNDS_EACH
+} case_bounds;
+
+typedef enum case_nan { CASE_NAN_NONE, CASE_NAN_QUERY, CASE_NAN_KEY, CASE_NAN_VALUE } case_nan;
+
+typedef struct decode_case {
+    uint64_t seed; /* of the inputs */
+    int ranks;
+    int threads;   /* of the device */
+    char simd[16]; /* "": the best */
+    /* As the ranks will give it, but for alibi_slopes, sinks, workspace and max_tokens. */
+    ta_plan_config plan;
+    int spare_tokens; /* max_tokens beyond what the fullest rank holds */
+    bool alibi, sinks;
+    int32_t lengths[CASE_MAX_BATCH];
+    case_bounds bounds;
+    bool paged;
+    int32_t page_tokens, spare_pages;
+    case_layout k, v, q, out;
+    bool v_in_k; /* V is part of K's memory, from k_dim element `v_offset` on */
+    int v_offset;
+    bool own_workspace; /* the caller's */
+    bool want_lse;
+    bool absent_null;       /* a rank without a query or output passes NULL, not an empty tensor */
+    double query_deviation; /* of the random query elements */
+    double value_mean;
+    case_nan nan; /* put one NaN into the inputs */
+} decode_case;
+
+/* The smallest whole case: one of everything, dense. */
+decode_case case_plain(void);
+
+/* Everything from one number. Seeds below CASE_LARGE_SEEDS give up to some dozens of tokens, those
+ * from it on give thousands, so that tiles and splits are crossed. */
+#define CASE_LARGE_SEEDS 1000000
+decode_case case_random(uint64_t seed);
+
+/* The parameters in one line. */
+void case_describe(const decode_case *c, char *text, size_t capacity);
+
+/* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case.
+ * The worst ratios of the results to their bounds are included in `worst`. */
+bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity);
+
+/* ---- Inside the case ----------------------------------------------------------------------- */
+
+/* What all ranks together have, and what must come out. */
+typedef struct case_data {
+    oracle_problem problem;
+    float alibi[CASE_MAX_HEADS], sinks[CASE_MAX_HEADS];
+    int32_t bounds[CASE_MAX_BATCH][CASE_MAX_RANKS + 1];
+    int32_t max_tokens;
+    double *q[CASE_MAX_BATCH], *k[CASE_MAX_BATCH], *v[CASE_MAX_BATCH]; /* as oracle_sequence */
+    void *q_stored[CASE_MAX_BATCH], *k_stored[CASE_MAX_BATCH], *v_stored[CASE_MAX_BATCH];
+    double *out, *out_bound; /* [batch][query_tokens][query_heads][v_dim] */
+    double *lse, *lse_bound; /* [batch][query_tokens][query_heads] */
+} case_data;
+
+void case_data_make(const decode_case *c, case_data *data);
+void case_data_free(const decode_case *c, case_data *data);
+
+/* Which rank holds this position of this sequence. */
+int case_owner(const decode_case *c, const case_data *data, int sequence, int32_t position);
+
+/* Memory of a tensor: `count` elements of `dtype`, the data of the tensor somewhere inside. */
+typedef struct case_buffer {
+    void *memory;
+    int64_t count;
+    ta_dtype dtype;
+    ta_tensor tensor;  /* as given to the library */
+    int64_t stride[3]; /* as they really are: batch, token, head */
+    bool *used;        /* out: the elements that must be written */
+} case_buffer;
+
+/* The element's index in `memory`. */
+int64_t case_buffer_index(const case_buffer *buffer, int batch, int token, int head, int d);
+
+/* A copy of a buffer in the device's memory. */
+typedef struct case_copy {
+    void *host, *device;
+    size_t bytes;
+} case_copy;
+
+#define CASE_MAX_COPIES 10
+
+/* The buffers of one rank. */
+typedef struct case_shard {
+    int query_first, query_count, out_first, out_count; /* heads */
+    case_buffer q, k, v, out;
+    float *lse; /* guarded by CASE_GUARD floats at either end */
+    int64_t lse_count;
+    int32_t *lengths, *page_table, *bounds;
+    size_t lengths_count, page_table_count, bounds_count;
+    ta_kv kv;
+    ta_device *device; /* what the copies belong to */
+    case_copy copies[CASE_MAX_COPIES];
+    int copy_count;
+} case_shard;
+
+#define CASE_GUARD 16
+
+void case_shard_make(const decode_case *c, const case_data *data, int rank, case_shard *shard);
+void case_shard_free(case_shard *shard);
+
+/* Move the shard's buffers to the device: afterwards its tensors and `kv` point there. On the host
+ * they stay where they are. */
+ta_status case_shard_to_device(case_shard *shard, ta_device *device);
+
+/* The device's address for a host address inside one of the buffers. */
+void *case_on_device(const case_shard *shard, const void *host);
+
+/* Bring all buffers up to date on the device, or back on the host. */
+ta_status case_copy_all(const case_shard *shard, bool to_device);
+
+#endif

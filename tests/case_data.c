@@ -1,0 +1,192 @@
+/* The whole sequences of a decode case and what attention over them is: see case.h. */
+#include "case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "number.h"
+
+static void *allocate(int64_t count)
+{
+    void *memory = calloc((size_t)count + 1, sizeof(double));
+    if (!memory)
+        abort();
+    return memory;
+}
+
+/* `count` random numbers, as `dtype` stores them and exactly in double. */
+static void draw(random_source *r, ta_dtype dtype, double mean, double deviation, int64_t count,
+                 double **exact, void **stored)
+{
+    *exact = allocate(count);
+    *stored = allocate(count);
+    for (int64_t i = 0; i < count; ++i) {
+        number_encode(dtype, *stored, i, mean + deviation * random_normal(r));
+        (*exact)[i] = number_decode(dtype, *stored, i);
+    }
+}
+
+static void set(ta_dtype dtype, double value, int64_t index, double *exact, void *stored)
+{
+    number_encode(dtype, stored, index, value);
+    exact[index] = value;
+}
+
+static void put_nan(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
+                    int64_t queries, int64_t places, case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    if (c->nan == CASE_NAN_QUERY)
+        set(query_dtype, NAN, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
+    if (c->nan == CASE_NAN_KEY && places > 0)
+        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->k_dim) - 1), data->k[b],
+            data->k_stored[b]);
+    if (c->nan == CASE_NAN_VALUE && places > 0)
+        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->v_dim) - 1), data->v[b],
+            data->v_stored[b]);
+}
+
+static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
+                          case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    int64_t queries = (int64_t)p->query_tokens * p->query_heads * p->k_dim;
+    int64_t places = (int64_t)c->lengths[b] * p->kv_heads;
+    draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
+    draw(r, p->kv_dtype, 0, 1, places * p->k_dim, &data->k[b], &data->k_stored[b]);
+    draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
+    if (c->nan && b == p->batch - 1)
+        put_nan(c, r, query_dtype, b, queries, places, data);
+    for (int64_t i = 0; c->v_in_k && i < places; ++i)
+        memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
+               (size_t)p->v_dim * sizeof(double));
+}
+
+/* Ascending from 0 to the length or a little beyond, with empty ranges among them. */
+static void draw_bounds(const decode_case *c, random_source *r, int b, case_data *data)
+{
+    int32_t *bounds = data->bounds[b], longest = 0;
+    if (c->bounds == CASE_BOUNDS_SHARED && b > 0) {
+        memcpy(bounds, data->bounds[0], sizeof data->bounds[0]);
+        return;
+    }
+    for (int i = 0; i < c->plan.batch; ++i)
+        if (i == b || c->bounds == CASE_BOUNDS_SHARED)
+            longest = c->lengths[i] > longest ? c->lengths[i] : longest;
+    bounds[0] = 0;
+    bounds[c->ranks] = longest + (random_one_in(r, 2) ? random_int(r, 0, 4) : 0);
+    for (int rank = 1; rank < c->ranks; ++rank) {
+        bounds[rank] = random_int(r, 0, bounds[c->ranks]);
+        if (rank > 1 && random_one_in(r, 4))
+            bounds[rank] = bounds[rank - 1];
+        for (int i = rank; i > 1 && bounds[i] < bounds[i - 1]; --i) {
+            int32_t larger = bounds[i - 1];
+            bounds[i - 1] = bounds[i];
+            bounds[i] = larger;
+        }
+    }
+}
+
+int case_owner(const decode_case *c, const case_data *data, int sequence, int32_t position)
+{
+    int32_t block = c->plan.map.block;
+    if (c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
+        return position / (block ? block : 64) % c->ranks;
+    for (int rank = 0; rank < c->ranks; ++rank) {
+        int64_t end = c->bounds == CASE_BOUNDS_NONE ? (rank + 1) * (int64_t)block
+                                                    : data->bounds[sequence][rank + 1];
+        if (position < end)
+            return rank;
+    }
+    return c->ranks - 1;
+}
+
+static int32_t fullest_shard(const decode_case *c, const case_data *data)
+{
+    int32_t most = 1;
+    for (int b = 0; b < c->plan.batch; ++b) {
+        int32_t held[CASE_MAX_RANKS] = {0};
+        for (int32_t y = 0; y < c->lengths[b]; ++y) {
+            int32_t *mine = &held[case_owner(c, data, b, y)];
+            if (++*mine > most)
+                most = *mine;
+        }
+    }
+    return most;
+}
+
+static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    int64_t rows = (int64_t)p->batch * p->query_tokens * p->query_heads, row_index = 0;
+    data->out = allocate(rows * p->v_dim);
+    data->out_bound = allocate(rows * p->v_dim);
+    data->lse = allocate(rows);
+    data->lse_bound = allocate(rows);
+    oracle_row row = {0};
+    bound_row bound;
+    for (int b = 0; b < p->batch; ++b) {
+        oracle_sequence sequence = {c->lengths[b], data->q[b], data->k[b], data->v[b]};
+        for (int t = 0; t < p->query_tokens; ++t)
+            for (int h = 0; h < p->query_heads; ++h, ++row_index) {
+                oracle_attend(&data->problem, &sequence, t, h, &row);
+                bound_of_row(&data->problem, &row, out_dtype, c->ranks, &bound);
+                size_t bytes = (size_t)p->v_dim * sizeof(double);
+                memcpy(data->out + row_index * p->v_dim, row.out, bytes);
+                memcpy(data->out_bound + row_index * p->v_dim, bound.out, bytes);
+                data->lse[row_index] = row.lse;
+                data->lse_bound[row_index] = bound.lse;
+            }
+    }
+    oracle_row_free(&row);
+}
+
+void case_data_make(const decode_case *c, case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    memset(data, 0, sizeof *data);
+    random_source source = random_from(c->seed ^ 0x5eed0000u);
+    ta_dtype query_dtype = p->query_dtype ? p->query_dtype : p->kv_dtype;
+    ta_dtype out_dtype = p->out_dtype ? p->out_dtype : query_dtype;
+    for (int h = 0; h < p->query_heads; ++h) {
+        data->alibi[h] = (float)(0.2 * random_normal(&source));
+        data->sinks[h] = (float)(2 * random_normal(&source));
+    }
+    for (int b = 0; b < p->batch; ++b) {
+        draw_sequence(c, &source, query_dtype, b, data);
+        if (c->bounds != CASE_BOUNDS_NONE)
+            draw_bounds(c, &source, b, data);
+    }
+    data->max_tokens = fullest_shard(c, data) + c->spare_tokens;
+    data->problem = (oracle_problem){
+        .query_tokens = p->query_tokens,
+        .query_heads = p->query_heads,
+        .kv_heads = p->kv_heads,
+        .k_dim = p->k_dim,
+        .v_dim = p->v_dim,
+        .causal = p->mask == TA_MASK_CAUSAL,
+        .window = p->window,
+        .scale = p->scale != 0 ? (double)p->scale : 1 / sqrt(p->k_dim),
+        .softcap = (double)p->softcap,
+        .alibi_slopes = c->alibi ? data->alibi : NULL,
+        .sinks = c->sinks ? data->sinks : NULL,
+    };
+    expect(c, out_dtype, data);
+}
+
+void case_data_free(const decode_case *c, case_data *data)
+{
+    for (int b = 0; b < c->plan.batch; ++b) {
+        free(data->q[b]);
+        free(data->k[b]);
+        free(data->v[b]);
+        free(data->q_stored[b]);
+        free(data->k_stored[b]);
+        free(data->v_stored[b]);
+    }
+    free(data->out);
+    free(data->out_bound);
+    free(data->lse);
+    free(data->lse_bound);
+}

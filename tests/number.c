@@ -1,0 +1,117 @@
+/* Element types in double arithmetic: see number.h. */
+#include "number.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct format {
+    int bytes;
+    int precision;    /* significant bits, the hidden one included */
+    int min_exponent; /* of the smallest normal number */
+    int max_exponent;
+    uint32_t poison;
+} format;
+
+static const format formats[] = {
+    [TA_F32] = {4, 24, -126, 127, 0x7fe5a5a5u},
+    [TA_F16] = {2, 11, -14, 15, 0x7fa5u},
+    [TA_BF16] = {2, 8, -126, 127, 0x7fe5u},
+};
+
+size_t number_bytes(ta_dtype dtype)
+{
+    return (size_t)formats[dtype].bytes;
+}
+
+static uint32_t load_bits(ta_dtype dtype, const void *data, int64_t index)
+{
+    uint32_t wide;
+    uint16_t narrow;
+    if (formats[dtype].bytes == 4) {
+        memcpy(&wide, (const char *)data + 4 * index, 4);
+        return wide;
+    }
+    memcpy(&narrow, (const char *)data + 2 * index, 2);
+    return narrow;
+}
+
+static void store_bits(ta_dtype dtype, void *data, int64_t index, uint32_t bits)
+{
+    uint16_t narrow = (uint16_t)bits;
+    if (formats[dtype].bytes == 4)
+        memcpy((char *)data + 4 * index, &bits, 4);
+    else
+        memcpy((char *)data + 2 * index, &narrow, 2);
+}
+
+double number_decode(ta_dtype dtype, const void *data, int64_t index)
+{
+    const format *f = &formats[dtype];
+    uint32_t bits = load_bits(dtype, data, index);
+    int fraction_bits = f->precision - 1;
+    uint32_t fraction = bits & ((1u << fraction_bits) - 1);
+    int top = f->max_exponent - f->min_exponent + 2; /* the exponent field of infinity and NaN */
+    int field = (int)(bits >> fraction_bits) & (2 * f->max_exponent + 1);
+    double sign = bits >> (8 * f->bytes - 1) ? -1 : 1;
+    if (field == top)
+        return fraction ? NAN : sign * INFINITY;
+    double significand = fraction + (field ? ldexp(1, fraction_bits) : 0);
+    int exponent = (field ? field - 1 : 0) + f->min_exponent - fraction_bits;
+    return sign * ldexp(significand, exponent);
+}
+
+/* The distance between neighbouring numbers at this magnitude. */
+static double spacing(const format *f, double magnitude)
+{
+    int exponent = magnitude > 0 ? ilogb(magnitude) : f->min_exponent;
+    if (exponent < f->min_exponent)
+        exponent = f->min_exponent;
+    return ldexp(1, exponent - f->precision + 1);
+}
+
+uint32_t number_bits(ta_dtype dtype, double value)
+{
+    const format *f = &formats[dtype];
+    int fraction_bits = f->precision - 1;
+    uint32_t sign = (uint32_t)(signbit(value) != 0) << (8 * f->bytes - 1);
+    uint32_t infinity = (uint32_t)(2 * f->max_exponent + 1) << fraction_bits;
+    if (isnan(value))
+        return infinity | 1u << (fraction_bits - 1);
+    double magnitude = fabs(value);
+    if (!isinf(magnitude)) {
+        double step = spacing(f, magnitude);
+        magnitude = nearbyint(magnitude / step) * step;
+    }
+    if (magnitude >= ldexp(1, f->max_exponent + 1))
+        return sign | infinity;
+    /* Counted in steps from the start of its binade; a subnormal number counts from 0. */
+    double step = spacing(f, magnitude);
+    uint32_t steps = (uint32_t)(magnitude / step);
+    int binade = magnitude >= ldexp(1, f->min_exponent) ? ilogb(magnitude) - f->min_exponent : 0;
+    return sign | (((uint32_t)binade << fraction_bits) + steps);
+}
+
+void number_encode(ta_dtype dtype, void *data, int64_t index, double value)
+{
+    float single = (float)value;
+    if (dtype == TA_F32) /* the compiler's own conversion is one more witness, and quick */
+        memcpy((char *)data + 4 * index, &single, 4);
+    else
+        store_bits(dtype, data, index, number_bits(dtype, value));
+}
+
+double number_half_ulp(ta_dtype dtype, double magnitude)
+{
+    return spacing(&formats[dtype], magnitude) / 2;
+}
+
+void number_poison(ta_dtype dtype, void *data, int64_t count)
+{
+    for (int64_t i = 0; i < count; ++i)
+        store_bits(dtype, data, i, formats[dtype].poison);
+}
+
+int number_is_poison(ta_dtype dtype, const void *data, int64_t index)
+{
+    return load_bits(dtype, data, index) == formats[dtype].poison;
+}

@@ -1,0 +1,48 @@
+/* The arguments of the test programs: see options.h. */
+#include "options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+test_options options = {"host", false, 0, 0, false};
+
+static void set_seed(const char *text)
+{
+    options.one_seed = true;
+    options.seed = strtoull(text, NULL, 0);
+}
+
+bool options_read(int argc, char **argv)
+{
+    const char *device = getenv("TA_TEST_DEVICE"), *seed = getenv("TA_TEST_SEED");
+    if (device && *device)
+        options.device = device;
+    if (seed && *seed)
+        set_seed(seed);
+    for (int i = 1; i < argc; ++i) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(argv[i], "--verbose")) {
+            options.verbose = true;
+            continue;
+        }
+        if (value && !strcmp(argv[i], "--seed"))
+            set_seed(value);
+        else if (value && !strcmp(argv[i], "--cases"))
+            options.cases = atoi(value);
+        else if (value && !strcmp(argv[i], "--device"))
+            options.device = value;
+        else {
+            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME] [--verbose]\n",
+                    argv[0]);
+            return false;
+        }
+        ++i;
+    }
+    return true;
+}
+
+bool options_host(void)
+{
+    return !strcmp(options.device, "host");
+}

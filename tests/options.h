@@ -1,0 +1,25 @@
+/* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
+ * `--cases N` that many of them, `--device NAME` (or TA_TEST_DEVICE) runs on that device,
+ * `--verbose` says more. */
+#ifndef TESTS_OPTIONS_H
+#define TESTS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct test_options {
+    const char *device; /* "host" unless told */
+    bool one_seed;
+    uint64_t seed;
+    int cases; /* 0: the program's own number */
+    bool verbose;
+} test_options;
+
+extern test_options options;
+
+/* Reads the environment, then the arguments. Returns false if it does not understand one. */
+bool options_read(int argc, char **argv);
+
+bool options_host(void);
+
+#endif

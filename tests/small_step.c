@@ -1,0 +1,134 @@
+/* A small decode step: see small_step.h. */
+#include "small_step.h"
+
+#include <string.h>
+
+#include "bound.h"
+#include "number.h"
+#include "random.h"
+
+static void draw(random_source *source, double *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; ++i)
+        numbers[i] = (double)(float)random_normal(source);
+}
+
+void small_step_whole(small_whole *whole)
+{
+    random_source source = random_from(21);
+    whole->lengths[0] = SMALL_TOKENS;
+    whole->lengths[1] = 3;
+    draw(&source, &whole->q[0][0], sizeof whole->q / sizeof(double));
+    draw(&source, &whole->k[0][0], sizeof whole->k / sizeof(double));
+    draw(&source, &whole->v[0][0], sizeof whole->v / sizeof(double));
+}
+
+static void store(const double *from, int count, float *to)
+{
+    for (int i = 0; i < count; ++i)
+        to[i] = (float)from[i];
+}
+
+static void fill(small_step *step)
+{
+    static const int key = SMALL_KV_HEADS * SMALL_K_DIM, value = SMALL_KV_HEADS * SMALL_V_DIM;
+    small_whole w;
+    small_step_whole(&w);
+    number_poison(TA_F32, step->keys, SMALL_BATCH * SMALL_TOKENS * key);
+    number_poison(TA_F32, step->values, SMALL_BATCH * SMALL_TOKENS * value);
+    memcpy(step->lengths, w.lengths, sizeof w.lengths);
+    for (int b = 0; b < SMALL_BATCH; ++b) {
+        int queries = SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM;
+        store(w.q[b], queries, step->query + b * queries);
+        for (int y = step->rank, local = 0; y < w.lengths[b]; y += step->ranks, ++local) {
+            int place = b * SMALL_TOKENS + local;
+            store(w.k[b] + y * key, key, step->keys + place * key);
+            store(w.v[b] + y * value, value, step->values + place * value);
+        }
+    }
+}
+
+void small_step_init(small_step *step, int rank, int ranks)
+{
+    memset(step, 0, sizeof *step);
+    step->rank = rank;
+    step->ranks = ranks;
+    step->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
+    step->config.batch = SMALL_BATCH;
+    step->config.query_tokens = SMALL_QUERY_TOKENS;
+    step->config.query_heads = SMALL_HEADS;
+    step->config.kv_heads = SMALL_KV_HEADS;
+    step->config.k_dim = SMALL_K_DIM;
+    step->config.v_dim = SMALL_V_DIM;
+    step->config.kv_dtype = TA_F32;
+    step->config.max_tokens = SMALL_TOKENS;
+    step->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
+    step->config.map.block = 1;
+    step->q.data = step->query;
+    step->out.data = step->results;
+    step->kv = (ta_kv)TA_KV_INIT;
+    step->kv.k.data = step->keys;
+    step->kv.v.data = step->values;
+    step->kv.lengths = step->lengths;
+    fill(step);
+}
+
+ta_status small_step_decode(small_step *step, ta_plan *plan)
+{
+    number_poison(TA_F32, step->results, SMALL_ROWS * SMALL_V_DIM);
+    number_poison(TA_F32, step->lse, SMALL_ROWS);
+    return ta_decode(plan, &step->q, &step->kv, &step->out, step->lse, NULL);
+}
+
+bool small_step_untouched(const small_step *step)
+{
+    for (int i = 0; i < SMALL_ROWS * SMALL_V_DIM; ++i)
+        if (!number_is_poison(TA_F32, step->results, i))
+            return false;
+    for (int i = 0; i < SMALL_ROWS; ++i)
+        if (!number_is_poison(TA_F32, step->lse, i))
+            return false;
+    return true;
+}
+
+static bool row_right(const oracle_problem *problem, const oracle_row *row, int ranks,
+                      const float *out, float lse)
+{
+    bound_row bound;
+    bound_of_row(problem, row, TA_F32, ranks, &bound);
+    for (int d = 0; d < SMALL_V_DIM; ++d)
+        if (!(bound_compare(row->out[d], bound.out[d], (double)out[d]) <= 1))
+            return false;
+    return bound_compare(row->lse, bound.lse, (double)lse) <= 1;
+}
+
+bool small_step_right(const small_step *step)
+{
+    oracle_problem problem = {SMALL_QUERY_TOKENS,
+                              SMALL_HEADS,
+                              SMALL_KV_HEADS,
+                              SMALL_K_DIM,
+                              SMALL_V_DIM,
+                              true,
+                              0,
+                              0.25,
+                              0,
+                              NULL,
+                              NULL};
+    oracle_row row = {0};
+    bool right = true;
+    int index = 0;
+    small_whole w;
+    small_step_whole(&w);
+    for (int b = 0; b < SMALL_BATCH; ++b) {
+        oracle_sequence sequence = {w.lengths[b], w.q[b], w.k[b], w.v[b]};
+        for (int t = 0; t < SMALL_QUERY_TOKENS; ++t)
+            for (int h = 0; h < SMALL_HEADS; ++h, ++index) {
+                oracle_attend(&problem, &sequence, t, h, &row);
+                right = right && row_right(&problem, &row, step->ranks,
+                                           step->results + index * SMALL_V_DIM, step->lse[index]);
+            }
+    }
+    oracle_row_free(&row);
+    return right;
+}

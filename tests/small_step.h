@@ -1,0 +1,56 @@
+/* One small decode step with everything a test may want to spoil: two sequences, two query tokens,
+ * four query heads over two KV heads, dense f32, block-cyclic over any number of ranks. For tests
+ * that look at arguments and errors; decode cases (case.h) look at results. */
+#ifndef TESTS_SMALL_STEP_H
+#define TESTS_SMALL_STEP_H
+
+#include <stdbool.h>
+
+#include <treeattn/treeattn.h>
+
+enum {
+    SMALL_BATCH = 2,
+    SMALL_QUERY_TOKENS = 2,
+    SMALL_HEADS = 4,
+    SMALL_KV_HEADS = 2,
+    SMALL_K_DIM = 16,
+    SMALL_V_DIM = 8,
+    SMALL_TOKENS = 7, /* of the longer sequence */
+    SMALL_ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS * SMALL_HEADS
+};
+
+/* The inputs of the whole step, over all ranks. */
+typedef struct small_whole {
+    int32_t lengths[SMALL_BATCH];
+    double q[SMALL_BATCH][SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM];
+    double k[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_K_DIM];
+    double v[SMALL_BATCH][SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
+} small_whole;
+
+void small_step_whole(small_whole *whole);
+
+typedef struct small_step {
+    int rank, ranks;
+    ta_plan_config config;
+    float query[SMALL_ROWS * SMALL_K_DIM];
+    float keys[SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS * SMALL_K_DIM];
+    float values[SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
+    float results[SMALL_ROWS * SMALL_V_DIM], lse[SMALL_ROWS];
+    int32_t lengths[SMALL_BATCH];
+    ta_tensor q, out;
+    ta_kv kv;
+} small_step;
+
+/* The step as one rank sees it: query and output on all ranks. */
+void small_step_init(small_step *step, int rank, int ranks);
+
+/* Poison the results, then decode. */
+ta_status small_step_decode(small_step *step, ta_plan *plan);
+
+/* Do the results still have the poison of small_step_decode() everywhere? */
+bool small_step_untouched(const small_step *step);
+
+/* Are all results within the bound of the oracle's? */
+bool small_step_right(const small_step *step);
+
+#endif

@@ -1,0 +1,309 @@
+/* Bad input of a decode step, for every argument (src/api.c): the error names it, nothing is
+ * written, and the plan still works. In a group, one rank's bad argument is an error on the others
+ * too, nobody waits for long, and the next step is right. */
+#include "expect.h"
+#include "group.h"
+#include "number.h"
+#include "options.h"
+#include "small_step.h"
+
+/* One way to spoil a step, and what the error must name. */
+typedef struct mistake {
+    const char *named, *value;
+    void (*spoil)(small_step *step);
+} mistake;
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static const int32_t bounds[] = {0, 3, 7, 7}, pages[] = {0, 1, 9, 0},
+                     negative_page[] = {0, -1, 0, 0};
+
+static void use_pages(small_step *s, const int32_t *table)
+{
+    s->kv.page_table = table;
+    s->kv.page_table_stride = 0;
+    s->kv.page_tokens = 4;
+    s->kv.page_count = 3;
+    s->lengths[0] = s->lengths[1] = 4 * s->ranks;
+    s->kv.page_table_stride = 2;
+}
+
+#define SPOIL(name, change)                                                                        \
+    static void spoil_##name(small_step *s)                                                        \
+    {                                                                                              \
+        change;                                                                                    \
+    }
+SPOIL(q_data, s->q.data = NULL)
+SPOIL(q_aligned, s->q.data = (char *)s->query + 1)
+SPOIL(q_batch, s->q.batch_stride = -1)
+SPOIL(q_token, s->q.token_stride = -1)
+SPOIL(q_head, s->q.head_stride = INT64_MAX)
+SPOIL(out_data, s->out.data = NULL)
+SPOIL(out_aligned, s->out.data = (char *)s->results + 2)
+SPOIL(out_overlap, s->out.head_stride = 4)
+SPOIL(out_tokens, s->out.token_stride = 8)
+SPOIL(out_batch, s->out.batch_stride = INT64_MAX / 2)
+SPOIL(kv_size, s->kv.size = 0)
+SPOIL(k_data, s->kv.k.data = NULL)
+SPOIL(v_data, s->kv.v.data = NULL)
+SPOIL(k_aligned, s->kv.k.data = (char *)s->keys + 2)
+SPOIL(v_aligned, s->kv.v.data = (char *)s->values + 1)
+SPOIL(k_batch, s->kv.k.batch_stride = -2)
+SPOIL(k_token, s->kv.k.token_stride = INT64_MAX)
+SPOIL(k_head, s->kv.k.head_stride = -1)
+SPOIL(v_batch, s->kv.v.batch_stride = -2)
+SPOIL(v_token, s->kv.v.token_stride = -3)
+SPOIL(v_head, s->kv.v.head_stride = INT64_MAX / 4)
+SPOIL(lengths, s->kv.lengths = NULL)
+SPOIL(negative_length, s->lengths[1] = -1)
+SPOIL(long_length, s->lengths[0] = SMALL_TOKENS * s->ranks + 1 + s->rank)
+SPOIL(longest, s->lengths[1] = INT32_MAX)
+SPOIL(bounds, s->kv.bounds = bounds)
+SPOIL(page_tokens, use_pages(s, pages); s->kv.page_tokens = 0)
+SPOIL(page_tokens_negative, use_pages(s, pages); s->kv.page_tokens = -5)
+SPOIL(page_count, use_pages(s, pages); s->kv.page_count = -1)
+SPOIL(no_pages, use_pages(s, pages); s->kv.page_count = 0)
+SPOIL(page_stride, use_pages(s, pages); s->kv.page_table_stride = 0)
+SPOIL(page_index, use_pages(s, pages))
+SPOIL(page_negative, use_pages(s, negative_page); s->lengths[0] = 5 * s->ranks)
+
+static const mistake mistakes[] = {
+    {"q", "NULL", spoil_q_data},
+    {"q.data", "aligned", spoil_q_aligned},
+    {"q.batch_stride", "-1", spoil_q_batch},
+    {"q.token_stride", "-1", spoil_q_token},
+    {"q.head_stride", "9223372036854775807", spoil_q_head},
+    {"out", "NULL", spoil_out_data},
+    {"out.data", "aligned", spoil_out_aligned},
+    {"out.head_stride", "4", spoil_out_overlap},
+    {"out.", "stride is 8", spoil_out_tokens},
+    {"out.batch_stride", "address space", spoil_out_batch},
+    {"kv.size", "0", spoil_kv_size},
+    {"kv.k.data", "NULL", spoil_k_data},
+    {"kv.v.data", "NULL", spoil_v_data},
+    {"kv.k.data", "aligned", spoil_k_aligned},
+    {"kv.v.data", "aligned", spoil_v_aligned},
+    {"kv.k.batch_stride", "-2", spoil_k_batch},
+    {"kv.k.token_stride", "9223372036854775807", spoil_k_token},
+    {"kv.k.head_stride", "-1", spoil_k_head},
+    {"kv.v.batch_stride", "-2", spoil_v_batch},
+    {"kv.v.token_stride", "-3", spoil_v_token},
+    {"kv.v.head_stride", "address space", spoil_v_head},
+    {"kv.lengths", "NULL", spoil_lengths},
+    {"kv.lengths[1]", "-1", spoil_negative_length},
+    {"kv.lengths[0]", "max_tokens", spoil_long_length},
+    {"kv.lengths[1]", "2147483647", spoil_longest},
+    {"kv.bounds", "block-cyclic", spoil_bounds},
+    {"kv.page_tokens", "is 0", spoil_page_tokens},
+    {"kv.page_tokens", "is -5", spoil_page_tokens_negative},
+    {"kv.page_count", "is -1", spoil_page_count},
+    {"kv.page_count", NULL, spoil_no_pages},
+    {"kv.page_table_stride", "is 0", spoil_page_stride},
+    {"kv.page_table", "9", spoil_page_index},
+    {"kv.page_table", "-1", spoil_page_negative},
+};
+#define MISTAKES ((int)(sizeof mistakes / sizeof *mistakes))
+
+static void expect_refused(small_step *step, ta_plan *plan, const char *named, const char *value)
+{
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(step, plan), named, value);
+    TEST_ASSERT_TRUE_MESSAGE(small_step_untouched(step), named);
+}
+
+static void test_each_mistake_on_one_rank(void)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    small_step_init(&step, 0, 1);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    for (int i = 0; i < MISTAKES; ++i) {
+        small_step_init(&step, 0, 1);
+        mistakes[i].spoil(&step);
+        expect_refused(&step, plan, mistakes[i].named, mistakes[i].value);
+        small_step_init(&step, 0, 1);
+        EXPECT_OK(small_step_decode(&step, plan));
+        TEST_ASSERT_TRUE(small_step_right(&step));
+    }
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
+static void test_pointers(void)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step s;
+    small_step_init(&s, 0, 1);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    number_poison(TA_F32, s.results, SMALL_ROWS * SMALL_V_DIM);
+    number_poison(TA_F32, s.lse, SMALL_ROWS);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(NULL, &s.q, &s.kv, &s.out, s.lse, NULL), "plan is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, NULL, &s.kv, &s.out, s.lse, NULL), "q is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, NULL, &s.out, s.lse, NULL), "kv is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, NULL, s.lse, NULL), "out is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID,
+                 ta_decode(plan, &s.q, &s.kv, &s.out, (float *)(void *)((char *)s.lse + 2), NULL),
+                 "lse", "aligned");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, &s.out, s.lse, &s), "stream", "NULL");
+    TEST_ASSERT_TRUE(small_step_untouched(&s));
+    EXPECT_OK(small_step_decode(&s, plan));
+    TEST_ASSERT_TRUE(small_step_right(&s));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
+/* With a contiguous map the bounds are checked as well. */
+static void test_bounds(void)
+{
+    static const int32_t late[] = {1, 9}, falling[] = {0, -4}, shorter[] = {0, 6};
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    small_step_init(&step, 0, 1);
+    step.config.map.kind = TA_SHARD_CONTIGUOUS;
+    step.config.map.block = 0;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    step.kv.bounds = late;
+    expect_refused(&step, plan, "kv.bounds", "1");
+    step.kv.bounds = falling;
+    expect_refused(&step, plan, "kv.bounds", "-4");
+    step.kv.bounds = shorter;
+    expect_refused(&step, plan, "kv.bounds", "6");
+    step.kv.bounds = bounds;
+    step.kv.bounds_stride = 1;
+    expect_refused(&step, plan, "kv.bounds_stride", "1");
+    step.kv.bounds_stride = -2;
+    expect_refused(&step, plan, "kv.bounds_stride", "-2");
+    step.kv.bounds = NULL;
+    step.kv.bounds_stride = 0;
+    EXPECT_OK(small_step_decode(&step, plan));
+    TEST_ASSERT_TRUE(small_step_right(&step));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
+/* A plan on several ranks, and the mistake that one of them makes. */
+typedef struct group_mistake {
+    const mistake *mistake;
+    int rank;
+    ta_placement query, out;
+} group_mistake;
+
+/* With the output on a root, a rank that only sends does not hear of the others' trouble. */
+static bool hears(const group_mistake *g, int rank)
+{
+    return g->out != TA_PLACE_ROOT || rank == 0 || rank == g->rank;
+}
+
+static ta_status spoiled_rank(ta_group *group, void *context)
+{
+    const group_mistake *g = context;
+    int rank = ta_group_rank(group), ranks = ta_group_size(group);
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    char named[20];
+    small_step_init(&step, rank, ranks);
+    step.config.query_placement = g->query;
+    step.config.out_placement = g->out;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    if (rank == g->rank)
+        g->mistake->spoil(&step);
+    ta_status status = small_step_decode(&step, plan);
+    RANK_EXPECT(small_step_untouched(&step));
+    snprintf(named, sizeof named, "rank %d", g->rank);
+    if (rank == g->rank)
+        RANK_EXPECT(status == TA_ERR_INVALID && strstr(ta_last_error(), g->mistake->named));
+    else if (hears(g, rank))
+        RANK_EXPECT(status == TA_ERR_INVALID && strstr(ta_last_error(), named));
+    else
+        RANK_EXPECT(status == TA_OK || strstr(ta_last_error(), named));
+    /* The next step finds the plan and the group in order. */
+    small_step again;
+    small_step_init(&again, rank, ranks);
+    TA_TRY(small_step_decode(&again, plan));
+    if (g->out == TA_PLACE_ALL && g->query == TA_PLACE_ALL)
+        RANK_EXPECT(small_step_right(&again));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_each_mistake_in_a_group(void)
+{
+    for (int i = 0; i < MISTAKES; ++i)
+        for (int ranks = 2; ranks <= 5; ranks += ranks == 3 ? 2 : 1) {
+            group_mistake g = {&mistakes[i], i % ranks, TA_PLACE_ALL, TA_PLACE_ALL};
+            EXPECT_OK(ta_group_run_threads(ranks, NULL, spoiled_rank, &g));
+        }
+}
+
+static void test_a_mistake_under_every_placement(void)
+{
+    mistake wrong = {"kv.lengths", "NULL", spoil_lengths};
+    for (int query = TA_PLACE_ALL; query <= TA_PLACE_HEADS; ++query)
+        for (int out = TA_PLACE_ALL; out <= TA_PLACE_HEADS; ++out)
+            for (int ranks = 2; ranks <= 5; ++ranks)
+                for (int rank = 0; rank < ranks; ++rank) {
+                    group_mistake g = {&wrong, rank, (ta_placement)query, (ta_placement)out};
+                    EXPECT_OK(ta_group_run_threads(ranks, NULL, spoiled_rank, &g));
+                }
+}
+
+/* A rank that never makes the step. */
+static ta_status absent_rank(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    if (ta_group_rank(group) != 2) {
+        ta_status status = small_step_decode(&step, plan);
+        RANK_EXPECT(status == TA_ERR_TIMEOUT && strstr(ta_last_error(), "rank 2 did not arrive"));
+        RANK_EXPECT(small_step_untouched(&step));
+        /* The group is broken now: the next step fails at once and says the same. */
+        status = small_step_decode(&step, plan);
+        RANK_EXPECT(status == TA_ERR_TIMEOUT && strstr(ta_last_error(), "rank 2 did not arrive"));
+        RANK_EXPECT(small_step_untouched(&step));
+    }
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_a_rank_that_skips_the_step(void)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = 200;
+    EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, NULL));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_each_mistake_on_one_rank);
+    RUN_TEST(test_pointers);
+    RUN_TEST(test_bounds);
+    RUN_TEST(test_each_mistake_in_a_group);
+    RUN_TEST(test_a_mistake_under_every_placement);
+    RUN_TEST(test_a_rank_that_skips_the_step);
+    return UNITY_END() != 0;
+}

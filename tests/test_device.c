@@ -1,0 +1,172 @@
+/* Devices by name, ta_info() and the version (src/device.c). */
+#include "device.h"
+
+#include <stdlib.h>
+
+#include "expect.h"
+
+/* Under the address sanitizer an allocation that is too large must return as it does without it. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void test_open_by_name(void)
+{
+    static const char *const names[] = {"host", "auto"};
+    for (int i = 0; i < 2; ++i) {
+        ta_device *device = NULL;
+        EXPECT_OK(ta_device_open(names[i], NULL, &device));
+        TEST_ASSERT_NOT_NULL(device);
+        TEST_ASSERT_TRUE(strlen(device->name) > 0);
+        ta_device_close(device);
+    }
+    ta_device_close(NULL);
+}
+
+static void test_unknown_names(void)
+{
+    static const char *const names[] = {
+        "",    "Host",   "host:0", "host ",
+        "gpu", "cuda:0", "rocm:0", "a name that is much longer than any device"};
+    for (int i = 0; i < 8; ++i) {
+        ta_device *device = (ta_device *)&device;
+        char quoted[80];
+        snprintf(quoted, sizeof quoted, "\"%s\"", names[i]);
+        EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_device_open(names[i], NULL, &device), quoted, "host");
+        TEST_ASSERT_EQUAL_PTR(&device, device);
+    }
+}
+
+static void expect_bad_config(const ta_device_config *config, ta_status status, const char *first,
+                              const char *second)
+{
+    ta_device *device = (ta_device *)&device;
+    EXPECT_ERROR(status, ta_device_open("host", config, &device), first, second);
+    TEST_ASSERT_EQUAL_PTR(&device, device);
+}
+
+static void test_bad_arguments(void)
+{
+    ta_device *device = NULL;
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_open(NULL, NULL, &device), "name is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_open("host", NULL, NULL), "device is NULL", NULL);
+    config.size = 4;
+    expect_bad_config(&config, TA_ERR_INVALID, "config.size is 4", "TA_DEVICE_CONFIG_INIT");
+    config.size = sizeof config;
+    config.threads = -1;
+    expect_bad_config(&config, TA_ERR_INVALID, "threads", "-1");
+    config.threads = 2147483647;
+    expect_bad_config(&config, TA_ERR_INVALID, "threads", "2147483647");
+    config.threads = 1;
+    config.simd = "avx1024";
+    ta_status status = ta_device_open("host", &config, &device);
+    TEST_ASSERT_TRUE(status == TA_ERR_INVALID || status == TA_ERR_UNSUPPORTED ||
+                     status == TA_ERR_NOT_FOUND);
+    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "avx1024"));
+    TEST_ASSERT_NULL(device);
+}
+
+static void test_every_simd_level(void)
+{
+    char levels[200], *rest = levels, *level;
+    int count = 0, scalar = 0;
+    snprintf(levels, sizeof levels, "%s", ta_host_simd_levels());
+    while ((level = strtok_r(rest, " ", &rest))) {
+        ta_device_config config = TA_DEVICE_CONFIG_INIT;
+        ta_device *device;
+        config.simd = level;
+        EXPECT_OK(ta_device_open("host", &config, &device));
+        char text[1000];
+        ta_text description;
+        ta_text_init(&description, text, sizeof text);
+        device->ops->describe(device, &description);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, level), text);
+        ta_device_close(device);
+        ++count;
+        scalar += !strcmp(level, "scalar");
+    }
+    TEST_ASSERT_TRUE(count >= 1);
+    TEST_ASSERT_EQUAL_INT(1, scalar);
+}
+
+static void test_threads(void)
+{
+    for (int threads = 0; threads <= 5; ++threads) {
+        ta_device_config config = TA_DEVICE_CONFIG_INIT;
+        ta_device *device;
+        config.threads = threads;
+        EXPECT_OK(ta_device_open("host", &config, &device));
+        ta_device_close(device);
+    }
+}
+
+static void test_memory(void)
+{
+    ta_device *device;
+    void *memory;
+    char back[100];
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(device->ops->alloc(device, 100, &memory));
+    TEST_ASSERT_EQUAL_INT(0, (int)((uintptr_t)memory % 64));
+    memset(back, 9, sizeof back);
+    EXPECT_OK(device->ops->copy(device, memory, back, sizeof back, NULL));
+    memset(back, 0, sizeof back);
+    EXPECT_OK(device->ops->copy(device, back, memory, sizeof back, NULL));
+    TEST_ASSERT_EACH_EQUAL_CHAR(9, back, sizeof back);
+    device->ops->free(device, memory);
+    void *none = NULL;
+    EXPECT_ERROR(TA_ERR_NO_MEMORY, device->ops->alloc(device, PTRDIFF_MAX / 2, &none), NULL, NULL);
+    TEST_ASSERT_NULL(none);
+    ta_device_close(device);
+}
+
+static void test_info(void)
+{
+    char text[2000], version[40];
+    size_t needed = 0;
+    EXPECT_OK(ta_info(NULL, 0, &needed));
+    TEST_ASSERT_TRUE(needed > 20 && needed < sizeof text);
+    EXPECT_OK(ta_info(text, sizeof text, NULL));
+    TEST_ASSERT_EQUAL_size_t(needed, strlen(text) + 1);
+    snprintf(version, sizeof version, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR,
+             TA_VERSION_PATCH);
+    TEST_ASSERT_NOT_NULL(strstr(text, version));
+    TEST_ASSERT_NOT_NULL(strstr(text, "host"));
+    TEST_ASSERT_NOT_NULL(strstr(text, ta_host_simd_levels()));
+    TEST_ASSERT_NOT_NULL(strstr(text, "threads"));
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        const char *colon = strstr(line, ": ");
+        TEST_ASSERT_TRUE_MESSAGE(colon && colon < strchr(line, '\n'), line);
+    }
+    char cut[10];
+    EXPECT_OK(ta_info(cut, sizeof cut, &needed));
+    TEST_ASSERT_EQUAL_STRING_LEN(text, cut, 9);
+    TEST_ASSERT_EQUAL_INT('\0', cut[9]);
+    TEST_ASSERT_EQUAL_size_t(strlen(text) + 1, needed);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_info(NULL, 5, &needed), "text is NULL", "5");
+    TEST_ASSERT_EQUAL_INT(TA_VERSION, ta_version());
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_open_by_name);
+    RUN_TEST(test_unknown_names);
+    RUN_TEST(test_bad_arguments);
+    RUN_TEST(test_every_simd_level);
+    RUN_TEST(test_threads);
+    RUN_TEST(test_memory);
+    RUN_TEST(test_info);
+    return UNITY_END() != 0;
+}

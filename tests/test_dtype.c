@@ -1,0 +1,145 @@
+/* Conversions between binary32 and the half types (src/dtype.h), against double arithmetic written
+ * apart from them: all 65,536 halves, and random, tie and neighbouring binary32 numbers. */
+#include "dtype.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "number.h"
+#include "random.h"
+#include "unity.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static float from_half(ta_dtype dtype, uint16_t half)
+{
+    return dtype == TA_F16 ? ta_f16_to_f32(half) : ta_bf16_to_f32(half);
+}
+
+static uint16_t to_half(ta_dtype dtype, float value)
+{
+    return dtype == TA_F16 ? ta_f32_to_f16(value) : ta_f32_to_bf16(value);
+}
+
+static void fail_for(ta_dtype dtype, uint32_t bits, uint32_t got, uint32_t expected)
+{
+    char text[120];
+    snprintf(text, sizeof text, "%s: 0x%08x gave 0x%04x, expected 0x%04x", ta_dtype_name(dtype),
+             (unsigned)bits, (unsigned)got, (unsigned)expected);
+    TEST_FAIL_MESSAGE(text);
+}
+
+static void check_every_half(ta_dtype dtype)
+{
+    for (uint32_t bits = 0; bits < 0x10000u; ++bits) {
+        uint16_t half = (uint16_t)bits;
+        float value = from_half(dtype, half);
+        double expected = number_decode(dtype, &half, 0);
+        uint16_t back = to_half(dtype, value);
+        if (isnan(expected)) {
+            if (!isnan(value) || !isnan(number_decode(dtype, &back, 0)))
+                fail_for(dtype, bits, ta_float_bits(value), bits);
+            continue;
+        }
+        if ((double)value != expected || !signbit(value) != !signbit(expected))
+            fail_for(dtype, bits, ta_float_bits(value), ta_float_bits((float)expected));
+        if (back != half)
+            fail_for(dtype, bits, back, bits);
+    }
+}
+
+static void test_every_half(void)
+{
+    check_every_half(TA_F16);
+    check_every_half(TA_BF16);
+}
+
+static void check_rounding(ta_dtype dtype, float value)
+{
+    uint16_t got = to_half(dtype, value);
+    uint16_t expected = (uint16_t)number_bits(dtype, (double)value);
+    if (isnan(value) ? !isnan(number_decode(dtype, &got, 0)) : got != expected)
+        fail_for(dtype, ta_float_bits(value), got, expected);
+}
+
+/* A half, the tie between it and the next, and the binary32 numbers around each. */
+static void check_around_halves(ta_dtype dtype)
+{
+    for (uint32_t bits = 0; bits < 0x10000u; ++bits) {
+        uint16_t half = (uint16_t)bits, next = (uint16_t)(bits + 1);
+        float low = from_half(dtype, half), high = from_half(dtype, next);
+        float tie = (float)((double)low / 2 + (double)high / 2);
+        check_rounding(dtype, tie);
+        check_rounding(dtype, nextafterf(tie, -INFINITY));
+        check_rounding(dtype, nextafterf(tie, INFINITY));
+        check_rounding(dtype, nextafterf(low, -INFINITY));
+        check_rounding(dtype, nextafterf(low, INFINITY));
+    }
+}
+
+static void test_ties_and_neighbours(void)
+{
+    check_around_halves(TA_F16);
+    check_around_halves(TA_BF16);
+}
+
+static void test_random_bits(void)
+{
+    random_source source = random_from(3);
+    for (int i = 0; i < 1000000; ++i) {
+        float value = ta_float_from_bits((uint32_t)random_bits(&source));
+        check_rounding(TA_F16, value);
+        check_rounding(TA_BF16, value);
+        /* Most random bits are out of the range of f16. */
+        check_rounding(TA_F16,
+                       (float)(random_normal(&source) * ldexp(1, random_int(&source, -28, 16))));
+    }
+}
+
+static void test_overflow_edges(void)
+{
+    TEST_ASSERT_EQUAL_HEX16(0x7bff, ta_f32_to_f16(65504.0f));
+    TEST_ASSERT_EQUAL_HEX16(0x7bff, ta_f32_to_f16(nextafterf(65520.0f, 0)));
+    TEST_ASSERT_EQUAL_HEX16(0x7c00, ta_f32_to_f16(65520.0f));
+    TEST_ASSERT_EQUAL_HEX16(0xfc00, ta_f32_to_f16(-INFINITY));
+    TEST_ASSERT_EQUAL_HEX16(0x0000, ta_f32_to_f16(0x1p-25f));
+    TEST_ASSERT_EQUAL_HEX16(0x0001, ta_f32_to_f16(nextafterf(0x1p-25f, 1)));
+    TEST_ASSERT_EQUAL_HEX16(0x8000, ta_f32_to_f16(-0.0f));
+    TEST_ASSERT_EQUAL_HEX16(0x7f80, ta_f32_to_bf16(3.4028235e38f));
+}
+
+static void test_load_and_store(void)
+{
+    static const ta_dtype dtypes[] = {TA_F32, TA_F16, TA_BF16};
+    for (int i = 0; i < 3; ++i) {
+        ta_dtype dtype = dtypes[i];
+        uint32_t data[3] = {0, 0, 0};
+        TEST_ASSERT_TRUE(ta_dtype_valid(dtype));
+        TEST_ASSERT_EQUAL_size_t(number_bytes(dtype), ta_dtype_bytes(dtype));
+        ta_store(dtype, data, 2, 1.25f);
+        TEST_ASSERT_TRUE(number_decode(dtype, data, 2) == 1.25);
+        TEST_ASSERT_TRUE(ta_load(dtype, data, 2) == 1.25f);
+        TEST_ASSERT_TRUE(ta_load(dtype, data, 1) == 0.0f);
+        TEST_ASSERT_EQUAL_PTR((char *)data + 2 * number_bytes(dtype), ta_element(dtype, data, 2));
+    }
+    TEST_ASSERT_FALSE(ta_dtype_valid(TA_DTYPE_NONE));
+    TEST_ASSERT_FALSE(ta_dtype_valid((ta_dtype)4));
+    TEST_ASSERT_FALSE(ta_dtype_valid((ta_dtype)-1));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_every_half);
+    RUN_TEST(test_ties_and_neighbours);
+    RUN_TEST(test_random_bits);
+    RUN_TEST(test_overflow_edges);
+    RUN_TEST(test_load_and_store);
+    return UNITY_END() != 0;
+}

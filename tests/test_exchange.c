@@ -1,0 +1,257 @@
+/* The exchange of partials (src/exchange.c): one packed message per round, a logarithmic number of
+ * rounds, no more bytes than the partial has, and the same bits everywhere and every time. */
+#include "exchange.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "expect.h"
+#include "partial.h"
+#include "random.h"
+
+#define ROWS 3
+#define V_DIM 8
+#define RECORD (V_DIM + 2)
+
+static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16};
+#define RANK_COUNTS ((int)(sizeof rank_counts / sizeof *rank_counts))
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+/* What to exchange, and each rank's counts and records afterwards. */
+typedef struct trial {
+    int heads;
+    ta_placement placement;
+    int root;
+    int fault_rank; /* -1: none */
+    ta_group_stats stats[16];
+    float *records[16];
+} trial;
+
+static int record_count(const trial *t)
+{
+    return t->heads * ROWS;
+}
+
+/* The partial of one rank: every third rank is empty, the others' scores differ widely. */
+static void make_records(const trial *t, int rank, float *records)
+{
+    random_source source = random_from(1000 + (uint64_t)rank);
+    for (int i = 0; i < record_count(t); ++i) {
+        float *record = records + i * RECORD;
+        memset(record, 0, RECORD * sizeof *record);
+        record[V_DIM] = -INFINITY;
+        if ((rank + i) % 3 == 2)
+            continue;
+        record[V_DIM] = (float)random_normal(&source) * 20;
+        record[V_DIM + 1] = 1 + (float)random_unit(&source) * 9;
+        for (int d = 0; d < V_DIM; ++d)
+            record[d] = (float)random_normal(&source);
+    }
+}
+
+static ta_status exchange_rank(ta_group *group, void *context)
+{
+    trial *t = context;
+    int rank = ta_group_rank(group);
+    ta_device *device;
+    ta_plan plan;
+    size_t floats = (size_t)record_count(t) * RECORD + sizeof(ta_fault) / sizeof(float);
+    memset(&plan, 0, sizeof plan);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    plan.group = group;
+    plan.device = device;
+    plan.rank = rank;
+    plan.ranks = ta_group_size(group);
+    plan.problem.batch = ROWS;
+    plan.problem.query_tokens = 1;
+    plan.problem.query_heads = t->heads;
+    plan.problem.v_dim = V_DIM;
+    plan.out_placement = t->placement;
+    plan.out_root = t->root;
+    float *memory = malloc(3 * floats * sizeof(float));
+    memset(memory, 0xff, 3 * floats * sizeof(float));
+    plan.records = memory;
+    plan.received = memory + floats;
+    plan.staged = memory + 2 * floats;
+    make_records(t, rank, plan.records);
+    ta_fault fault = {rank == t->fault_rank ? TA_ERR_INVALID : TA_OK, rank};
+    t->stats[rank] = (ta_group_stats)TA_GROUP_STATS_INIT;
+    ta_status status = ta_exchange_run(&plan, &fault, NULL);
+    if (status == TA_OK)
+        status = ta_group_count(group, &t->stats[rank]);
+    t->records[rank] = memory;
+    ta_device_close(device);
+    TA_TRY(status);
+    bool hears = t->placement != TA_PLACE_ROOT || rank == t->root || rank == t->fault_rank;
+    if (t->fault_rank >= 0 && hears)
+        RANK_EXPECT(fault.status == TA_ERR_INVALID && fault.rank == t->fault_rank);
+    if (t->fault_rank < 0)
+        RANK_EXPECT(fault.status == TA_OK);
+    return TA_OK;
+}
+
+static void run_trial(trial *t, int ranks)
+{
+    memset(t->records, 0, sizeof t->records);
+    EXPECT_OK(ta_group_run_threads(ranks, NULL, exchange_rank, t));
+}
+
+static void free_trial(trial *t)
+{
+    for (int rank = 0; rank < 16; ++rank)
+        free(t->records[rank]);
+}
+
+/* One record merged over all ranks in double; `most` is the same sum of magnitudes. */
+static void merge_in_double(const trial *t, int ranks, int record, double *merged, double *most)
+{
+    float *records = malloc((size_t)record_count(t) * RECORD * sizeof(float));
+    double top = -INFINITY;
+    for (int rank = 0; rank < ranks; ++rank) {
+        make_records(t, rank, records);
+        top = fmax(top, (double)records[record * RECORD + V_DIM]);
+    }
+    memset(merged, 0, RECORD * sizeof *merged);
+    memset(most, 0, RECORD * sizeof *most);
+    merged[V_DIM] = top;
+    for (int rank = 0; rank < ranks && !isinf(top); ++rank) {
+        make_records(t, rank, records);
+        const float *own = records + record * RECORD;
+        double scale = exp2((double)own[V_DIM] - top);
+        for (int i = 0; i < RECORD; ++i) {
+            merged[i] += i == V_DIM ? 0 : scale * (double)own[i];
+            most[i] += scale * fabs((double)own[i]);
+        }
+    }
+    free(records);
+}
+
+static bool has_head(const trial *t, int ranks, int rank, int head)
+{
+    if (t->placement == TA_PLACE_ROOT)
+        return rank == t->root;
+    if (t->placement == TA_PLACE_HEADS)
+        return head >= t->heads * rank / ranks && head < t->heads * (rank + 1) / ranks;
+    return true;
+}
+
+/* Every rank has its heads right, and two ranks that have the same head have the same bits. */
+static void check_records(const trial *t, int ranks)
+{
+    for (int i = 0; i < record_count(t); ++i) {
+        double merged[RECORD], most[RECORD];
+        const float *first = NULL;
+        merge_in_double(t, ranks, i, merged, most);
+        for (int rank = 0; rank < ranks; ++rank) {
+            if (!has_head(t, ranks, rank, i / ROWS))
+                continue;
+            const float *got = t->records[rank] + i * RECORD;
+            TEST_ASSERT_TRUE((double)got[V_DIM] == merged[V_DIM]);
+            /* At most 5 merges lie on a path, each with an exp2, a product and a sum; where a score
+             * is far below the largest, its own rounding counts for nothing. */
+            for (int d = 0; d < RECORD; ++d)
+                TEST_ASSERT_TRUE(d == V_DIM ||
+                                 fabs((double)got[d] - merged[d]) <= 40 * 0x1p-24 * most[d]);
+            if (first)
+                TEST_ASSERT_EQUAL_MEMORY(first, got, RECORD * sizeof *got);
+            first = got;
+        }
+    }
+}
+
+static void test_every_placement_and_size(void)
+{
+    for (int i = 0; i < RANK_COUNTS; ++i)
+        for (int heads = 1; heads <= 17; heads += 4)
+            for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
+                int ranks = rank_counts[i];
+                trial t = {.heads = heads, .placement = (ta_placement)placement, .fault_rank = -1};
+                t.root = placement == TA_PLACE_ROOT ? ranks * 2 / 3 % ranks : 0;
+                run_trial(&t, ranks);
+                check_records(&t, ranks);
+                free_trial(&t);
+            }
+}
+
+static int floor_log2(int n)
+{
+    int log = 0;
+    while (2 << log <= n)
+        ++log;
+    return log;
+}
+
+static int ceil_log2(int n)
+{
+    return floor_log2(n) + (n & (n - 1) ? 1 : 0);
+}
+
+/* No rank sends or receives more than one message per round; rounds are log2 deep, and with a
+ * number of ranks that is no power of two one more gives the folded ranks their result. */
+static void check_counts(const trial *t, int ranks)
+{
+    uint64_t partial = (uint64_t)record_count(t) * RECORD * sizeof(float) + sizeof(ta_fault);
+    bool folded = ranks & (ranks - 1);
+    uint64_t rounds = (uint64_t)ceil_log2(ranks), sent = 0, received = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const ta_group_stats *s = &t->stats[rank];
+        sent += s->messages_sent;
+        received += s->messages_received;
+        if (t->placement == TA_PLACE_ROOT) {
+            TEST_ASSERT_TRUE(s->messages_sent == (rank == t->root ? 0u : 1u));
+            TEST_ASSERT_TRUE(s->messages_received <= rounds);
+            TEST_ASSERT_TRUE(s->bytes_sent == s->messages_sent * partial);
+        } else {
+            TEST_ASSERT_TRUE(s->messages_sent <= rounds);
+            TEST_ASSERT_TRUE(s->messages_received <= rounds);
+            TEST_ASSERT_TRUE(s->bytes_sent <= rounds * partial);
+        }
+        /* Halving: all rounds together send less than one partial, and a fold one more each way. */
+        if (t->placement == TA_PLACE_HEADS)
+            TEST_ASSERT_TRUE(s->bytes_sent <=
+                             partial * (folded ? 2 : 1) + (rounds + 1) * sizeof(ta_fault));
+    }
+    TEST_ASSERT_TRUE(sent == received);
+    if (t->placement == TA_PLACE_ROOT)
+        TEST_ASSERT_TRUE(sent == (uint64_t)ranks - 1);
+    if (t->placement == TA_PLACE_ALL && !folded)
+        TEST_ASSERT_TRUE(sent == (uint64_t)ranks * rounds);
+}
+
+static void test_messages_and_bytes(void)
+{
+    for (int i = 0; i < RANK_COUNTS; ++i)
+        for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
+            trial t = {.heads = 32, .placement = (ta_placement)placement, .fault_rank = -1};
+            run_trial(&t, rank_counts[i]);
+            check_counts(&t, rank_counts[i]);
+            free_trial(&t);
+        }
+}
+
+static void test_a_fault_travels_with_the_partial(void)
+{
+    for (int ranks = 2; ranks <= 8; ++ranks)
+        for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
+            for (int bad = 0; bad < ranks; ++bad) {
+                trial t = {.heads = 3, .placement = (ta_placement)placement, .fault_rank = bad};
+                run_trial(&t, ranks);
+                free_trial(&t);
+            }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_every_placement_and_size);
+    RUN_TEST(test_messages_and_bytes);
+    RUN_TEST(test_a_fault_travels_with_the_partial);
+    return UNITY_END() != 0;
+}

@@ -1,0 +1,336 @@
+/* Messages between ranks that are threads (src/group_threads.c): what is sent arrives, and every
+ * way of not arriving ends within the timeout with an error that says who is to blame. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "expect.h"
+#include "group.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static ta_group_config with_timeout(int milliseconds)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = milliseconds;
+    return config;
+}
+
+/* Around the ring in both directions, at every distance, sizes from nothing to a megabyte. */
+static ta_status ring_rank(ta_group *group, void *context)
+{
+    static const size_t sizes[] = {0, 1, 4, 63, 4096, 1 << 20};
+    int size = ta_group_size(group), rank = ta_group_rank(group);
+    char *out = malloc(1 << 20), *in = malloc(1 << 20);
+    (void)context;
+    for (int s = 0; s < 6; ++s)
+        for (int distance = 1; distance < size; ++distance) {
+            int to = (rank + distance) % size, from = (rank + size - distance) % size;
+            memset(out, rank * 16 + distance, sizes[s]);
+            memset(in, 0xee, sizes[s]);
+            TA_TRY(ta_group_exchange(group, out, sizes[s], to, in, sizes[s], from, NULL));
+            for (size_t i = 0; i < sizes[s]; ++i)
+                RANK_EXPECT(in[i] == (char)(from * 16 + distance));
+        }
+    free(out);
+    free(in);
+    return TA_OK;
+}
+
+static void test_exchange_around_the_ring(void)
+{
+    for (int ranks = 1; ranks <= 8; ++ranks)
+        EXPECT_OK(ta_group_run_threads(ranks, NULL, ring_rank, NULL));
+}
+
+/* One-sided messages in a chain, many of them, in order; the sender may change its data at once. */
+static ta_status chain_rank(ta_group *group, void *context)
+{
+    int size = ta_group_size(group), rank = ta_group_rank(group);
+    (void)context;
+    for (int i = 0; i < 2000; ++i) {
+        int value = -1;
+        if (rank > 0) {
+            TA_TRY(ta_group_exchange(group, NULL, 0, -1, &value, sizeof value, rank - 1, NULL));
+            RANK_EXPECT(value == i * 10 + rank - 1);
+        }
+        value = i * 10 + rank;
+        if (rank < size - 1)
+            TA_TRY(ta_group_exchange(group, &value, sizeof value, rank + 1, NULL, 0, -1, NULL));
+        value = -2;
+    }
+    ta_group_stats stats = TA_GROUP_STATS_INIT;
+    TA_TRY(ta_group_count(group, &stats));
+    RANK_EXPECT(stats.messages_sent == (rank < size - 1 ? 2000u : 0u));
+    RANK_EXPECT(stats.messages_received == (rank > 0 ? 2000u : 0u));
+    RANK_EXPECT(stats.bytes_sent == stats.messages_sent * sizeof(int));
+    RANK_EXPECT(stats.bytes_received == stats.messages_received * sizeof(int));
+    return TA_OK;
+}
+
+static void test_messages_keep_their_order(void)
+{
+    EXPECT_OK(ta_group_run_threads(5, NULL, chain_rank, NULL));
+}
+
+/* What each rank of a failing run saw. */
+typedef struct sight {
+    ta_status status;
+    double seconds;
+    char error[512];
+} sight;
+
+static sight sights[8];
+
+static ta_status see(ta_group *group, double begin, ta_status status)
+{
+    sight *s = &sights[ta_group_rank(group)];
+    s->status = status;
+    s->seconds = seconds() - begin;
+    snprintf(s->error, sizeof s->error, "%s", status == TA_OK ? "" : ta_last_error());
+    return TA_OK;
+}
+
+/* Rank 2 of 5 never comes to the barrier. */
+static ta_status absent_rank(ta_group *group, void *context)
+{
+    double begin = seconds();
+    (void)context;
+    if (ta_group_rank(group) == 2) {
+        usleep(500000);
+        return TA_OK;
+    }
+    return see(group, begin, ta_group_barrier(group, NULL));
+}
+
+static void test_a_rank_that_never_arrives_is_named(void)
+{
+    ta_group_config config = with_timeout(150);
+    memset(sights, 0, sizeof sights);
+    EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, NULL));
+    for (int rank = 0; rank < 5; ++rank) {
+        if (rank == 2)
+            continue;
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_TIMEOUT, sights[rank].status, sights[rank].error);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "rank 2 did not arrive"),
+                                     sights[rank].error);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "150 ms"), sights[rank].error);
+        TEST_ASSERT_TRUE(sights[rank].seconds >= 0.1 && sights[rank].seconds < 5);
+    }
+}
+
+/* After a timeout every call fails with the first cause, and the handles can be destroyed. */
+static void test_a_broken_group_stays_broken(void)
+{
+    ta_group_config config = with_timeout(50);
+    ta_group *groups[2];
+    EXPECT_OK(ta_group_create_threads(2, &config, groups));
+    char byte = 0;
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[0], NULL, 0, -1, &byte, 1, 1, NULL),
+                 "rank 1 did not arrive", "50 ms");
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[0], &byte, 1, 1, NULL, 0, -1, NULL),
+                 "rank 1 did not arrive", NULL);
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_barrier(groups[1], NULL), "rank 1 did not arrive", NULL);
+    ta_group_stats stats = TA_GROUP_STATS_INIT;
+    EXPECT_OK(ta_group_count(groups[0], &stats));
+    TEST_ASSERT_TRUE(stats.messages_sent == 0 && stats.messages_received == 0);
+    ta_group_destroy(groups[1]);
+    ta_group_destroy(groups[0]);
+}
+
+/* A sender whose message nobody takes gets its buffer back: nobody may read it afterwards. */
+static void test_a_message_that_nobody_takes(void)
+{
+    ta_group_config config = with_timeout(50);
+    ta_group *groups[2];
+    EXPECT_OK(ta_group_create_threads(2, &config, groups));
+    char *message = malloc(100);
+    memset(message, 7, 100);
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[0], message, 100, 1, NULL, 0, -1, NULL),
+                 "rank 1 did not arrive", NULL);
+    free(message);
+    char taken[100] = {0};
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[1], NULL, 0, -1, taken, 100, 0, NULL),
+                 "rank 1", NULL);
+    TEST_ASSERT_EQUAL_INT(0, taken[0]);
+    ta_group_destroy(groups[0]);
+    ta_group_destroy(groups[1]);
+}
+
+static ta_status mismatch_rank(ta_group *group, void *context)
+{
+    char data[16] = {0};
+    double begin = seconds();
+    (void)context;
+    if (ta_group_rank(group) == 0)
+        return see(group, begin, ta_group_exchange(group, data, 12, 1, NULL, 0, -1, NULL));
+    ta_status status = ta_group_exchange(group, NULL, 0, -1, data, 16, 0, NULL);
+    return see(group, begin, status);
+}
+
+static void test_a_message_of_another_size(void)
+{
+    ta_group_config config = with_timeout(2000);
+    memset(sights, 0, sizeof sights);
+    EXPECT_OK(ta_group_run_threads(2, &config, mismatch_rank, NULL));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_MISMATCH, sights[1].status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[1].error, "rank 0 sent 12 bytes"), sights[1].error);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[1].error, "rank 1 expected 16"), sights[1].error);
+    TEST_ASSERT_TRUE(sights[0].seconds < 1 && sights[1].seconds < 1);
+    /* The sender may have returned before the receiver looked at the size. */
+    TEST_ASSERT_TRUE(sights[0].status == TA_OK || sights[0].status == TA_ERR_MISMATCH);
+}
+
+static void *abort_later(void *group)
+{
+    usleep(100000);
+    ta_group_abort(group, "the user pressed stop");
+    return NULL;
+}
+
+static ta_status blocked_rank(ta_group *group, void *context)
+{
+    double begin = seconds();
+    (void)context;
+    if (ta_group_rank(group) == 0) {
+        /* Not in any call: another thread aborts on its behalf. */
+        pthread_t thread;
+        RANK_EXPECT(pthread_create(&thread, NULL, abort_later, group) == 0);
+        pthread_join(thread, NULL);
+        return see(group, begin, ta_group_barrier(group, NULL));
+    }
+    return see(group, begin, ta_group_barrier(group, NULL));
+}
+
+static void test_abort_while_others_are_blocked(void)
+{
+    ta_group_config config = with_timeout(20000);
+    for (int ranks = 2; ranks <= 8; ranks += 3) {
+        memset(sights, 0, sizeof sights);
+        EXPECT_OK(ta_group_run_threads(ranks, &config, blocked_rank, NULL));
+        for (int rank = 0; rank < ranks; ++rank) {
+            TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, sights[rank].status);
+            TEST_ASSERT_NOT_NULL(strstr(sights[rank].error, "rank 0"));
+            TEST_ASSERT_NOT_NULL(strstr(sights[rank].error, "the user pressed stop"));
+            TEST_ASSERT_TRUE(sights[rank].seconds < 5);
+        }
+    }
+}
+
+static ta_status abort_twice_rank(ta_group *group, void *context)
+{
+    (void)context;
+    if (ta_group_rank(group) == 0) {
+        ta_group_abort(group, "first");
+        ta_group_abort(group, "second");
+        ta_group_abort(group, NULL);
+    }
+    double begin = seconds();
+    ta_status status;
+    do
+        status = ta_group_barrier(group, NULL);
+    while (status == TA_OK);
+    return see(group, begin, status);
+}
+
+static void test_the_first_reason_stays(void)
+{
+    EXPECT_OK(ta_group_run_threads(3, NULL, abort_twice_rank, NULL));
+    for (int rank = 0; rank < 3; ++rank) {
+        TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, sights[rank].status);
+        TEST_ASSERT_NOT_NULL(strstr(sights[rank].error, "first"));
+    }
+}
+
+typedef struct waiter {
+    ta_group *group;
+    ta_status status;
+    char error[512];
+} waiter;
+
+static void *wait_for_message(void *argument)
+{
+    waiter *w = argument;
+    char byte;
+    w->status = ta_group_exchange(w->group, NULL, 0, -1, &byte, 1, 0, NULL);
+    snprintf(w->error, sizeof w->error, "%s", ta_last_error());
+    return NULL;
+}
+
+static void test_a_peer_that_destroys_its_handle(void)
+{
+    ta_group_config config = with_timeout(20000);
+    ta_group *groups[2];
+    pthread_t thread;
+    EXPECT_OK(ta_group_create_threads(2, &config, groups));
+    waiter w = {groups[1], TA_OK, ""};
+    double begin = seconds();
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_message, &w));
+    usleep(100000);
+    ta_group_destroy(groups[0]);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_TRUE(seconds() - begin < 5);
+    TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, w.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(w.error, "rank 0"), w.error);
+    ta_group_destroy(groups[1]);
+}
+
+static void test_destroy_in_any_order_without_use(void)
+{
+    ta_group *groups[5];
+    for (int first = 0; first < 5; ++first) {
+        EXPECT_OK(ta_group_create_threads(5, NULL, groups));
+        for (int i = 0; i < 5; ++i)
+            ta_group_destroy(groups[(first + i * 2) % 5]);
+    }
+}
+
+static void test_bad_arguments(void)
+{
+    ta_group *groups[1] = {NULL};
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(0, NULL, groups), "ranks is 0", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(-2, NULL, groups), "ranks is -2", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(2147483647, NULL, groups), "ranks is",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(1, NULL, NULL), "groups is NULL", NULL);
+    config.timeout_ms = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(1, &config, groups), "timeout_ms is -1",
+                 NULL);
+    config.timeout_ms = 0;
+    config.size = 1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_threads(1, &config, groups), "config.size is 1",
+                 "TA_GROUP_CONFIG_INIT");
+    TEST_ASSERT_NULL(groups[0]);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_exchange_around_the_ring);
+    RUN_TEST(test_messages_keep_their_order);
+    RUN_TEST(test_a_rank_that_never_arrives_is_named);
+    RUN_TEST(test_a_broken_group_stays_broken);
+    RUN_TEST(test_a_message_that_nobody_takes);
+    RUN_TEST(test_a_message_of_another_size);
+    RUN_TEST(test_abort_while_others_are_blocked);
+    RUN_TEST(test_the_first_reason_stays);
+    RUN_TEST(test_a_peer_that_destroys_its_handle);
+    RUN_TEST(test_destroy_in_any_order_without_use);
+    RUN_TEST(test_bad_arguments);
+    return UNITY_END() != 0;
+}

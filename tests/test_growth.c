@@ -1,0 +1,202 @@
+/* A cache that grows while it decodes: each step every sequence gets a token, ta_shard_next() says
+ * which rank stores it and where, and the result is compared with the oracle over all tokens so
+ * far. Dense and with pages that are taken from a pool when they are needed. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bound.h"
+#include "expect.h"
+#include "number.h"
+#include "options.h"
+#include "random.h"
+
+enum {
+    BATCH = 3,
+    STEPS = 70,
+    HEADS = 4,
+    KV_HEADS = 2,
+    DIM = 16,
+    VALUES = KV_HEADS * DIM, /* numbers of K or V per token */
+    PAGE = 4,
+    TABLE = STEPS / PAGE + 2
+};
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+typedef struct growth {
+    bool paged;
+    int32_t block;
+    double q[BATCH][HEADS * DIM];
+    double k[BATCH][STEPS * VALUES], v[BATCH][STEPS * VALUES];
+} growth;
+
+static void draw(random_source *source, double *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; ++i)
+        numbers[i] = (double)(float)random_normal(source);
+}
+
+static void make_growth(growth *g, bool paged, int32_t block)
+{
+    random_source source = random_from(31);
+    g->paged = paged;
+    g->block = block;
+    draw(&source, &g->q[0][0], sizeof g->q / sizeof(double));
+    draw(&source, &g->k[0][0], sizeof g->k / sizeof(double));
+    draw(&source, &g->v[0][0], sizeof g->v / sizeof(double));
+}
+
+/* Sequence b grows in every step, in every second, in every third. */
+static int32_t length_after(int b, int step)
+{
+    return step / (b + 1);
+}
+
+/* One rank's part of the cache. */
+typedef struct cache {
+    float k[BATCH * (STEPS + PAGE) * VALUES], v[BATCH * (STEPS + PAGE) * VALUES];
+    int32_t table[BATCH][TABLE], used_pages;
+} cache;
+
+static void store_token(const growth *g, int b, int32_t position, int32_t local, cache *c)
+{
+    int32_t row = b * STEPS + local;
+    if (g->paged) {
+        if (local % PAGE == 0)
+            c->table[b][local / PAGE] = c->used_pages++;
+        row = c->table[b][local / PAGE] * PAGE + local % PAGE;
+    }
+    for (int i = 0; i < VALUES; ++i) {
+        c->k[row * VALUES + i] = (float)g->k[b][position * VALUES + i];
+        c->v[row * VALUES + i] = (float)g->v[b][position * VALUES + i];
+    }
+}
+
+static ta_status check_step(const growth *g, int ranks, int step, const float *out)
+{
+    oracle_problem problem = {.query_tokens = 1,
+                              .query_heads = HEADS,
+                              .kv_heads = KV_HEADS,
+                              .k_dim = DIM,
+                              .v_dim = DIM,
+                              .causal = true,
+                              .scale = 0.25};
+    oracle_row row = {0};
+    bound_row bound;
+    bool right = true;
+    for (int b = 0; b < BATCH; ++b)
+        for (int h = 0; h < HEADS; ++h) {
+            oracle_sequence sequence = {length_after(b, step), g->q[b], g->k[b], g->v[b]};
+            oracle_attend(&problem, &sequence, 0, h, &row);
+            bound_of_row(&problem, &row, TA_F32, ranks, &bound);
+            for (int d = 0; d < DIM; ++d)
+                right = right && bound_compare(row.out[d], bound.out[d],
+                                               (double)out[(b * HEADS + h) * DIM + d]) <= 1;
+        }
+    oracle_row_free(&row);
+    RANK_EXPECT(right);
+    return TA_OK;
+}
+
+static ta_plan_config make_config(const growth *g)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = BATCH;
+    config.query_heads = HEADS;
+    config.kv_heads = KV_HEADS;
+    config.k_dim = DIM;
+    config.kv_dtype = TA_F32;
+    config.max_tokens = STEPS;
+    config.map.kind = TA_SHARD_BLOCK_CYCLIC;
+    config.map.block = g->block;
+    return config;
+}
+
+static ta_status grow_and_decode(const growth *g, ta_group *group, ta_plan *plan, cache *c)
+{
+    int rank = ta_group_rank(group), ranks = ta_group_size(group), owner;
+    float q[BATCH * HEADS * DIM], out[BATCH * HEADS * DIM];
+    int32_t lengths[BATCH] = {0}, local;
+    ta_shard_map map = make_config(g).map;
+    map.ranks = ranks;
+    for (int i = 0; i < BATCH * HEADS * DIM; ++i)
+        q[i] = (float)g->q[i / (HEADS * DIM)][i % (HEADS * DIM)];
+    ta_tensor query = {q, 0, 0, 0}, result = {out, 0, 0, 0};
+    ta_kv kv = TA_KV_INIT;
+    kv.k.data = c->k;
+    kv.v.data = c->v;
+    kv.lengths = lengths;
+    if (g->paged) {
+        kv.page_table = &c->table[0][0];
+        kv.page_table_stride = TABLE;
+        kv.page_tokens = PAGE;
+    }
+    for (int step = 1; step <= STEPS; ++step) {
+        for (int b = 0; b < BATCH; ++b)
+            while (lengths[b] < length_after(b, step)) {
+                TA_TRY(ta_shard_next(&map, lengths[b], &owner, &local));
+                if (owner == rank)
+                    store_token(g, b, lengths[b], local, c);
+                ++lengths[b];
+            }
+        kv.page_count = c->used_pages;
+        number_poison(TA_F32, out, BATCH * HEADS * DIM);
+        TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
+        TA_TRY(check_step(g, ranks, step, out));
+    }
+    return TA_OK;
+}
+
+static ta_status grow_rank(ta_group *group, void *context)
+{
+    const growth *g = context;
+    ta_plan_config config = make_config(g);
+    ta_device *device;
+    ta_plan *plan;
+    cache *c = calloc(1, sizeof *c);
+    number_poison(TA_F32, c->k, sizeof c->k / sizeof(float));
+    number_poison(TA_F32, c->v, sizeof c->v / sizeof(float));
+    memset(c->table, 0x80, sizeof c->table);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &config, &plan));
+    TA_TRY(grow_and_decode(g, group, plan, c));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    free(c);
+    return TA_OK;
+}
+
+static void grow_everywhere(bool paged)
+{
+    static const int rank_counts[] = {1, 2, 3, 5, 8};
+    static growth g;
+    for (int i = 0; i < 5; ++i)
+        for (int32_t block = 1; block <= 9; block += 4) {
+            make_growth(&g, paged, block);
+            EXPECT_OK(ta_group_run_threads(rank_counts[i], NULL, grow_rank, &g));
+        }
+}
+
+static void test_a_dense_cache_grows(void)
+{
+    grow_everywhere(false);
+}
+
+static void test_a_paged_cache_grows(void)
+{
+    grow_everywhere(true);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_dense_cache_grows);
+    RUN_TEST(test_a_paged_cache_grows);
+    return UNITY_END() != 0;
+}

@@ -1,0 +1,136 @@
+/* One function on every rank of a group of threads, and one status for all (src/run_threads.c). */
+#include <time.h>
+
+#include "expect.h"
+#include "group.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static ta_status mark_rank(ta_group *group, void *context)
+{
+    int *marks = context;
+    marks[ta_group_rank(group)] += ta_group_size(group);
+    return TA_OK;
+}
+
+static void test_every_rank_runs_once(void)
+{
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+        int marks[9] = {0};
+        EXPECT_OK(ta_group_run_threads(ranks, NULL, mark_rank, marks));
+        for (int rank = 0; rank < 9; ++rank)
+            TEST_ASSERT_EQUAL_INT(rank < ranks ? ranks : 0, marks[rank]);
+    }
+}
+
+/* The ranks in the set `context` fail; the others wait for everybody. */
+static ta_status failing_rank(ta_group *group, void *context)
+{
+    unsigned failing = *(unsigned *)context;
+    int rank = ta_group_rank(group);
+    if (failing >> rank & 1)
+        return ta_fail(TA_ERR_UNSUPPORTED, "rank number %d does not want to", rank);
+    return ta_group_barrier(group, NULL);
+}
+
+static void test_a_failing_rank_takes_the_others_along(void)
+{
+    for (int ranks = 1; ranks <= 8; ++ranks)
+        for (int rank = 0; rank < ranks; ++rank) {
+            unsigned failing = 1u << rank;
+            char own[40], named[20];
+            snprintf(own, sizeof own, "rank number %d does not", rank);
+            snprintf(named, sizeof named, "rank %d", rank);
+            EXPECT_ERROR(TA_ERR_UNSUPPORTED,
+                         ta_group_run_threads(ranks, NULL, failing_rank, &failing), named, own);
+        }
+}
+
+static void test_the_lowest_failing_rank_is_reported(void)
+{
+    unsigned failing = 1u << 6 | 1u << 2 | 1u << 5;
+    for (int i = 0; i < 20; ++i)
+        EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_group_run_threads(8, NULL, failing_rank, &failing),
+                     "rank 2", "rank number 2 does not");
+}
+
+static ta_status silent_rank(ta_group *group, void *context)
+{
+    (void)context;
+    return ta_group_rank(group) == 1 ? TA_ERR_SYSTEM : TA_OK;
+}
+
+static void test_a_status_without_a_sentence(void)
+{
+    EXPECT_ERROR(TA_ERR_SYSTEM, ta_group_run_threads(3, NULL, silent_rank, NULL), "rank 1", NULL);
+    TEST_ASSERT_TRUE(strlen(ta_last_error()) > strlen("rank 1: "));
+}
+
+static ta_status aborting_rank(ta_group *group, void *context)
+{
+    (void)context;
+    if (ta_group_rank(group) == 1) {
+        ta_group_abort(group, "enough");
+        return TA_OK;
+    }
+    return ta_group_barrier(group, NULL);
+}
+
+static void test_an_abort_without_a_failing_rank(void)
+{
+    EXPECT_ERROR(TA_ERR_ABORTED, ta_group_run_threads(3, NULL, aborting_rank, NULL), "enough",
+                 "rank 1");
+}
+
+static void test_the_timeout_of_the_config(void)
+{
+    struct timespec begin, end;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = 50;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    ta_group *groups[2];
+    char byte;
+    EXPECT_OK(ta_group_create_threads(2, &config, groups));
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[1], NULL, 0, -1, &byte, 1, 0, NULL),
+                 "rank 0", "50 ms");
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    TEST_ASSERT_TRUE(end.tv_sec - begin.tv_sec < 5);
+    ta_group_destroy(groups[0]);
+    ta_group_destroy(groups[1]);
+}
+
+static void test_bad_arguments(void)
+{
+    int marks[1] = {0};
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(0, NULL, mark_rank, marks), "ranks is 0",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(-1, NULL, mark_rank, marks), "ranks is -1",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(1 << 30, NULL, mark_rank, marks), "ranks is",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(1, NULL, NULL, marks), "fn is NULL", NULL);
+    config.size = 0;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(1, &config, mark_rank, marks),
+                 "config.size is 0", NULL);
+    TEST_ASSERT_EQUAL_INT(0, marks[0]);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_every_rank_runs_once);
+    RUN_TEST(test_a_failing_rank_takes_the_others_along);
+    RUN_TEST(test_the_lowest_failing_rank_is_reported);
+    RUN_TEST(test_a_status_without_a_sentence);
+    RUN_TEST(test_an_abort_without_a_failing_rank);
+    RUN_TEST(test_the_timeout_of_the_config);
+    RUN_TEST(test_bad_arguments);
+    return UNITY_END() != 0;
+}

@@ -1,0 +1,124 @@
+/* Strides of the caller's tensors (src/tensor.c): defaults, overflow, overlap, alignment. */
+#include "tensor.h"
+
+#include "expect.h"
+
+static float data[8];
+static const ta_tensor_shape shape = {"q", 3, 5, 4, 16, TA_F32};
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void expect_strides(ta_tensor given, int64_t batch, int64_t token, int64_t head)
+{
+    ta_tensor filled;
+    EXPECT_OK(ta_tensor_fill(&given, &shape, &filled));
+    TEST_ASSERT_EQUAL_PTR(given.data, filled.data);
+    TEST_ASSERT_EQUAL_INT64(batch, filled.batch_stride);
+    TEST_ASSERT_EQUAL_INT64(token, filled.token_stride);
+    TEST_ASSERT_EQUAL_INT64(head, filled.head_stride);
+}
+
+static void test_dense_defaults(void)
+{
+    expect_strides((ta_tensor){data, 0, 0, 0}, 320, 64, 16);
+    expect_strides((ta_tensor){data, 0, 0, 20}, 400, 80, 20);
+    expect_strides((ta_tensor){data, 0, 100, 0}, 500, 100, 16);
+    expect_strides((ta_tensor){data, 1000, 0, 0}, 1000, 64, 16);
+    expect_strides((ta_tensor){data, 7, 8, 9}, 7, 8, 9);
+}
+
+static void expect_bad(ta_tensor given, const char *first, const char *second)
+{
+    ta_tensor filled = {NULL, 1, 2, 3};
+    EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &shape, &filled), first, second);
+    TEST_ASSERT_TRUE(!filled.data && filled.batch_stride == 1 && filled.head_stride == 3);
+}
+
+static void test_bad_strides(void)
+{
+    expect_bad((ta_tensor){data, -1, 0, 0}, "q.batch_stride is -1", NULL);
+    expect_bad((ta_tensor){data, 0, -64, 0}, "q.token_stride is -64", NULL);
+    expect_bad((ta_tensor){data, 0, 0, INT64_MIN}, "q.head_stride is -9223372036854775808", NULL);
+    expect_bad((ta_tensor){data, INT64_MAX, 0, 0}, "q.batch_stride is 9223372036854775807", NULL);
+    expect_bad((ta_tensor){data, 0, INT64_MAX / 4, 0}, "q.token_stride", NULL);
+    expect_bad((ta_tensor){data, 0, 0, INT64_MAX / 2}, "q.head_stride", NULL);
+    expect_bad((ta_tensor){data, INT64_MAX / 2, INT64_MAX / 4, 0}, "q.", "address space");
+}
+
+static void test_misaligned_data(void)
+{
+    expect_bad((ta_tensor){(char *)data + 1, 0, 0, 0}, "q.data", "4-byte");
+    expect_bad((ta_tensor){(char *)data + 2, 0, 0, 0}, "q.data", "4-byte");
+    ta_tensor_shape half = {"kv.k", 3, 5, 4, 16, TA_BF16};
+    ta_tensor given = {(char *)data + 2, 0, 0, 0}, filled;
+    EXPECT_OK(ta_tensor_fill(&given, &half, &filled));
+    given.data = (char *)data + 3;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &half, &filled), "kv.k.data", "2-byte");
+}
+
+/* Against a count of every address, for every combination of small strides. */
+static int really_distinct(const ta_tensor *t, const ta_tensor_shape *s)
+{
+    char used[300] = {0};
+    for (int b = 0; b < s->batch; ++b)
+        for (int i = 0; i < s->tokens; ++i)
+            for (int h = 0; h < s->heads; ++h)
+                for (int d = 0; d < s->dim; ++d)
+                    if (used[b * t->batch_stride + i * t->token_stride + h * t->head_stride + d]++)
+                        return 0;
+    return 1;
+}
+
+static void test_distinct(void)
+{
+    ta_tensor_shape small = {"out", 2, 3, 2, 8, TA_F32};
+    int accepted = 0;
+    for (int64_t b = 0; b <= 60; b += 2)
+        for (int64_t t = 0; t <= 60; t += 2)
+            for (int64_t h = 0; h <= 60; h += 2) {
+                ta_tensor tensor = {data, b, t, h};
+                ta_status status = ta_tensor_check_distinct(&tensor, &small);
+                /* Interleaved axes that happen not to collide may be refused; a collision never
+                 * passes. */
+                if (status == TA_OK) {
+                    TEST_ASSERT_TRUE(really_distinct(&tensor, &small));
+                    ++accepted;
+                } else {
+                    TEST_ASSERT_EQUAL_INT(TA_ERR_INVALID, status);
+                    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "out."));
+                }
+            }
+    TEST_ASSERT_TRUE(accepted > 100);
+}
+
+static void test_every_order_of_axes_is_distinct(void)
+{
+    ta_tensor_shape s = {"out", 2, 3, 2, 8, TA_F32};
+    static const int64_t strides[6][3] = {{48, 16, 8}, {48, 8, 24}, {16, 32, 8},
+                                          {8, 32, 16}, {24, 8, 48}, {8, 16, 48}};
+    for (int i = 0; i < 6; ++i) {
+        ta_tensor tensor = {data, strides[i][0], strides[i][1], strides[i][2]};
+        EXPECT_OK(ta_tensor_check_distinct(&tensor, &s));
+    }
+    /* An axis of one element may have any stride. */
+    ta_tensor_shape one = {"out", 1, 1, 1, 8, TA_F32};
+    ta_tensor tensor = {data, 0, 0, 0};
+    EXPECT_OK(ta_tensor_check_distinct(&tensor, &one));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_dense_defaults);
+    RUN_TEST(test_bad_strides);
+    RUN_TEST(test_misaligned_data);
+    RUN_TEST(test_distinct);
+    RUN_TEST(test_every_order_of_axes_is_distinct);
+    return UNITY_END() != 0;
+}
