@@ -153,7 +153,7 @@ TA_DEVICE void score_tile(const ta_attend_params &p, const ta_team &t, const cha
 
 /* Scores of the tile that starts at `at` become weights: below 0 for a key that the row does not see. */
 template <int Rows>
-TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t at,
+TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t at, int32_t count,
                           const int32_t *positions, bool ends_run)
 {
     int32_t r = t.thread / row_lanes, lane = t.thread % row_lanes;
@@ -165,7 +165,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
     for (int i = 0; i < row_keys; i++) {
         int32_t key = lane + i * row_lanes;
         seen[i] =
-            has_row && key < p.shape.tile && at + key >= row.sees.first && at + key < row.sees.end;
+            has_row && key < count && at + key >= row.sees.first && at + key < row.sees.end;
         scores[i] = -INFINITY;
         if (seen[i])
             scores[i] =
@@ -320,11 +320,11 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
         else
             score_tile<Type, Rows, 1>(p, t, shared + s.k_at);
         ta_syncthreads();
-        weigh_keys<Rows>(p, t, at, positions, ends_run);
+        int32_t count = min(b.end - at, s.tile);
+        weigh_keys<Rows>(p, t, at, count, positions, ends_run);
         tiles.store_v();
         ta_syncthreads();
         tiles.load_v();
-        int32_t count = min(b.end - at, s.tile);
         if (at >= b.all_see.first && at + count <= b.all_see.end)
             add_values<Type, Rows, false>(p, t, shared + s.v_at, count, o);
         else

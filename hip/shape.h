@@ -39,7 +39,7 @@ typedef struct ta_gpu_limits {
 #define TA_TEAM_THREADS_MIN 128
 #define TA_FMA_TILE 32
 /* More than this must be asked for on NVIDIA, and would let AMD units hold one block only. */
-#define TA_FMA_SHARED_BYTES (48 << 10)
+#define TA_FMA_SHARED_BYTES ((48 << 10) - TA_BLOCK_BYTES)
 
 /* Matrix cores multiply 16 × 16 tiles. A wave sums this many tiles of the output per 32 lanes. */
 #define TA_MMA_EDGE 16

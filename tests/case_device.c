@@ -42,6 +42,8 @@ ta_status case_copy_all(const case_shard *shard, bool to_device)
         TA_TRY(shard->device->ops->copy(shard->device, to_device ? copy->device : copy->host,
                                         to_device ? copy->host : copy->device, copy->bytes, NULL));
     }
+    if (!to_device && shard->device->ops->synchronize)
+        return shard->device->ops->synchronize(shard->device, NULL);
     return TA_OK;
 }
 
