@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, false};
+test_options options = {"host", false, 0, 0};
 
 static void set_seed(const char *text)
 {
@@ -22,10 +22,6 @@ bool options_read(int argc, char **argv)
         set_seed(seed);
     for (int i = 1; i < argc; ++i) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(argv[i], "--verbose")) {
-            options.verbose = true;
-            continue;
-        }
         if (value && !strcmp(argv[i], "--seed"))
             set_seed(value);
         else if (value && !strcmp(argv[i], "--cases"))
@@ -33,8 +29,7 @@ bool options_read(int argc, char **argv)
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
         else {
-            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME] [--verbose]\n",
-                    argv[0]);
+            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME]\n", argv[0]);
             return false;
         }
         ++i;
