@@ -20,7 +20,7 @@ bool options_read(int argc, char **argv)
         options.device = device;
     if (seed && *seed)
         set_seed(seed);
-    for (int i = 1; i < argc; ++i) {
+    for (int i = 1; i < argc; i += 2) { /* a flag and its value */
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (value && !strcmp(argv[i], "--seed"))
             set_seed(value);
@@ -32,7 +32,6 @@ bool options_read(int argc, char **argv)
             fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME]\n", argv[0]);
             return false;
         }
-        ++i;
     }
     return true;
 }
