@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, false};
+test_options options = {"host", false, 0, 0};
 
 static void set_seed(const char *text)
 {
@@ -20,12 +20,8 @@ bool options_read(int argc, char **argv)
         options.device = device;
     if (seed && *seed)
         set_seed(seed);
-    for (int i = 1; i < argc; ++i) {
+    for (int i = 1; i < argc; i += 2) { /* a flag and its value */
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(argv[i], "--verbose")) {
-            options.verbose = true;
-            continue;
-        }
         if (value && !strcmp(argv[i], "--seed"))
             set_seed(value);
         else if (value && !strcmp(argv[i], "--cases"))
@@ -33,11 +29,9 @@ bool options_read(int argc, char **argv)
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
         else {
-            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME] [--verbose]\n",
-                    argv[0]);
+            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME]\n", argv[0]);
             return false;
         }
-        ++i;
     }
     return true;
 }

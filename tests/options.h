@@ -1,6 +1,6 @@
 /* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
- * `--cases N` that many of them, `--device NAME` (or TA_TEST_DEVICE) runs on that device,
- * `--verbose` says more. */
+ * `--cases N` that many of them, from the seed on if there is one, `--device NAME` (or
+ * TA_TEST_DEVICE) runs on that device. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 
@@ -12,7 +12,6 @@ typedef struct test_options {
     bool one_seed;
     uint64_t seed;
     int cases; /* 0: the program's own number */
-    bool verbose;
 } test_options;
 
 extern test_options options;

@@ -1,6 +1,6 @@
-/* The local attention of the host device: items on the thread pool (item.h), each of which writes the
- * records of one split of the tokens, then the merge of each row's splits in ascending order. host.c calls
- * this. */
+/* The local attention of the host device: items on the thread pool (item.h), each of which writes
+ * the records of one split of the tokens, then the merge of each row's splits in ascending order.
+ * host.c calls this. */
 #include "attend.h"
 
 #include <math.h>

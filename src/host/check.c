@@ -1,5 +1,5 @@
-/* The check_kv() slot of the host device: see check.h. It runs at every step, so it reads lengths, bounds
- * and the page table entries in use once, and nothing else. */
+/* The check_kv() slot of the host device: see check.h. It runs at every step, so it reads lengths,
+ * bounds and the page table entries in use once, and nothing else. */
 #include "check.h"
 
 #include <stdbool.h>
@@ -61,7 +61,8 @@ static ta_status check_bounds(const ta_problem *p, const int32_t *bounds, int32_
     return TA_OK;
 }
 
-/* Pages of tokens that no query sees may have been given back, so only those of the others count. */
+/* Pages of tokens that no query sees may have been given back, so only those of the others
+ * count. */
 static ta_status check_pages(const ta_problem *p, const ta_kv *kv, const int32_t *bounds,
                              int32_t sequence, int32_t held)
 {

@@ -1,5 +1,5 @@
-/* The check_kv() slot of the host device: everything about a ta_kv that could make attend() read what
- * is not there. */
+/* The check_kv() slot of the host device: everything about a ta_kv that could make attend() read
+ * what is not there. */
 #ifndef TA_HOST_CHECK_H
 #define TA_HOST_CHECK_H
 

@@ -4,16 +4,17 @@
 /* Enough items that some tens of threads finish at about the same time. */
 #define ITEMS_WANTED 256
 
-/* At least 8 splits, so that one long sequence among short ones does not keep a single thread busy at
- * the end; at most 64, to bound the merging. */
+/* At least 8 splits, so that one long sequence among short ones does not keep a single thread busy
+ * at the end; at most 64, to bound the merging. */
 #define SPLITS_MIN 8
 #define SPLITS_MAX 64
 
 /* A split shorter than this costs more to merge than it gains. */
 #define SPLIT_TOKENS_MIN 512
 
-/* Query rows and their sums beyond this leave the second cache level. Rows past it form another group,
- * which reads K and V again: with hundreds of rows, arithmetic takes many times longer than reading. */
+/* Query rows and their sums beyond this leave the second cache level. Rows past it form another
+ * group, which reads K and V again: with hundreds of rows, arithmetic takes many times longer than
+ * reading. */
 #define GROUP_BYTES (1 << 20)
 #define GROUP_ROWS_MAX 1024
 

@@ -1,9 +1,9 @@
-/* How the work of attend() is divided. An item is (sequence, KV head, row group, split): some of the
- * query rows that read one KV head, against one range of that sequence's tokens. attend.c runs items on
- * the thread pool and merges the splits of a row in ascending order.
+/* How the work of attend() is divided. An item is (sequence, KV head, row group, split): some of
+ * the query rows that read one KV head, against one range of that sequence's tokens. attend.c runs
+ * items on the thread pool and merges the splits of a row in ascending order.
  *
- * The division depends on the problem and on the lengths, never on the number of threads or on timing:
- * so neither do the results. */
+ * The division depends on the problem and on the lengths, never on the number of threads or on
+ * timing: so neither do the results. */
 #ifndef TA_HOST_DIVISION_H
 #define TA_HOST_DIVISION_H
 

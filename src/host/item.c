@@ -1,6 +1,6 @@
-/* One item of attend(): see item.h. Tokens go by in tiles (tile.h), and the rows use each tile in blocks, so
- * that K and V come from memory once for all rows. A token that no row sees is never looked up, and a row never
- * reads a token that it does not see. */
+/* One item of attend(): see item.h. Tokens go by in tiles (tile.h), and the rows use each tile in
+ * blocks, so that K and V come from memory once for all rows. A token that no row sees is never
+ * looked up, and a row never reads a token that it does not see. */
 #include "item.h"
 
 #include <math.h>
@@ -159,8 +159,8 @@ static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
     }
 }
 
-/* All rows against the tokens [first, end). What all rows see goes by in lanes, as far as whole tiles can be
- * made of it; what only some see, and the rest, in its own order. */
+/* All rows against the tokens [first, end). What all rows see goes by in lanes, as far as whole
+ * tiles can be made of it; what only some see, and the rest, in its own order. */
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t shared = first, shared_end = end;

@@ -1,6 +1,6 @@
-/* One item of attend(): a group of query rows against one split of a sequence's tokens (division.h). The
- * arithmetic is in kernels.h; this is which rows see which tokens, and where those are in memory.
- * attend.c runs the items. */
+/* One item of attend(): a group of query rows against one split of a sequence's tokens
+ * (division.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
+ * those are in memory. attend.c runs the items. */
 #ifndef TA_HOST_ITEM_H
 #define TA_HOST_ITEM_H
 

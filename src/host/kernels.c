@@ -1,5 +1,5 @@
-/* Which SIMD levels there are, best first, and which of them this CPU has. A new level is a new file
- * with a table, and one line here. */
+/* Which SIMD levels there are, best first, and which of them this CPU has. A new level is a new
+ * file with a table, and one line here. */
 #include "kernels.h"
 
 #include <stdbool.h>

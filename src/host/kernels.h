@@ -1,9 +1,10 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
- * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations, which
- * kernels_avx2.c supplies. kernels.c chooses. attend.c calls them and owns everything that is not
- * arithmetic: which tokens, which rows, where they are.
+ * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations,
+ * which kernels_avx2.c supplies. kernels.c chooses. attend.c calls them and owns everything that is
+ * not arithmetic: which tokens, which rows, where they are.
  *
- * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in pairs. */
+ * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in
+ * pairs. */
 #ifndef TA_HOST_KERNELS_H
 #define TA_HOST_KERNELS_H
 
@@ -11,8 +12,8 @@
 
 #include <treeattn/treeattn.h>
 
-/* Tokens that are scored at a time: a bit set of them fits one word, and 64 rows of K and V of usual
- * dimensions stay in the first two cache levels while several query rows use them. */
+/* Tokens that are scored at a time: a bit set of them fits one word, and 64 rows of K and V of
+ * usual dimensions stay in the first two cache levels while several query rows use them. */
 #define TA_TILE 64
 
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
@@ -33,8 +34,8 @@ typedef struct ta_host_kernels {
     /* to[i] = from[i] · factor, rounded to the element type. */
     void (*store[TA_DTYPES])(const float *from, int32_t n, float factor, void *to);
 
-    /* scores[t·rows + r] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats apart
-     * and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
+    /* scores[t·rows + r] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats
+     * apart and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
     void (*score[TA_DTYPES])(const float *q, int64_t q_stride, int rows, const void *const *k,
                              int n, int32_t k_dim, float *scores);
 
@@ -42,15 +43,16 @@ typedef struct ta_host_kernels {
     void (*softcap)(float *scores, int n, float cap);
 
     /* Turn scores, in base 2 and as score() leaves them, into weights exp2(s - m), where m is the
-     * row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what the row's o must be
-     * multiplied by. A NaN among a row's scores makes its m, l and weights NaN. Returns whether there
-     * is a score of -inf; only then hidden[r] is the set of such tokens of row r, bit t for token
-     * t, whose values must not be used. */
+     * row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what the row's o must
+     * be multiplied by. A NaN among a row's scores makes its m, l and weights NaN. Returns whether
+     * there is a score of -inf; only then hidden[r] is the set of such tokens of row r, bit t for
+     * token t, whose values must not be used. */
     int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
                    uint64_t *hidden);
 
-    /* o_r = o_r · rescale[r] + Σ weights[t·rows + r] · v[t], with rows and tokens as in score(). The
-     * sum over the tile is made first, which keeps rounding errors small over long sequences. */
+    /* o_r = o_r · rescale[r] + Σ weights[t·rows + r] · v[t], with rows and tokens as in score().
+     * The sum over the tile is made first, which keeps rounding errors small over long
+     * sequences. */
     void (*weigh[TA_DTYPES])(float *o, int64_t o_stride, int rows, const float *rescale,
                              const float *weights, const void *const *v, int n, int32_t v_dim);
 
@@ -58,7 +60,8 @@ typedef struct ta_host_kernels {
     void (*merge)(float *into, const float *from, int32_t v_dim);
 } ta_host_kernels;
 
-/* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such level. */
+/* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such
+ * level. */
 const ta_host_kernels *ta_host_kernels_find(const char *name);
 
 extern const ta_host_kernels ta_kernels_scalar;

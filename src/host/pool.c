@@ -1,12 +1,13 @@
 /* The thread pool of the host device: see pool.h.
  *
- * One 64-bit word, `gate`, says all that threads must agree on: the number of the current loop, whether
- * it is open, and how many workers are inside. A worker enters by adding 1 while the gate is open, takes
- * items from a shared counter until none is left, and leaves. The caller does the same, then closes the
- * gate and waits for those inside only: a worker that the system has not woken yet is not waited for.
+ * One 64-bit word, `gate`, says all that threads must agree on: the number of the current loop,
+ * whether it is open, and how many workers are inside. A worker enters by adding 1 while the gate
+ * is open, takes items from a shared counter until none is left, and leaves. The caller does the
+ * same, then closes the gate and waits for those inside only: a worker that the system has not
+ * woken yet is not waited for.
  *
- * Idle threads look at the gate for a few microseconds, because decode steps often follow each other
- * closely, and then sleep. They never look longer, so that idle pools cost nothing. */
+ * Idle threads look at the gate for a few microseconds, because decode steps often follow each
+ * other closely, and then sleep. They never look longer, so that idle pools cost nothing. */
 #include "pool.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* A pool of threads that share loops. Made once when the host device opens; running a loop allocates
- * nothing. host.c and attend.c use it; pool.c says how threads wait.
+/* A pool of threads that share loops. Made once when the host device opens; running a loop
+ * allocates nothing. host.c and attend.c use it; pool.c says how threads wait.
  *
  * A pool belongs to one caller at a time, like the device that owns it. */
 #ifndef TA_HOST_POOL_H
@@ -9,7 +9,8 @@
 
 typedef struct ta_pool ta_pool;
 
-/* One turn of a loop. `thread` counts from 0 and is different for turns that run at the same time. */
+/* One turn of a loop. `thread` counts from 0 and is different for turns that run at the same
+ * time. */
 typedef void (*ta_pool_fn)(void *context, int64_t item, int thread);
 
 /* The most threads of a pool. */
@@ -21,8 +22,8 @@ void ta_pool_destroy(ta_pool *pool);
 
 int ta_pool_threads(const ta_pool *pool);
 
-/* Call fn(context, item, thread) once for each item from 0 to items - 1, in any order, on any of the
- * threads; returns when all are done. */
+/* Call fn(context, item, thread) once for each item from 0 to items - 1, in any order, on any of
+ * the threads; returns when all are done. */
 void ta_pool_run(ta_pool *pool, int64_t items, ta_pool_fn fn, void *context);
 
 /* The same on the calling thread alone, in order: for loops too short to wake anybody. */

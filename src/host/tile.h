@@ -1,16 +1,17 @@
-/* Tiles: the next tokens of a sequence and KV head, as addresses of their K and V vectors, whatever the layout
- * is. item.c walks over a split of the tokens tile by tile.
+/* Tiles: the next tokens of a sequence and KV head, as addresses of their K and V vectors, whatever
+ * the layout is. item.c walks over a split of the tokens tile by tile.
  *
- * A tile can take its tokens in turn from several places of the split, "lanes". Memory is read fastest as a few
- * sequential streams side by side: one stream alone leaves a third of the bandwidth unused. */
+ * A tile can take its tokens in turn from several places of the split, "lanes". Memory is read
+ * fastest as a few sequential streams side by side: one stream alone leaves a third of the
+ * bandwidth unused. */
 #ifndef TA_HOST_TILE_H
 #define TA_HOST_TILE_H
 
 #include "../device.h"
 #include "kernels.h"
 
-/* Lanes of a tile whose tokens need not be neighbours. With K and V that is 8 streams, as many as CPUs follow
- * well. */
+/* Lanes of a tile whose tokens need not be neighbours. With K and V that is 8 streams, as many as
+ * CPUs follow well. */
 #define TA_TILE_LANES 4
 
 /* Where the tokens of one sequence and KV head are. */
@@ -42,7 +43,8 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
 /* The `count` tokens from local position `first` on. */
 void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
 
-/* TA_TILE tokens: as many neighbours from each of the local positions first, first + lane_tokens, … */
+/* TA_TILE tokens: as many neighbours from each of the local positions first, first + lane_tokens,
+ * … */
 void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens,
                       ta_tile *tile);
 
