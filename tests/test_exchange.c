@@ -78,10 +78,11 @@ static ta_status exchange_rank(ta_group *group, void *context)
     plan.out_root = t->root;
     float *memory = malloc(3 * floats * sizeof(float));
     memset(memory, 0xff, 3 * floats * sizeof(float));
-    plan.records = memory;
+    plan.exchange_device = device;
+    plan.exchange_records = memory;
     plan.received = memory + floats;
-    plan.staged = memory + 2 * floats;
-    make_records(t, rank, plan.records);
+    plan.sent = memory + 2 * floats;
+    make_records(t, rank, plan.exchange_records);
     bool faulty = rank == t->fault_rank || rank == t->other_fault_rank;
     ta_fault fault = {faulty ? TA_ERR_INVALID : TA_OK, rank};
     t->stats[rank] = (ta_group_stats)TA_GROUP_STATS_INIT;
