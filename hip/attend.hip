@@ -164,8 +164,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
 #pragma unroll
     for (int i = 0; i < row_keys; i++) {
         int32_t key = lane + i * row_lanes;
-        seen[i] =
-            has_row && key < count && at + key >= row.sees.first && at + key < row.sees.end;
+        seen[i] = has_row && key < count && at + key >= row.sees.first && at + key < row.sees.end;
         scores[i] = -INFINITY;
         if (seen[i])
             scores[i] =
@@ -297,7 +296,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
     ta_team t(s, shared);
     ta_columns<Rows> o;
     start_columns<Rows>(p, t, o);
-    ta_tiles<Type, Aligned, TA_FMA_UNITS> tiles(p, b, shared);
+    ta_tiles<Type, Aligned, TA_UNITS> tiles(p, b, shared);
     tiles.begin();
     stage_query<Type>(p, b, shared);
     if (t.thread < Rows)
@@ -322,7 +321,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
         ta_syncthreads();
         int32_t count = min(b.end - at, s.tile);
         weigh_keys<Rows>(p, t, at, count, positions, ends_run);
-        tiles.store_v();
+        tiles.store_v(0, s.tile);
         ta_syncthreads();
         tiles.load_v();
         if (at >= b.all_see.first && at + count <= b.all_see.end)

@@ -29,8 +29,7 @@ typedef struct ta_gpu_limits {
 /* 16-byte units of K, and of V, that one thread has on their way at a time. By Little's law 3.4 TB/s and
  * a latency of 0.7 µs are 2.4 MB in flight, 18 KB on each of 132 units; 4 of K and 4 of V on 128 threads
  * are 16 KB for each of several blocks. */
-#define TA_FMA_UNITS 4
-#define TA_MMA_UNITS 5
+#define TA_UNITS 4
 
 /* FMA: a team of threads shares up to 4 rows, which is what one thread's registers can sum for 2
  * columns of V; a team has at least a thread for each 2 columns. */
@@ -44,7 +43,7 @@ typedef struct ta_gpu_limits {
 /* Matrix cores multiply 16 × 16 tiles. A wave sums this many tiles of the output per 32 lanes. */
 #define TA_MMA_EDGE 16
 #define TA_MMA_TILES_FEW 2
-#define TA_MMA_TILES_MANY 5
+#define TA_MMA_TILES_MANY 4
 #define TA_MMA_TILE 64
 #define TA_MMA_ROWS_MIN 8
 #define TA_MMA_ROW_TILES 4
@@ -144,7 +143,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     if (teams > TA_BLOCK_THREADS_MAX / s.team_threads)
         teams = TA_BLOCK_THREADS_MAX / s.team_threads;
     for (;; teams--) {
-        s.tile = TA_FMA_UNITS * (teams * s.team_threads / units);
+        s.tile = TA_UNITS * (teams * s.team_threads / units);
         if (s.tile > TA_FMA_TILE)
             s.tile = TA_FMA_TILE;
         ta_fma_lay_out(p, teams, &s);
@@ -198,7 +197,7 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
     for (s->threads = 128; s->threads <= TA_BLOCK_THREADS_MAX; s->threads *= 2) {
         s->tiles =
             outputs <= s->threads / 32 * TA_MMA_TILES_FEW ? TA_MMA_TILES_FEW : TA_MMA_TILES_MANY;
-        s->tile = TA_MMA_UNITS * (s->threads / widest) / TA_MMA_EDGE * TA_MMA_EDGE;
+        s->tile = TA_UNITS * (s->threads / widest) / TA_MMA_EDGE * TA_MMA_EDGE;
         if (s->tile > TA_MMA_TILE)
             s->tile = TA_MMA_TILE;
         if (s->tile == 0 || outputs > s->threads / 32 * s->tiles)

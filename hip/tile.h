@@ -162,14 +162,18 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         }
     }
 
+    /* Tokens outside [first, end) of the tile are stored as zeros. */
     __device__ __forceinline__ void store(char *to, const ta_deal &deal, int32_t stride,
-                                          const ta_vec16 (&units)[Units])
+                                          const ta_vec16 (&units)[Units], int32_t first,
+                                          int32_t end)
     {
 #pragma unroll
         for (int i = 0; i < Units; i++) {
             int32_t token = deal.token + i * deal.step;
+            bool keep = token >= first && token < end;
             if (token < p.shape.tile)
-                ta_store16(to + token * stride + deal.offset, units[i]);
+                ta_store16(to + token * stride + deal.offset,
+                           keep ? units[i] : ta_vec16{{0, 0, 0, 0}});
         }
     }
 
@@ -201,12 +205,12 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
 
     __device__ __forceinline__ void store_k()
     {
-        store(shared + p.shape.k_at, k_deal, p.shape.k_stride, k_units);
+        store(shared + p.shape.k_at, k_deal, p.shape.k_stride, k_units, 0, p.shape.tile);
     }
 
-    __device__ __forceinline__ void store_v()
+    __device__ __forceinline__ void store_v(int32_t first, int32_t end)
     {
-        store(shared + p.shape.v_at, v_deal, p.shape.v_stride, v_units);
+        store(shared + p.shape.v_at, v_deal, p.shape.v_stride, v_units, first, end);
     }
 };
 

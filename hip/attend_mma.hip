@@ -1,0 +1,405 @@
+/* attend_mma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads threads, with
+ * shape.shared_bytes of shared memory.
+ *
+ * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for query,
+ * K and V of one 16-bit type. The waves of a block share out 16 × 16 tiles:
+ *     scores    (rows × keys), if there are few of them with parts of k_dim on different waves
+ *     weights   16 threads share a row (softmax.h)
+ *     sums      (rows × columns of V), which stay in the registers of their wave
+ *
+ * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, enough of them
+ * that nothing is lost beyond fp32's own rounding: 2 of f16 (11 bits each), 3 of bf16 (8 bits each).
+ * attend.c launches this; attend.hip does all that this can't. */
+#include "mma.h"
+#include "softmax.h"
+#include "tile.h"
+
+static const int row_lanes = 16;
+static const int row_keys = TA_MMA_TILE / row_lanes;
+static const int edge = TA_MMA_EDGE;
+
+/* How many parts a weight has, and what it is multiplied by first: f16 has few exponents, so 1 is moved to
+ * 2^15 near their upper end, and what is lost below the smallest is below 2^-40. */
+TA_DEVICE constexpr int weight_parts(ta_type_f16)
+{
+    return 2;
+}
+
+TA_DEVICE constexpr int weight_parts(ta_type_bf16)
+{
+    return 3;
+}
+
+TA_DEVICE constexpr float weight_scale(ta_type_f16)
+{
+    return 32768.0f;
+}
+
+TA_DEVICE constexpr float weight_scale(ta_type_bf16)
+{
+    return 1.0f;
+}
+
+/* Are all elements of a unit finite? */
+TA_DEVICE bool all_finite(ta_type_f16, ta_vec16 unit)
+{
+    bool finite = true;
+    for (int i = 0; i < 4; i++)
+        finite = finite && (unit.word[i] & 0x7c00u) != 0x7c00u &&
+                 (unit.word[i] & 0x7c000000u) != 0x7c000000u;
+    return finite;
+}
+
+TA_DEVICE bool all_finite(ta_type_bf16, ta_vec16 unit)
+{
+    bool finite = true;
+    for (int i = 0; i < 4; i++)
+        finite = finite && (unit.word[i] & 0x7f80u) != 0x7f80u &&
+                 (unit.word[i] & 0x7f800000u) != 0x7f800000u;
+    return finite;
+}
+
+/* The query rows as they are, and zeros up to whole tiles in it and in K: their product must be 0. */
+TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *shared)
+{
+    const ta_attend_shape &s = p.shape;
+    int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
+    int32_t k_dim = p.problem.k_dim, wide = (k_dim + edge - 1) / edge * edge;
+    for (int32_t i = thread; i < s.rows * wide; i += threads) {
+        int32_t row = i / wide, e = i % wide;
+        uint16_t x = 0;
+        if (row < b.row_count && e < k_dim)
+            x = static_cast<const uint16_t *>(p.q.data)[ta_row_query(p, b, row) + e];
+        *reinterpret_cast<uint16_t *>(shared + s.q_at + row * s.q_stride + e * 2) = x;
+    }
+    int32_t pad = wide - k_dim;
+    for (int32_t i = thread; i < s.tile * pad; i += threads)
+        *reinterpret_cast<uint16_t *>(shared + s.k_at + i / pad * s.k_stride +
+                                      (k_dim + i % pad) * 2) = 0;
+}
+
+/* The dot products of all rows with all keys of the tile. */
+template <class Type, int Wave> TA_DEVICE void score_tile(const ta_attend_params &p, char *shared)
+{
+    const ta_attend_shape &s = p.shape;
+    int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
+    int32_t row_tiles = s.rows / edge, key_tiles = s.tile / edge;
+    int32_t k_steps = (p.problem.k_dim + edge - 1) / edge;
+    for (int32_t i = ta_wave_id(); i < row_tiles * key_tiles * s.k_parts; i += waves) {
+        int32_t part = i % s.k_parts;
+        int32_t row = i / s.k_parts % row_tiles * edge, key = i / s.k_parts / row_tiles * edge;
+        const char *q = shared + s.q_at + row * s.q_stride;
+        const char *k = shared + s.k_at + key * s.k_stride;
+        ta_product<Wave> c;
+        ta_product_clear(c);
+        for (int32_t step = part; step < k_steps; step += s.k_parts)
+            ta_mma<Type>(c, ta_load_a<Wave>(q + step * edge * 2, s.q_stride),
+                         ta_load_b_rows<Wave>(k + step * edge * 2, s.k_stride));
+        float *scores =
+            reinterpret_cast<float *>(shared + s.scores_at) + part * s.rows * s.s_stride;
+#pragma unroll
+        for (int e = 0; e < 256 / Wave; e++)
+            scores[(row + ta_product_row<Wave>(e)) * s.s_stride + key +
+                   ta_product_column<Wave>(e)] = c.x[e];
+    }
+}
+
+template <class Type>
+TA_DEVICE void store_weight(const ta_attend_shape &s, char *shared, int32_t row, int32_t key,
+                            float weight)
+{
+    float rest = weight * weight_scale(Type());
+#pragma unroll
+    for (int part = 0; part < weight_parts(Type()); part++) {
+        uint16_t x = Type::to(rest);
+        *reinterpret_cast<uint16_t *>(shared + s.weights_at + (part * s.rows + row) * s.w_stride +
+                                      key * 2) = x;
+        rest -= Type::from(x);
+    }
+}
+
+/* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first: -inf
+ * for a key that the row does not see. */
+TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t at, int32_t count,
+                           const int32_t *positions, float *scores)
+{
+    const ta_attend_shape &s = p.shape;
+#pragma unroll 1
+    for (int32_t key = static_cast<int32_t>(threadIdx.x) % row_lanes; key < s.tile;
+         key += row_lanes) {
+        float dot = scores[key];
+        for (int32_t part = 1; part < s.k_parts; part++)
+            dot += scores[part * s.rows * s.s_stride + key];
+        bool seen = key < count && at + key >= row.sees.first && at + key < row.sees.end;
+        scores[key] = seen ? ta_make_score(p.rule, row, dot, positions + key) : -INFINITY;
+    }
+}
+
+/* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see. */
+template <class Type>
+TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, int32_t count,
+                          const int32_t *positions)
+{
+    const ta_attend_shape &s = p.shape;
+    int32_t lane = static_cast<int32_t>(threadIdx.x) % row_lanes;
+    int32_t rows_at_once = static_cast<int32_t>(blockDim.x) / row_lanes;
+    ta_row *rows = reinterpret_cast<ta_row *>(shared + s.rows_at);
+    for (int32_t first = 0; first < s.rows; first += rows_at_once) {
+        int32_t r = first + static_cast<int32_t>(threadIdx.x) / row_lanes;
+        bool has_row = r < s.rows;
+        ta_row row = rows[has_row ? r : 0];
+        float *made = reinterpret_cast<float *>(shared + s.scores_at) + r * s.s_stride;
+        if (has_row)
+            make_scores(p, row, at, count, positions, made);
+        float scores[row_keys];
+#pragma unroll
+        for (int i = 0; i < row_keys; i++)
+            scores[i] =
+                has_row && lane + i * row_lanes < s.tile ? made[lane + i * row_lanes] : -INFINITY;
+        float rescale = ta_soften<row_lanes>(row, scores);
+        ta_end_run(row);
+        if (!has_row)
+            continue;
+#pragma unroll
+        for (int i = 0; i < row_keys; i++)
+            if (lane + i * row_lanes < s.tile)
+                store_weight<Type>(s, shared, r, lane + i * row_lanes, scores[i]);
+        if (lane == 0) {
+            rows[r] = row;
+            reinterpret_cast<float *>(shared + s.scales_at)[r] = rescale;
+        }
+    }
+}
+
+/* One tile of the output, over the tokens of one tile. */
+template <class Type, int Wave>
+TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t row, int32_t column,
+                          ta_product<Wave> &c)
+{
+    const char *v = shared + s.v_at + column * 2;
+#pragma unroll 1
+    for (int32_t key = 0; key < s.tile; key += edge) {
+        ta_operand<Wave> values = ta_load_b<Wave>(v + key * s.v_stride, s.v_stride);
+#pragma unroll
+        for (int part = weight_parts(Type()) - 1; part >= 0; part--) {
+            const char *weights =
+                shared + s.weights_at + (part * s.rows + row) * s.w_stride + key * 2;
+            ta_mma<Type>(c, ta_load_a<Wave>(weights, s.w_stride), values);
+        }
+    }
+}
+
+/* Output tile number i of a wave. */
+struct ta_output_tile {
+    int32_t row, column;
+    bool exists;
+};
+
+template <int Wave>
+TA_DEVICE ta_output_tile find_output(const ta_attend_shape &s, int32_t v_dim, int32_t wave, int i)
+{
+    int32_t tile = wave + i * (static_cast<int32_t>(blockDim.x) / Wave);
+    int32_t row_tiles = s.rows / edge;
+    ta_output_tile t;
+    t.row = tile % row_tiles * edge;
+    t.column = tile / row_tiles * edge;
+    t.exists = t.column < v_dim;
+    return t;
+}
+
+/* Add the tile's values to the sums of rows [first_row, end_row). */
+template <class Type, int Tiles, int Wave>
+TA_DEVICE void sum_tile(const ta_attend_params &p, const char *shared, int32_t first_row,
+                        int32_t end_row, ta_product<Wave> (&o)[Tiles])
+{
+    const float *rescales = reinterpret_cast<const float *>(shared + p.shape.scales_at);
+    int32_t wave = ta_wave_id();
+    ta_forget(wave);
+#pragma unroll
+    for (int i = 0; i < Tiles; i++) {
+        ta_output_tile t = find_output<Wave>(p.shape, p.problem.v_dim, wave, i);
+        if (!t.exists)
+            continue;
+        ta_product<Wave> c;
+        ta_product_clear(c);
+        add_values<Type, Wave>(p.shape, shared, t.row, t.column, c);
+#pragma unroll
+        for (int e = 0; e < 256 / Wave; e++) {
+            int32_t row = t.row + ta_product_row<Wave>(e);
+            if (row >= first_row && row < end_row)
+                o[i].x[e] = fmaf(o[i].x[e], rescales[row], c.x[e]);
+        }
+    }
+}
+
+template <class Type, int Tiles, int Wave>
+TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const char *shared,
+                             const ta_product<Wave> (&o)[Tiles])
+{
+    const ta_row *rows = reinterpret_cast<const ta_row *>(shared + p.shape.rows_at);
+    int32_t v_dim = p.problem.v_dim;
+#pragma unroll
+    for (int i = 0; i < Tiles; i++) {
+        ta_output_tile t = find_output<Wave>(p.shape, v_dim, ta_wave_id(), i);
+#pragma unroll
+        for (int e = 0; e < 256 / Wave; e++) {
+            int32_t row = t.row + ta_product_row<Wave>(e);
+            int32_t column = t.column + ta_product_column<Wave>(e);
+            if (row < b.row_count && column < v_dim)
+                ta_row_record(p, b, row)[column] = o[i].x[e] * (1.0f / weight_scale(Type()));
+        }
+    }
+    int32_t row = static_cast<int32_t>(threadIdx.x);
+    if (row < b.row_count) {
+        float *record = ta_row_record(p, b, row);
+        record[v_dim] = ta_row_m(rows[row]);
+        record[v_dim + 1] = rows[row].l;
+    }
+}
+
+/* Is a value of the tile in registers not finite? Each wave writes down its answer. */
+template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles, int32_t *notes)
+{
+    bool finite = true;
+    for (int i = 0; i < TA_UNITS; i++)
+        finite = finite && all_finite(Type(), tiles.v_units[i]);
+    bool any = ta_ballot(!finite) != 0;
+    if (ta_lane() == 0)
+        notes[ta_wave_id()] = any;
+}
+
+/* In a tile in which some value is not finite and some row does not see all keys, a weight of 0 would not
+ * keep the value away. Then the rows of one query token come at a time, and see zeros where they must not
+ * look. Returns the end of the rows like `first_row`. */
+template <class Tiles>
+TA_DEVICE int32_t hide_values(const ta_attend_params &p, const ta_block &b, char *shared,
+                              Tiles &tiles, int32_t at, int32_t first_row)
+{
+    ta_visible sees = reinterpret_cast<const ta_row *>(shared + p.shape.rows_at)[first_row].sees;
+    ta_syncthreads(); /* the rows before are done with the values */
+    tiles.store_v(sees.first - at, sees.end - at);
+    ta_syncthreads();
+    if (first_row >= b.row_count)
+        return p.shape.rows;
+    int32_t token = (b.first_row + first_row) / b.heads;
+    return min((token + 1) * b.heads - b.first_row, b.row_count);
+}
+
+template <class Type, int Few, int Wave>
+__global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_params p)
+{
+    TA_ONLY_WAVE(Wave);
+    TA_SHARED_DYNAMIC(char, shared);
+    TA_SHARED(ta_block, b);
+    TA_SHARED(int32_t, notes, [TA_BLOCK_THREADS_MAX / Wave]);
+    const int tile_count = Few * Wave / 32;
+    const ta_attend_shape &s = p.shape;
+    if (threadIdx.x == 0)
+        b = ta_find_block(p);
+    ta_syncthreads();
+    ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);
+    tiles.begin();
+    stage_query(p, b, shared);
+    int32_t thread = static_cast<int32_t>(threadIdx.x);
+    if (thread < s.rows)
+        reinterpret_cast<ta_row *>(shared + s.rows_at)[thread] = ta_start_row(p, b, thread);
+    ta_product<Wave> o[tile_count];
+#pragma unroll
+    for (int i = 0; i < tile_count; i++)
+        ta_product_clear(o[i]);
+
+    for (int32_t at = b.first; at < b.end; at += s.tile) {
+        tiles.forget();
+        int32_t count = min(b.end - at, s.tile);
+        bool all_see = at >= b.all_see.first && at + count <= b.all_see.end;
+        const int32_t *positions = tiles.positions() + tiles.found_at();
+        tiles.store_k();
+        tiles.look_up();
+        ta_syncthreads();
+        tiles.load_k();
+        score_tile<Type, Wave>(p, shared);
+        ta_syncthreads();
+        weigh_keys<Type>(p, shared, at, count, positions);
+        tiles.store_v(0, s.tile);
+        if (!all_see)
+            note_values<Type>(tiles, notes);
+        ta_syncthreads();
+        bool careful = false;
+        for (int i = 0; !all_see && i < static_cast<int>(blockDim.x) / Wave; i++)
+            careful = careful || notes[i];
+        if (!careful)
+            tiles.load_v();
+        for (int32_t first_row = 0, end_row = s.rows; first_row < s.rows; first_row = end_row) {
+            if (careful)
+                end_row = hide_values(p, b, shared, tiles, at, first_row);
+            sum_tile<Type, tile_count, Wave>(p, shared, first_row, end_row, o);
+        }
+        if (careful)
+            tiles.load_v();
+    }
+    write_records<Type, tile_count, Wave>(p, b, shared, o);
+}
+
+/* Whatever is done for all four kernels of a width. */
+template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int tiles, Do act)
+{
+    if (dtype == TA_F16)
+        return tiles == TA_MMA_TILES_FEW
+                   ? act("attend_mma<f16, few>", attend_mma<ta_type_f16, TA_MMA_TILES_FEW, Wave>)
+                   : act("attend_mma<f16, many>", attend_mma<ta_type_f16, TA_MMA_TILES_MANY, Wave>);
+    return tiles == TA_MMA_TILES_FEW
+               ? act("attend_mma<bf16, few>", attend_mma<ta_type_bf16, TA_MMA_TILES_FEW, Wave>)
+               : act("attend_mma<bf16, many>", attend_mma<ta_type_bf16, TA_MMA_TILES_MANY, Wave>);
+}
+
+template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hipStream_t stream)
+{
+    if constexpr (!ta_mma_has(Wave))
+        return {hipErrorInvalidValue, "attend_mma"};
+    else
+        return pick<Wave>(p.problem.kv_dtype, p.shape.tiles,
+                          [&](const char *name, void (*kernel)(ta_attend_params)) {
+                              int64_t blocks = static_cast<int64_t>(p.problem.batch) *
+                                               p.problem.kv_heads * p.splits * p.shape.groups;
+                              return ta_launch(name, kernel, dim3(static_cast<unsigned>(blocks)),
+                                               static_cast<unsigned>(p.shape.threads),
+                                               static_cast<size_t>(p.shape.shared_bytes), stream,
+                                               p);
+                          });
+}
+
+template <int Wave> static ta_launch_result prepare(int shared_bytes)
+{
+    ta_launch_result result = {hipSuccess, "attend_mma"};
+    if constexpr (ta_mma_has(Wave)) {
+        for (int i = 0; i < 4 && result.error == hipSuccess; i++)
+            result =
+                pick<Wave>(i % 2 ? TA_F16 : TA_BF16, i / 2 ? TA_MMA_TILES_FEW : TA_MMA_TILES_MANY,
+                           [&](const char *name, void (*kernel)(ta_attend_params)) {
+                               hipError_t error = hipFuncSetAttribute(
+                                   reinterpret_cast<const void *>(kernel),
+                                   hipFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+                               return ta_launch_result{error, name};
+                           });
+    }
+    return result;
+}
+
+int ta_mma_runs(int wave)
+{
+    return ta_mma_has(wave);
+}
+
+ta_launched ta_launch_attend_mma(const ta_attend_params *params, int wave, void *stream)
+{
+    ta_launch_result result = {hipErrorInvalidValue, "attend_mma"};
+    TA_WAVE_SWITCH(wave, Wave, result = launch<Wave>(*params, static_cast<hipStream_t>(stream)));
+    return {static_cast<int>(result.error), result.kernel};
+}
+
+ta_launched ta_prepare_attend_mma(int wave, int shared_bytes)
+{
+    ta_launch_result result = {hipErrorInvalidValue, "attend_mma"};
+    TA_WAVE_SWITCH(wave, Wave, result = prepare<Wave>(shared_bytes));
+    return {static_cast<int>(result.error), result.kernel};
+}

@@ -1,0 +1,300 @@
+/* Products of 16 × 16 tiles by the matrix cores: C += A · B, one wave together. Operands are 16-bit
+ * elements in shared memory, the product is fp32. Which lane has which element differs between vendors;
+ * a kernel asks ta_product_row() and ta_product_column(). attend_mma.hip is the only user.
+ *
+ *     waves of 32   NVIDIA: two mma.sync m16n8k16, operands by ldmatrix
+ *     waves of 64   AMD CDNA: one MFMA 16x16x16
+ *     both          the SIMT executor: the same layouts, multiplied by exchange between the lanes
+ *
+ * This file and vendor.h are the only ones that know the vendor. */
+#ifndef TA_HIP_MMA_H
+#define TA_HIP_MMA_H
+
+#include "number.h"
+
+/* A lane's part of A or B: 256 / Wave elements. */
+template <int Wave> struct ta_operand {
+    uint32_t word[128 / Wave];
+};
+
+/* A lane's part of C. */
+template <int Wave> struct ta_product {
+    float x[256 / Wave];
+};
+
+template <int Wave> TA_DEVICE void ta_product_clear(ta_product<Wave> &c)
+{
+#pragma unroll
+    for (int i = 0; i < 256 / Wave; i++)
+        c.x[i] = 0.0f;
+}
+
+/* The place of element i of this lane's part of C. */
+template <int Wave> TA_DEVICE int32_t ta_product_row(int i)
+{
+    if (Wave == 32)
+        return ta_lane() / 4 + i / 2 % 2 * 8;
+    return ta_lane() / 16 * 4 + i;
+}
+
+template <int Wave> TA_DEVICE int32_t ta_product_column(int i)
+{
+    if (Wave == 32)
+        return ta_lane() % 4 * 2 + i % 2 + i / 4 * 8;
+    return ta_lane() % 16;
+}
+
+/* ---- Which widths have matrix cores, and which device code ---------------------------------- */
+
+#if defined(TA_CUDA)
+TA_INLINE constexpr bool ta_mma_has(int wave)
+{
+    return wave == 32;
+}
+#elif defined(TA_ROCM)
+TA_INLINE constexpr bool ta_mma_has(int wave)
+{
+    return wave == 64;
+}
+#else
+TA_INLINE constexpr bool ta_mma_has(int wave)
+{
+    return wave == 32 || wave == 64;
+}
+#endif
+
+#if defined(TA_CUDA)
+
+/* ---- NVIDIA --------------------------------------------------------------------------------- */
+
+/* Four 8 × 8 matrices; each lane gives the address of one of their 32 rows. */
+#define TA_LDMATRIX(form)                                                                          \
+    ta_operand<32> m;                                                                              \
+    uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));                       \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4" form ".shared.b16 {%0, %1, %2, %3}, [%4];"        \
+                 : "=r"(m.word[0]), "=r"(m.word[1]), "=r"(m.word[2]), "=r"(m.word[3])              \
+                 : "r"(address));                                                                  \
+    return m
+
+TA_DEVICE ta_operand<32> ta_load_matrices(const char *row)
+{
+    TA_LDMATRIX("");
+}
+
+TA_DEVICE ta_operand<32> ta_load_matrices_transposed(const char *row)
+{
+    TA_LDMATRIX(".trans");
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_a(const char *tile, int32_t stride)
+{
+    int32_t lane = ta_lane();
+    return ta_load_matrices(tile + (lane % 16) * stride + lane / 16 * 16);
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b_rows(const char *tile, int32_t stride)
+{
+    int32_t lane = ta_lane();
+    return ta_load_matrices(tile + (lane % 8 + lane / 16 * 8) * stride + lane / 8 % 2 * 16);
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b(const char *tile, int32_t stride)
+{
+    int32_t lane = ta_lane();
+    return ta_load_matrices_transposed(tile + (lane % 16) * stride + lane / 16 * 16);
+}
+
+/* Not volatile: products that nobody reads may go, and the compiler may mix them with other work. */
+#define TA_MMA_SYNC(type)                                                                          \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                             \
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                          \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                           \
+        : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b[0]), "r"(b[1]))
+
+TA_DEVICE void ta_mma_half(ta_type_f16, float *c, const ta_operand<32> &a, const uint32_t *b)
+{
+    TA_MMA_SYNC("f16");
+}
+
+TA_DEVICE void ta_mma_half(ta_type_bf16, float *c, const ta_operand<32> &a, const uint32_t *b)
+{
+    TA_MMA_SYNC("bf16");
+}
+
+template <class Type, int Wave>
+TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_operand<Wave> &b)
+{
+    ta_mma_half(Type(), c.x, a, b.word);
+    ta_mma_half(Type(), c.x + 4, a, b.word + 2);
+}
+
+#elif defined(TA_ROCM)
+
+/* ---- AMD CDNA ------------------------------------------------------------------------------- */
+
+struct alignas(8) ta_words2 {
+    uint32_t word[2];
+};
+
+/* Lane 16·q + i has elements 4·q … 4·q + 3 of row i: of A, and of B with its columns as rows. */
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_a(const char *tile, int32_t stride)
+{
+    int32_t lane = ta_lane();
+    const char *from = tile + lane % 16 * stride + lane / 16 * 8;
+    ta_words2 words = *reinterpret_cast<const ta_words2 *>(from);
+    return ta_operand<Wave>{{words.word[0], words.word[1]}};
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b_rows(const char *tile, int32_t stride)
+{
+    return ta_load_a<Wave>(tile, stride);
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b(const char *tile, int32_t stride)
+{
+    int32_t lane = ta_lane();
+    const char *from = tile + lane / 16 * 4 * stride + lane % 16 * 2;
+    uint32_t x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        x[i] = *reinterpret_cast<const uint16_t *>(from + i * stride);
+    return ta_operand<Wave>{{x[0] | x[1] << 16, x[2] | x[3] << 16}};
+}
+
+typedef float ta_float4 __attribute__((ext_vector_type(4)));
+typedef _Float16 ta_half4 __attribute__((ext_vector_type(4)));
+typedef short ta_short4 __attribute__((ext_vector_type(4)));
+
+TA_DEVICE ta_float4 ta_mma_cdna(ta_type_f16, ta_float4 c, ta_operand<64> a, ta_operand<64> b)
+{
+#if defined(__gfx90a__)
+    /* Its f16 form takes subnormal elements for 0, which are all elements below 6.1e-5. The fp32 form
+     * takes a quarter of the elements at a time. */
+    ta_half4 x = __builtin_bit_cast(ta_half4, a), y = __builtin_bit_cast(ta_half4, b);
+    for (int i = 0; i < 4; i++)
+        c = __builtin_amdgcn_mfma_f32_16x16x4f32(static_cast<float>(x[i]), static_cast<float>(y[i]),
+                                                 c, 0, 0, 0);
+#elif defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+    c = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(ta_half4, a),
+                                              __builtin_bit_cast(ta_half4, b), c, 0, 0, 0);
+#else /* never runs: attend.c asks ta_mma_runs() */
+    (void)a, (void)b;
+#endif
+    return c;
+}
+
+TA_DEVICE ta_float4 ta_mma_cdna(ta_type_bf16, ta_float4 c, ta_operand<64> a, ta_operand<64> b)
+{
+#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) ||    \
+    defined(__gfx950__)
+    c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(ta_short4, a),
+                                                  __builtin_bit_cast(ta_short4, b), c, 0, 0, 0);
+#else
+    (void)a, (void)b;
+#endif
+    return c;
+}
+
+template <class Type, int Wave>
+TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_operand<Wave> &b)
+{
+    ta_float4 x = {c.x[0], c.x[1], c.x[2], c.x[3]};
+    x = ta_mma_cdna(Type(), x, a, b);
+    for (int i = 0; i < 4; i++)
+        c.x[i] = x[i];
+}
+
+#else
+
+/* ---- The SIMT executor ---------------------------------------------------------------------- */
+
+/* Which lane has element (outer, k) of an operand, and at which place: outer is A's row or B's column. */
+struct ta_element_at {
+    unsigned lane;
+    int word, half;
+};
+
+template <int Wave> TA_DEVICE ta_element_at ta_find_element(bool of_b, int outer, int k)
+{
+    ta_element_at at;
+    at.half = k % 2;
+    if (Wave == 32) {
+        at.lane = static_cast<unsigned>(outer % 8 * 4 + k % 8 / 2);
+        at.word = of_b ? outer / 8 * 2 + k / 8 : k / 8 * 2 + outer / 8;
+    } else {
+        at.lane = static_cast<unsigned>(k / 4 * 16 + outer);
+        at.word = k % 4 / 2;
+    }
+    return at;
+}
+
+/* Element (outer, k) is at outer · outer_stride + k · k_stride. */
+template <int Wave>
+TA_DEVICE ta_operand<Wave> ta_load_operand(bool of_b, const char *tile, int32_t outer_stride,
+                                           int32_t k_stride)
+{
+    ta_operand<Wave> m = {};
+    for (int i = 0; i < 256; i++) {
+        ta_element_at at = ta_find_element<Wave>(of_b, i / 16, i % 16);
+        if (at.lane != static_cast<unsigned>(ta_lane()))
+            continue;
+        const char *from = tile + i / 16 * outer_stride + i % 16 * k_stride;
+        m.word[at.word] |= static_cast<uint32_t>(*reinterpret_cast<const uint16_t *>(from))
+                           << at.half * 16;
+    }
+    return m;
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_a(const char *tile, int32_t stride)
+{
+    return ta_load_operand<Wave>(false, tile, stride, 2);
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b_rows(const char *tile, int32_t stride)
+{
+    return ta_load_operand<Wave>(true, tile, stride, 2);
+}
+
+template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b(const char *tile, int32_t stride)
+{
+    return ta_load_operand<Wave>(true, tile, 2, stride);
+}
+
+template <class Type, int Wave> TA_DEVICE double ta_element(const ta_operand<Wave> &m, int place)
+{
+    return Type::from(static_cast<uint16_t>(m.word[place / 2] >> place % 2 * 16));
+}
+
+/* Rounded towards zero, which is the worst that matrix cores do. */
+TA_DEVICE float ta_truncate(double x)
+{
+    float nearest = static_cast<float>(x);
+    return fabs(static_cast<double>(nearest)) > fabs(x) ? nextafterf(nearest, 0.0f) : nearest;
+}
+
+template <int Wave> struct ta_operands {
+    ta_operand<Wave> a, b;
+};
+
+template <class Type, int Wave>
+TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_operand<Wave> &b,
+                      simt::call where = simt::call::here())
+{
+    auto all = simt::exchange(ta_operands<Wave>{a, b}, where);
+    for (int i = 0; i < 256 / Wave; i++) {
+        for (int half = 0; half < 16; half += 8) {
+            double sum = c.x[i];
+            for (int k = half; k < half + 8; k++) {
+                ta_element_at at_a = ta_find_element<Wave>(false, ta_product_row<Wave>(i), k);
+                ta_element_at at_b = ta_find_element<Wave>(true, ta_product_column<Wave>(i), k);
+                sum += ta_element<Type>(all[at_a.lane].a, at_a.word * 2 + at_a.half) *
+                       ta_element<Type>(all[at_b.lane].b, at_b.word * 2 + at_b.half);
+            }
+            c.x[i] = ta_truncate(sum);
+        }
+    }
+}
+
+#endif
+
+#endif
