@@ -1,0 +1,155 @@
+/* What happens on the fiber of a simulated thread: stopping at a collective, failing, leaving. A lane
+ * that stops switches straight to the next lane of its wave's round; block.cpp says what a round is.
+ * Only one lane of a block runs at any time, so nothing here needs a lock. */
+#include "block.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+__thread simt::lane *simt_self = nullptr;
+
+namespace simt
+{
+
+static block_runner *runner_of(lane *me)
+{
+    return static_cast<block_runner *>(me->block);
+}
+
+/* Go on with another lane, or with the scheduler. */
+static void switch_from(lane *me, lane *to)
+{
+    simt_self = to;
+    fiber_switch(&me->context, to ? &to->context : &runner_of(me)->scheduler);
+}
+
+static void next_lane(lane *me)
+{
+    wave *w = me->wave;
+    lane *to = --w->cursor > 0 ? &w->lanes[w->order[w->cursor - 1]] : runner_of(me)->end_round(w);
+    if (to != me)
+        switch_from(me, to);
+}
+
+bool same_call(const lane *a, const lane *b)
+{
+    return a->where.line == b->where.line && a->stopped == b->stopped && a->address == b->address &&
+           (a->where.file == b->where.file || strcmp(a->where.file, b->where.file) == 0);
+}
+
+static void stop_lane(lane *me, stop why, call where, const void *address)
+{
+    wave *w = me->wave;
+    me->stopped = why;
+    me->where = where;
+    me->address = where.exact ? address : nullptr;
+    if (w->waiting++ == 0)
+        w->first = me;
+    else if (!w->stray && !same_call(w->first, me))
+        w->stray = me;
+    next_lane(me);
+}
+
+void wave_wait(call where)
+{
+    stop_lane(simt_self, stop::wave, where, __builtin_return_address(0));
+}
+
+uint64_t wave_ballot(call where, bool predicate)
+{
+    lane *me = simt_self;
+    unsigned phase = me->wave->phase;
+    me->wave->ballot[phase] |= static_cast<uint64_t>(predicate) << me->number;
+    stop_lane(me, stop::wave, where, __builtin_return_address(0));
+    return me->wave->ballot[phase];
+}
+
+void wave_sync(call where)
+{
+    lane *me = simt_self;
+    order_release(me->wave);
+    stop_lane(me, stop::wave, where, __builtin_return_address(0));
+    order_acquire(me->wave);
+}
+
+void barrier_wait(call where)
+{
+    lane *me = simt_self;
+    order_release(&runner_of(me)->barrier_order);
+    stop_lane(me, stop::barrier, where, __builtin_return_address(0));
+    order_acquire(&runner_of(me)->barrier_order);
+}
+
+std::string place(const lane *at)
+{
+    char text[256];
+    const block *b = at->block;
+    snprintf(text, sizeof text, "block %u,%u,%u thread %u,%u,%u (lane %u of wave %u)", b->index.x,
+             b->index.y, b->index.z, at->thread.x, at->thread.y, at->thread.z, at->number,
+             at->wave->number);
+    return text;
+}
+
+std::string source(call where)
+{
+    return std::string(where.file) + ":" + std::to_string(where.line);
+}
+
+void lane_fail(call where, const char *format, ...)
+{
+    lane *me = simt_self;
+    block_runner *runner = runner_of(me);
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    runner->failed = true;
+    runner->error = source(where) + ": " + text + ", in " + place(me);
+    switch_from(me, nullptr);
+    __builtin_unreachable(); /* the fiber is reset before it could run again */
+}
+
+void *shared_variable(call where, const void *key, const char *name, size_t bytes, size_t alignment)
+{
+    block_runner *runner = runner_of(simt_self);
+    void *memory = runner->variables.find(key, bytes, alignment);
+    if (!memory)
+        lane_fail(where,
+                  "shared variable %s makes the block use %zu bytes of shared memory, %zu "
+                  "are allowed (or there are more than 64 variables)",
+                  name, runner->variables.used(), runner->work->shared_limit);
+    return memory;
+}
+
+/* Two functions that are not inlined: a fiber may be used on another OS thread for its next block, and
+ * the loop that outlives a block must not remember where simt_self was. */
+static __attribute__((noinline)) void run_kernel(lane *me)
+{
+    block_runner *runner = runner_of(me);
+    order_acquire(&runner->block_order);
+    runner->work->body();
+    order_release(&runner->block_order);
+}
+
+static __attribute__((noinline)) void leave_kernel(lane *me)
+{
+    me->stopped = stop::left;
+    me->wave->members &= ~(1ull << me->number);
+    me->wave->live--;
+    me->wave->left_in_round = true;
+    next_lane(me);
+}
+
+void lane_main(void *argument)
+{
+    lane *me = static_cast<lane *>(argument);
+    fiber_started();
+    for (;;) {
+        run_kernel(me);
+        leave_kernel(me);
+    }
+}
+
+} // namespace simt

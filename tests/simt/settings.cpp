@@ -1,0 +1,164 @@
+/* Settings, faults and counts: see simt_control.h. */
+#include "settings.h"
+
+#include <mutex>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+
+#include "runtime.h"
+
+namespace simt
+{
+
+counts counted;
+fault malloc_fault, launch_fault, kernel_fault;
+
+static long variable(const char *name, long least, long most, long otherwise)
+{
+    const char *text = getenv(name);
+    char *end = nullptr;
+    long value = text ? strtol(text, &end, 10) : otherwise;
+    return text && (*end || end == text || value < least || value > most) ? otherwise : value;
+}
+
+static bool variable_is(const char *name, const char *value)
+{
+    const char *text = getenv(name);
+    return text && strcmp(text, value) == 0;
+}
+
+static settings from_environment()
+{
+    settings s;
+    s.order = variable_is("TA_SIMT_ORDER", "reverse")  ? SIMT_REVERSE
+              : variable_is("TA_SIMT_ORDER", "random") ? SIMT_RANDOM
+                                                       : SIMT_FORWARD;
+    const char *seed = getenv("TA_SIMT_SEED");
+    s.seed = seed ? strtoull(seed, nullptr, 0) : 1;
+    s.wave = variable("TA_SIMT_WAVE", 32, 64, 32) == 64 ? 64 : 32;
+    s.streams = variable_is("TA_SIMT_STREAMS", "background") ? SIMT_IN_BACKGROUND : SIMT_ON_SYNC;
+    s.workers = static_cast<unsigned>(variable("TA_SIMT_WORKERS", 1, 64, 1));
+    s.guard = variable("TA_SIMT_GUARD", 0, 1, 0) == 1;
+    s.device.devices = static_cast<int>(variable("TA_SIMT_DEVICES", 1, max_devices, 8));
+    s.device.compute_units = 16;
+    s.device.shared_bytes = 65536;
+    s.device.default_shared_bytes = 49152;
+    s.device.shared_bytes_per_unit = 131072;
+    s.device.memory_bytes = static_cast<size_t>(4) << 30;
+    s.device.cache_bytes = static_cast<size_t>(8) << 20;
+    return s;
+}
+
+/* All access under one lock; settings are read once for each launch. */
+static std::mutex settings_mutex;
+
+static settings &stored()
+{
+    static settings s = from_environment();
+    return s;
+}
+
+settings current_settings()
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    return stored();
+}
+
+} // namespace simt
+
+using namespace simt;
+
+void simt_set_order(simt_order order, uint64_t seed)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().order = order;
+    stored().seed = seed;
+}
+
+void simt_set_wave(int wave)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().wave = wave == 64 ? 64 : 32;
+}
+
+void simt_set_streams(simt_streams when)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().streams = when;
+}
+
+void simt_set_workers(int count)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().workers = count < 1 ? 1 : count > 64 ? 64 : static_cast<unsigned>(count);
+}
+
+void simt_set_guard(int on)
+{
+    {
+        std::lock_guard<std::mutex> lock(settings_mutex);
+        stored().guard = on != 0;
+    }
+    memory_apply_guard(on != 0);
+}
+
+simt_device_config simt_get_device_config(void)
+{
+    return current_settings().device;
+}
+
+void simt_set_device_config(const simt_device_config *config)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().device = *config;
+}
+
+const char *simt_settings(void)
+{
+    static const char *const orders[] = {"forward", "reverse", "random"};
+    static thread_local std::string text;
+    settings s = current_settings();
+    text = std::string("TA_SIMT_ORDER=") + orders[s.order] +
+           " TA_SIMT_SEED=" + std::to_string(s.seed) + " TA_SIMT_WAVE=" + std::to_string(s.wave) +
+           " TA_SIMT_STREAMS=" + (s.streams == SIMT_ON_SYNC ? "sync" : "background") +
+           " TA_SIMT_WORKERS=" + std::to_string(s.workers);
+    return text.c_str();
+}
+
+void simt_reset(void)
+{
+    settings fresh = from_environment();
+    {
+        std::lock_guard<std::mutex> lock(settings_mutex);
+        stored() = fresh;
+    }
+    memory_apply_guard(fresh.guard);
+    malloc_fault.remaining = launch_fault.remaining = kernel_fault.remaining = 0;
+    counted.launches = counted.graph_launches = counted.kernels = counted.blocks = 0;
+    counted.allocations = counted.host_waits = counted.copied_bytes = 0;
+    clear_errors();
+}
+
+void simt_fail_malloc(int nth)
+{
+    malloc_fault.remaining = nth;
+}
+
+void simt_fail_launch(int nth)
+{
+    launch_fault.remaining = nth;
+}
+
+void simt_fail_kernel(int nth)
+{
+    kernel_fault.remaining = nth;
+}
+
+simt_counters simt_get_counters(void)
+{
+    simt_counters c = {counted.launches,    counted.graph_launches, counted.kernels,
+                       counted.blocks,      counted.allocations,    counted.host_waits,
+                       counted.copied_bytes};
+    return c;
+}

@@ -1,0 +1,79 @@
+/* Launching a kernel: its arguments are copied at once, the kernel runs when its stream gets there.
+ * Work of any other kind is queued by the same means. Implemented in launch.cpp and stream.cpp. */
+#ifndef SIMT_LAUNCH_H
+#define SIMT_LAUNCH_H
+
+#include <functional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "simt_lane.h"
+#include "simt_runtime.h"
+
+namespace simt
+{
+
+/* What a queued piece of work is told when it runs, and its answer if it fails. */
+struct run_context {
+    int device;
+    uint64_t ordinal; /* how many pieces of work ran on this stream before */
+    std::string why;
+};
+
+/* A piece of work for a stream. `run` is called on a thread of the stream, once, or once for each time
+ * a graph that contains it is launched. */
+struct work {
+    std::string name;
+    std::function<hipError_t(run_context &)> run;
+    /* What tells it from other work in a captured graph: sizes, arguments. */
+    std::vector<unsigned char> identity;
+    /* Words that may be addresses. Those inside device or pinned memory must be there still whenever
+     * a graph that captured this work is launched. */
+    std::vector<const void *> addresses;
+};
+
+/* Queue work, or add it to the graph if the stream is being captured. NULL is the null stream. */
+hipError_t submit(hipStream_t stream, work &&work);
+
+struct kernel_request {
+    const char *name;
+    const void *function;
+    dim3 grid, block;
+    size_t dynamic_bytes;
+    std::function<void()> body;
+    std::vector<unsigned char> arguments;
+    std::vector<const void *> addresses;
+};
+
+hipError_t submit_kernel(hipStream_t stream, kernel_request &&request);
+
+template <class T> void note_argument(kernel_request *request, const T &value)
+{
+    static_assert(std::is_trivially_copyable<T>::value, "kernel arguments are copied as bytes");
+    const unsigned char *bytes = reinterpret_cast<const unsigned char *>(&value);
+    request->arguments.insert(request->arguments.end(), bytes, bytes + sizeof(T));
+    for (size_t i = 0; i + sizeof(void *) <= sizeof(T); i += sizeof(void *)) {
+        const void *word;
+        __builtin_memcpy(&word, bytes + i, sizeof word);
+        request->addresses.push_back(word);
+    }
+}
+
+template <class... P, class... A>
+hipError_t launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                  size_t dynamic_bytes, hipStream_t stream, A &&...arguments)
+{
+    static_assert(sizeof...(P) == sizeof...(A), "a kernel takes all its arguments");
+    std::tuple<typename std::decay<P>::type...> bound(std::forward<A>(arguments)...);
+    kernel_request request = {
+        name,          reinterpret_cast<const void *>(kernel),           grid, block,
+        dynamic_bytes, [kernel, bound]() { std::apply(kernel, bound); }, {},   {}};
+    std::apply([&](const auto &...value) { (note_argument(&request, value), ...); }, bound);
+    return submit_kernel(stream, std::move(request));
+}
+
+} // namespace simt
+
+#endif
