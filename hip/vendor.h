@@ -117,7 +117,7 @@
 #define hipMemGetInfo cudaMemGetInfo
 #define hipMemcpy cudaMemcpy
 #define hipMemcpyAsync cudaMemcpyAsync
-#define hipMemcpyKind cudaMemcpyKind
+#define hipMemcpyKind enum cudaMemcpyKind
 #define hipMemcpyHostToHost cudaMemcpyHostToHost
 #define hipMemcpyHostToDevice cudaMemcpyHostToDevice
 #define hipMemcpyDeviceToHost cudaMemcpyDeviceToHost
@@ -148,11 +148,11 @@
 #define hipEventQuery cudaEventQuery
 #define hipEventElapsedTime cudaEventElapsedTime
 
-#define hipStreamCaptureMode cudaStreamCaptureMode
+#define hipStreamCaptureMode enum cudaStreamCaptureMode
 #define hipStreamCaptureModeGlobal cudaStreamCaptureModeGlobal
 #define hipStreamCaptureModeThreadLocal cudaStreamCaptureModeThreadLocal
 #define hipStreamCaptureModeRelaxed cudaStreamCaptureModeRelaxed
-#define hipStreamCaptureStatus cudaStreamCaptureStatus
+#define hipStreamCaptureStatus enum cudaStreamCaptureStatus
 #define hipStreamCaptureStatusNone cudaStreamCaptureStatusNone
 #define hipStreamCaptureStatusActive cudaStreamCaptureStatusActive
 #define hipStreamCaptureStatusInvalidated cudaStreamCaptureStatusInvalidated
@@ -183,11 +183,11 @@ typedef struct ta_gpu {
 
 static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
 {
+    memset(gpu, 0, sizeof *gpu);
     hipDeviceProp_t properties;
     hipError_t error = hipGetDeviceProperties(&properties, device);
     if (error != hipSuccess)
         return error;
-    memset(gpu, 0, sizeof *gpu);
     snprintf(gpu->name, sizeof gpu->name, "%.95s", properties.name);
     gpu->memory_bytes = properties.totalGlobalMem;
 #if defined(TA_CUDA)
@@ -195,21 +195,25 @@ static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
 #else
     snprintf(gpu->arch, sizeof gpu->arch, "%.31s", properties.gcnArchName);
 #endif
-    hipDeviceGetAttribute(&gpu->wave, hipDeviceAttributeWarpSize, device);
-    hipDeviceGetAttribute(&gpu->compute_units, hipDeviceAttributeMultiprocessorCount, device);
-    hipDeviceGetAttribute(&gpu->max_threads_per_unit, hipDeviceAttributeMaxThreadsPerMultiProcessor,
-                          device);
-    hipDeviceGetAttribute(&gpu->cache_bytes, hipDeviceAttributeL2CacheSize, device);
-    hipDeviceGetAttribute(&gpu->shared_bytes_per_unit,
-                          hipDeviceAttributeMaxSharedMemoryPerMultiprocessor, device);
-    /* AMD knows no more than the usual size, and may say so with an error or with 0. */
-    int usual = 0;
-    hipDeviceGetAttribute(&usual, hipDeviceAttributeMaxSharedMemoryPerBlock, device);
-    if (hipDeviceGetAttribute(&gpu->shared_bytes, hipDeviceAttributeSharedMemPerBlockOptin,
-                              device) != hipSuccess ||
-        gpu->shared_bytes < usual)
-        gpu->shared_bytes = usual;
-    (void)hipGetLastError();
+#define TA_GPU_NUMBER(field, attribute)                                                            \
+    if (error == hipSuccess)                                                                       \
+    error = hipDeviceGetAttribute(&gpu->field, attribute, device)
+    TA_GPU_NUMBER(wave, hipDeviceAttributeWarpSize);
+    TA_GPU_NUMBER(compute_units, hipDeviceAttributeMultiprocessorCount);
+    TA_GPU_NUMBER(max_threads_per_unit, hipDeviceAttributeMaxThreadsPerMultiProcessor);
+    TA_GPU_NUMBER(cache_bytes, hipDeviceAttributeL2CacheSize);
+    TA_GPU_NUMBER(shared_bytes, hipDeviceAttributeMaxSharedMemoryPerBlock);
+    TA_GPU_NUMBER(shared_bytes_per_unit, hipDeviceAttributeMaxSharedMemoryPerMultiprocessor);
+#undef TA_GPU_NUMBER
+    if (error != hipSuccess)
+        return error;
+    /* AMD knows no more than that, and may say so with an error or with 0. */
+    int on_request = 0;
+    error = hipDeviceGetAttribute(&on_request, hipDeviceAttributeSharedMemPerBlockOptin, device);
+    if (error != hipSuccess)
+        (void)hipGetLastError();
+    else if (on_request > gpu->shared_bytes)
+        gpu->shared_bytes = on_request;
     return hipSuccess;
 }
 
