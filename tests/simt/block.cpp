@@ -74,7 +74,7 @@ void block_runner::add_lanes(unsigned count)
         for (unsigned i = 0; i < max_wave; i++) {
             lane *l = &lane_memory.back()[i];
             l->context.stack = stacks.back()->at(i);
-            l->context.stack_bytes = fiber_stacks::bytes();
+            l->context.stack_bytes = fiber_stacks::bytes(i);
             fiber_reset(&l->context, lane_main, l);
         }
     }

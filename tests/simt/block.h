@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <string.h>
 #include <string>
 #include <vector>
 
@@ -63,9 +64,14 @@ struct block_runner : block {
     std::vector<struct wave> waves;
 };
 
+inline bool same_call(const lane *a, const lane *b)
+{
+    return a->where.line == b->where.line && a->stopped == b->stopped && a->address == b->address &&
+           (a->where.file == b->where.file || strcmp(a->where.file, b->where.file) == 0);
+}
+
 /* lane.cpp */
-void lane_main(void *lane); /* what a lane's fiber runs */
-bool same_call(const lane *a, const lane *b);
+void lane_main(void *lane);        /* what a lane's fiber runs */
 std::string place(const lane *at); /* block, thread, lane and wave, in words */
 std::string source(call where);    /* file:line */
 

@@ -28,8 +28,8 @@ struct fiber_stacks {
     fiber_stacks(const fiber_stacks &) = delete;
     fiber_stacks &operator=(const fiber_stacks &) = delete;
 
-    char *at(unsigned index) const;
-    static size_t bytes();
+    char *at(unsigned index) const; /* the lowest address of a stack */
+    static size_t bytes(unsigned index);
 
   private:
     char *memory;

@@ -12,19 +12,19 @@ __thread simt::lane *simt_self = nullptr;
 namespace simt
 {
 
-static block_runner *runner_of(lane *me)
+static inline block_runner *runner_of(lane *me)
 {
     return static_cast<block_runner *>(me->block);
 }
 
 /* Go on with another lane, or with the scheduler. */
-static void switch_from(lane *me, lane *to)
+static inline void switch_from(lane *me, lane *to)
 {
     simt_self = to;
     fiber_switch(&me->context, to ? &to->context : &runner_of(me)->scheduler);
 }
 
-static void next_lane(lane *me)
+static inline void next_lane(lane *me)
 {
     wave *w = me->wave;
     lane *to = --w->cursor > 0 ? &w->lanes[w->order[w->cursor - 1]] : runner_of(me)->end_round(w);
@@ -32,13 +32,7 @@ static void next_lane(lane *me)
         switch_from(me, to);
 }
 
-bool same_call(const lane *a, const lane *b)
-{
-    return a->where.line == b->where.line && a->stopped == b->stopped && a->address == b->address &&
-           (a->where.file == b->where.file || strcmp(a->where.file, b->where.file) == 0);
-}
-
-static void stop_lane(lane *me, stop why, call where, const void *address)
+static inline void stop_lane(lane *me, stop why, call where, const void *address)
 {
     wave *w = me->wave;
     me->stopped = why;

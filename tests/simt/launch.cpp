@@ -88,6 +88,16 @@ static void add_bytes(std::vector<unsigned char> *to, const void *from, size_t b
     to->insert(to->end(), first, first + bytes);
 }
 
+void note_argument(kernel_request *request, const void *value, size_t bytes)
+{
+    add_bytes(&request->arguments, value, bytes);
+    for (size_t i = 0; i + sizeof(void *) <= bytes; i += sizeof(void *)) {
+        const void *word;
+        memcpy(&word, static_cast<const char *>(value) + i, sizeof word);
+        request->addresses.push_back(word);
+    }
+}
+
 hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
 {
     std::string name = plain_name(r.name);

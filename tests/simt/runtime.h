@@ -25,7 +25,7 @@ void fail_device(int device, hipError_t error, const std::string &text);
 bool device_failed(int device);
 /* hipSuccess, or the device's error, made this thread's last one. */
 hipError_t device_status(int device);
-void clear_device(int device);
+void clear_device(int device); /* and this thread's last error */
 void clear_errors();
 
 /* The calling thread's device. */

@@ -49,28 +49,22 @@ struct kernel_request {
 
 hipError_t submit_kernel(hipStream_t stream, kernel_request &&request);
 
-template <class T> void note_argument(kernel_request *request, const T &value)
-{
-    static_assert(std::is_trivially_copyable<T>::value, "kernel arguments are copied as bytes");
-    const unsigned char *bytes = reinterpret_cast<const unsigned char *>(&value);
-    request->arguments.insert(request->arguments.end(), bytes, bytes + sizeof(T));
-    for (size_t i = 0; i + sizeof(void *) <= sizeof(T); i += sizeof(void *)) {
-        const void *word;
-        __builtin_memcpy(&word, bytes + i, sizeof word);
-        request->addresses.push_back(word);
-    }
-}
+/* Remember what an argument is, for captures. */
+void note_argument(kernel_request *request, const void *value, size_t bytes);
 
 template <class... P, class... A>
 hipError_t launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
                   size_t dynamic_bytes, hipStream_t stream, A &&...arguments)
 {
     static_assert(sizeof...(P) == sizeof...(A), "a kernel takes all its arguments");
+    static_assert((std::is_trivially_copyable<typename std::decay<P>::type>::value && ...),
+                  "kernel arguments are copied as bytes");
     std::tuple<typename std::decay<P>::type...> bound(std::forward<A>(arguments)...);
     kernel_request request = {
         name,          reinterpret_cast<const void *>(kernel),           grid, block,
         dynamic_bytes, [kernel, bound]() { std::apply(kernel, bound); }, {},   {}};
-    std::apply([&](const auto &...value) { (note_argument(&request, value), ...); }, bound);
+    std::apply([&](const auto &...value) { (note_argument(&request, &value, sizeof value), ...); },
+               bound);
     return submit_kernel(stream, std::move(request));
 }
 
