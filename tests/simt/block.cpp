@@ -122,12 +122,11 @@ bool block_runner::run(const kernel_launch &launch, uint64_t number)
     work = &launch;
     set_up(number);
     fiber_adopt_thread(&scheduler);
-    order_release(&block_order);
+    order_release(&start_order);
     bool ok = run_waves();
-    if (ok) {
-        order_acquire(&block_order);
+    order_acquire(&end_order);
+    if (ok)
         return true;
-    }
     for (unsigned i = 0; i < threads; i++) {
         lane *l = &lane_memory[i / max_wave][i % max_wave];
         fiber_reset(&l->context, lane_main, l);

@@ -44,7 +44,7 @@ struct block_runner : block {
     bool failed = false;
     fiber scheduler = {};
     shared_memory variables;
-    char barrier_order = 0, block_order = 0; /* addresses that stand for orderings, for TSan */
+    char start_order = 0, barrier_order = 0, end_order = 0; /* addresses that stand for orderings */
 
   private:
     void set_up(uint64_t number);

@@ -75,6 +75,17 @@ hipError_t capture_work(queue *q, work &&work)
     return hipSuccess;
 }
 
+hipError_t capture_join(queue *q, const std::shared_ptr<capture> &c,
+                        const std::vector<size_t> &nodes)
+{
+    if (c->ended || (q->capture && q->capture != c))
+        return fail(hipErrorStreamCaptureIsolation,
+                    "hipStreamWaitEvent: the event belongs to a capture that ended, or to another");
+    q->capture = c;
+    q->frontier.insert(q->frontier.end(), nodes.begin(), nodes.end());
+    return hipSuccess;
+}
+
 /* Does every node come before the end of the stream that began the capture? */
 static bool all_joined(const capture &c)
 {
@@ -146,6 +157,7 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
         return error;
     bool joined = all_joined(*c);
     release_streams(c);
+    c->ended = true;
     if (c->spoilt)
         return spoilt_status(*c);
     if (!joined)

@@ -52,7 +52,7 @@ hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, hipMemcpyKin
     copy.addresses = {to, from};
     copy.run = [to, from, bytes](run_context &) {
         memmove(to, from, bytes);
-        counted.copied_bytes += bytes;
+        count(counted.copied_bytes, bytes);
         return hipSuccess;
     };
     return submit(stream, std::move(copy));

@@ -101,6 +101,7 @@ void lane_fail(call where, const char *format, ...)
     va_end(arguments);
     runner->failed = true;
     runner->error = source(where) + ": " + text + ", in " + place(me);
+    order_release(&runner->end_order);
     switch_from(me, nullptr);
     __builtin_unreachable(); /* the fiber is reset before it could run again */
 }
@@ -122,9 +123,9 @@ void *shared_variable(call where, const void *key, const char *name, size_t byte
 static __attribute__((noinline)) void run_kernel(lane *me)
 {
     block_runner *runner = runner_of(me);
-    order_acquire(&runner->block_order);
+    order_acquire(&runner->start_order);
     runner->work->body();
-    order_release(&runner->block_order);
+    order_release(&runner->end_order);
 }
 
 static __attribute__((noinline)) void leave_kernel(lane *me)

@@ -74,7 +74,7 @@ static hipError_t run_kernel(const kernel_launch &prototype, run_context &contex
     launch.wave = s.wave;
     launch.order = s.order;
     launch.seed = s.seed * 0x9e3779b97f4a7c15u + context.ordinal;
-    counted.kernels++;
+    count(counted.kernels);
     if (kernel_fault.strikes()) {
         context.why = "fails, as the test asked";
         return hipErrorLaunchFailure;
@@ -104,7 +104,7 @@ hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
     size_t limit = shared_limit(r.function, current_settings());
     if (hipError_t error = check_request(r, name, limit))
         return error;
-    counted.launches++;
+    count(counted.launches);
     kernel_launch launch = {name, r.grid,       r.block, r.dynamic_bytes,  limit,
                             0,    SIMT_FORWARD, 0,       std::move(r.body)};
     work kernel;

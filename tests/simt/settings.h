@@ -29,6 +29,12 @@ struct counts {
 };
 extern counts counted;
 
+/* Relaxed, so that counting orders nothing that TSan should see as unordered. */
+inline void count(std::atomic<uint64_t> &counter, uint64_t more = 1)
+{
+    counter.fetch_add(more, std::memory_order_relaxed);
+}
+
 /* The n-th event from when it was armed is the one that fails. */
 struct fault {
     std::atomic<int> remaining;

@@ -245,7 +245,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
         return hipErrorInvalidHandle;
     if (capture_forbids_wait("hipStreamSynchronize", q.get()))
         return hipErrorStreamCaptureUnsupported;
-    counted.host_waits++;
+    count(counted.host_waits);
     wait_for(lock, q, q->last);
     return device_status(q->device);
 }

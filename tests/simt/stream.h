@@ -79,6 +79,9 @@ void wait_for_device(int device);
 
 /* With the lock: add work to the capture of the queue. */
 hipError_t capture_work(queue *queue, work &&work);
+/* With the lock: a stream that waits for captured work is captured too, and goes on after it. */
+hipError_t capture_join(queue *queue, const std::shared_ptr<capture> &capture,
+                        const std::vector<size_t> &nodes);
 /* With the lock: may the host not wait for this queue (or any, if NULL) now? Not if it is captured,
  * nor on a thread that captures another. The capture is then spoilt, and the refusal is this thread's
  * last error. */

@@ -464,6 +464,8 @@ static void test_launches_that_are_refused(void)
 
 int main(void)
 {
+    if (SIMT_TSAN)
+        return 77; /* it would report the very races that these kernels have */
     UNITY_BEGIN();
     RUN_TEST(test_missing_barrier_before_a_read);
     RUN_TEST(test_missing_barrier_before_a_write);
