@@ -1,5 +1,6 @@
-/* How fast the executor runs: a plain flash-decode kernel (f16, head dimension 128, a group of 16 lanes for
- * each key), in bytes of K and V per second of CPU time. Not a test. Usage: bench_simt [tokens]. */
+/* How fast the executor runs: a plain flash-decode kernel (f16, head dimension 128, a group of 16
+ * lanes for each key), in bytes of K and V per second of CPU time. Not a test. Usage: bench_simt
+ * [tokens]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,10 +1,10 @@
-/* The scheduler of one block: waves and barriers. grid.cpp calls block_runner::run(); lane.cpp has what
- * the lanes do themselves.
+/* The scheduler of one block: waves and barriers. grid.cpp calls block_runner::run(); lane.cpp has
+ * what the lanes do themselves.
  *
- * A wave runs in rounds. In each, every live lane runs in turn until it stops: at a collective of the
- * wave, at a barrier, or by leaving the kernel. When all have stopped at the same collective, the next round starts; when they have
- * stopped at a barrier, the wave waits until the other waves are there too. Anything else is an error
- * of the kernel. */
+ * A wave runs in rounds. In each, every live lane runs in turn until it stops: at a collective of
+ * the wave, at a barrier, or by leaving the kernel. When all have stopped at the same collective,
+ * the next round starts; when they have stopped at a barrier, the wave waits until the other waves
+ * are there too. Anything else is an error of the kernel. */
 #include "block.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Running one block of a launch: block.cpp, called by grid.cpp. A block_runner belongs to one OS thread
- * while it runs and is used again for the next block; grid.cpp keeps a pool of them. */
+/* Running one block of a launch: block.cpp, called by grid.cpp. A block_runner belongs to one OS
+ * thread while it runs and is used again for the next block; grid.cpp keeps a pool of them. */
 #ifndef SIMT_BLOCK_H
 #define SIMT_BLOCK_H
 

@@ -1,6 +1,7 @@
-/* Capturing a stream: its work becomes nodes of a graph and does not run. Whatever could not be repeated
- * by the graph, allocating and waiting on the host, is refused and spoils the capture. Other streams
- * join by waiting for an event of a captured one, and must be joined back before the end. */
+/* Capturing a stream: its work becomes nodes of a graph and does not run. Whatever could not be
+ * repeated by the graph, allocating and waiting on the host, is refused and spoils the capture.
+ * Other streams join by waiting for an event of a captured one, and must be joined back before the
+ * end. */
 #include "graph.h"
 
 #include <algorithm>

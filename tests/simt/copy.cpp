@@ -1,6 +1,6 @@
-/* Copies and fills: queued as any other work, and checked when they are queued. Host memory is read and
- * written when the copy runs, also where a real runtime would have read it earlier: relying on that is
- * relying on one vendor. */
+/* Copies and fills: queued as any other work, and checked when they are queued. Host memory is read
+ * and written when the copy runs, also where a real runtime would have read it earlier: relying on
+ * that is relying on one vendor. */
 #include <string.h>
 
 #include "runtime.h"

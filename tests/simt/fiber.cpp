@@ -108,8 +108,8 @@ static void release_sanitizers(fiber *fiber)
 
 extern "C" void simt_begin_context();
 
-/* The stack of a suspended fiber, from its stack pointer up: r15 r14 r13 r12 rbx rbp, and the address
- * where it goes on. A fresh one goes on in simt_begin_context with its entry in r13. */
+/* The stack of a suspended fiber, from its stack pointer up: r15 r14 r13 r12 rbx rbp, and the
+ * address where it goes on. A fresh one goes on in simt_begin_context with its entry in r13. */
 asm(R"(
     .text
     .globl simt_switch_context

@@ -1,8 +1,8 @@
-/* Fibers: stacks that one OS thread switches between by hand. Each simulated GPU thread runs on one.
- * block.cpp switches between them; fiber.cpp has the switch itself.
+/* Fibers: stacks that one OS thread switches between by hand. Each simulated GPU thread runs on
+ * one. block.cpp switches between them; fiber.cpp has the switch itself.
  *
- * A fiber runs `entry(argument)`, which must never return. Resetting a fiber forgets whatever it was
- * doing, so that a block that failed half-way leaves nothing behind. */
+ * A fiber runs `entry(argument)`, which must never return. Resetting a fiber forgets whatever it
+ * was doing, so that a block that failed half-way leaves nothing behind. */
 #ifndef SIMT_FIBER_H
 #define SIMT_FIBER_H
 

@@ -1,6 +1,6 @@
-/* What happens on the fiber of a simulated thread: stopping at a collective, failing, leaving. A lane
- * that stops switches straight to the next lane of its wave's round; block.cpp says what a round is.
- * Only one lane of a block runs at any time, so nothing here needs a lock. */
+/* What happens on the fiber of a simulated thread: stopping at a collective, failing, leaving. A
+ * lane that stops switches straight to the next lane of its wave's round; block.cpp says what a
+ * round is. Only one lane of a block runs at any time, so nothing here needs a lock. */
 #include "block.h"
 
 #include <stdarg.h>
@@ -118,8 +118,8 @@ void *shared_variable(call where, const void *key, const char *name, size_t byte
     return memory;
 }
 
-/* Two functions that are not inlined: a fiber may be used on another OS thread for its next block, and
- * the loop that outlives a block must not remember where simt_self was. */
+/* Two functions that are not inlined: a fiber may be used on another OS thread for its next block,
+ * and the loop that outlives a block must not remember where simt_self was. */
 static __attribute__((noinline)) void run_kernel(lane *me)
 {
     block_runner *runner = runner_of(me);

@@ -1,5 +1,6 @@
-/* Device and pinned memory. Fresh memory is NaN (0xFF bytes). A device allocation ends at an unreadable
- * page; under ASan it comes from its allocator, which sees every overrun and use after free.
+/* Device and pinned memory. Fresh memory is NaN (0xFF bytes). A device allocation ends at an
+ * unreadable page; under ASan it comes from its allocator, which sees every overrun and use after
+ * free.
  *
  * With the guard on, device memory is unreadable while nothing runs on any device. */
 #include <map>

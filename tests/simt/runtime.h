@@ -1,5 +1,5 @@
-/* What the files of the simulated runtime share: errors, the error state of devices, memory. stream.h
- * has the queues. */
+/* What the files of the simulated runtime share: errors, the error state of devices, memory.
+ * stream.h has the queues. */
 #ifndef SIMT_RUNTIME_INTERNAL_H
 #define SIMT_RUNTIME_INTERNAL_H
 

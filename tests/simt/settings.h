@@ -1,5 +1,5 @@
-/* The executor's settings, faults and counts as its own files see them. The functions that tests call
- * are in simt_control.h; both are implemented in settings.cpp. */
+/* The executor's settings, faults and counts as its own files see them. The functions that tests
+ * call are in simt_control.h; both are implemented in settings.cpp. */
 #ifndef SIMT_SETTINGS_H
 #define SIMT_SETTINGS_H
 

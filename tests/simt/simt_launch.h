@@ -22,15 +22,15 @@ struct run_context {
     std::string why;
 };
 
-/* A piece of work for a stream. `run` is called on a thread of the stream, once, or once for each time
- * a graph that contains it is launched. */
+/* A piece of work for a stream. `run` is called on a thread of the stream, once, or once for each
+ * time a graph that contains it is launched. */
 struct work {
     std::string name;
     std::function<hipError_t(run_context &)> run;
     /* What tells it from other work in a captured graph: sizes, arguments. */
     std::vector<unsigned char> identity;
-    /* Words that may be addresses. Those inside device or pinned memory must be there still whenever
-     * a graph that captured this work is launched. */
+    /* Words that may be addresses. Those inside device or pinned memory must be there still
+     * whenever a graph that captured this work is launched. */
     std::vector<const void *> addresses;
 };
 

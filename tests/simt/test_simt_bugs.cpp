@@ -1,6 +1,6 @@
-/* Each kernel here has one mistake that is easy to make and that a GPU may forgive. The executor must
- * see it: as an error with the place and the kernel's name, or as a result that is wrong in some order
- * of the threads. */
+/* Each kernel here has one mistake that is easy to make and that a GPU may forgive. The executor
+ * must see it: as an error with the place and the kernel's name, or as a result that is wrong in
+ * some order of the threads. */
 #include "simt_test.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Capture and graphs: what is recorded, what it repeats, and everything that must not happen meanwhile:
- * allocating, waiting on the host, memory that moves. */
+/* Capture and graphs: what is recorded, what it repeats, and everything that must not happen
+ * meanwhile: allocating, waiting on the host, memory that moves. */
 #include "simt_test.h"
 
 #include <thread>
@@ -251,7 +251,8 @@ static void test_comparing_graphs(void)
 
 /* ---- Several streams ------------------------------------------------------------------------ */
 
-/* x → y on one stream, x → z on another, both → y. `fork` and `join` say whether the events are used. */
+/* x → y on one stream, x → z on another, both → y. `fork` and `join` say whether the events are
+ * used. */
 static hipError_t capture_fork(float *x, float *y, float *z, bool join, hipGraph_t *graph)
 {
     hipEvent_t forked, joined;

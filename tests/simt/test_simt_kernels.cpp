@@ -317,7 +317,8 @@ static void test_last_block_sums(void)
     });
 }
 
-/* ---- Conditions around a shuffle, which a compiler likes to split by -------------------------- */
+/* ---- Conditions around a shuffle, which a compiler likes to split by
+ * -------------------------- */
 
 template <int Wave> __global__ void odd_and_even(const float *in, float *out, int rounds)
 {

@@ -1,6 +1,6 @@
-/* Mistakes that only a sanitizer or the hardware sees: overruns, use after free, races. Each case runs
- * this program again as a child, which must die with the right words, or, if it is right, live. What is
- * checked depends on the build: plain, ASan or TSan. */
+/* Mistakes that only a sanitizer or the hardware sees: overruns, use after free, races. Each case
+ * runs this program again as a child, which must die with the right words, or, if it is right,
+ * live. What is checked depends on the build: plain, ASan or TSan. */
 #include "simt_test.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Streams, events, copies, the null stream, faults on demand: work runs late, in order, and a missing
- * dependency shows in the result. */
+/* Streams, events, copies, the null stream, faults on demand: work runs late, in order, and a
+ * missing dependency shows in the result. */
 #include "simt_test.h"
 
 #include <string.h>
@@ -139,8 +139,8 @@ static void test_missing_dependency_between_streams(void)
     TEST_ASSERT_EQUAL_FLOAT(6, two_streams(true));
 }
 
-/* Memory is overwritten while another stream may still have to read it: seen in one of the orders in
- * which a device waits for its streams. */
+/* Memory is overwritten while another stream may still have to read it: seen in one of the orders
+ * in which a device waits for its streams. */
 static float overwrite(bool wait)
 {
     hipStream_t a = new_stream(), b = new_stream();
