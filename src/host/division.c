@@ -2,7 +2,9 @@
 #include "division.h"
 
 /* Enough items that some tens of threads finish at about the same time. */
-#define ITEMS_WANTED 256
+#ifndef ITEMS_WANTED
+#define ITEMS_WANTED 128
+#endif
 
 /* At least 8 splits, so that one long sequence among short ones does not keep a single thread busy
  * at the end; at most 64, to bound the merging. */
@@ -10,7 +12,9 @@
 #define SPLITS_MAX 64
 
 /* A split shorter than this costs more to merge than it gains. */
+#ifndef SPLIT_TOKENS_MIN
 #define SPLIT_TOKENS_MIN 512
+#endif
 
 /* Query rows and their sums beyond this leave the second cache level. Rows past it form another
  * group, which reads K and V again: with hundreds of rows, arithmetic takes many times longer than

@@ -76,7 +76,7 @@ static void weigh_visible(const item_state *s, int32_t row, float rescale, const
                           int step, const void *const *v, int n, uint64_t hidden)
 {
     const ta_problem *p = s->job->problem;
-    float run_weights[TA_TILE];
+    float run_weights[TA_TOKEN_BLOCK];
     for (int t = 0; t < n;) {
         int run = 0;
         for (; t + run < n && !(hidden >> (t + run) & 1); run++)
@@ -92,28 +92,57 @@ static void weigh_visible(const item_state *s, int32_t row, float rescale, const
     }
 }
 
-/* Rows [row, row + rows) against the tokens [from, from + n) of a tile, which all of them see. */
-static void attend_block(const item_state *s, int32_t row, int rows, const ta_tile *tile, int from,
-                         int n)
+/* The weights of up to TA_TOKEN_BLOCK tokens for a block of rows. */
+typedef struct block_weights {
+    float weights[TA_BLOCK_SCORES];
+    float rescale[TA_ROW_BLOCK];
+    uint64_t hidden[TA_ROW_BLOCK];
+    int any_hidden;
+} block_weights;
+
+static void score_block(const item_state *s, int32_t row, int rows, const ta_tile *tile, int from,
+                        int n, block_weights *w)
 {
     const ta_problem *p = s->job->problem;
     const ta_host_kernels *kernels = s->job->kernels;
-    float scores[TA_TILE_SCORES], rescale[TA_ROW_BLOCK];
-    uint64_t hidden[TA_ROW_BLOCK];
-
     kernels->score[p->kv_dtype](s->q + (int64_t)row * p->k_dim, p->k_dim, rows, tile->k + from, n,
-                                p->k_dim, scores);
+                                p->k_dim, w->weights);
     if (p->softcap > 0.0f)
-        kernels->softcap(scores, n * rows, (float)(p->softcap * M_LOG2E));
+        kernels->softcap(w->weights, n * rows, (float)(p->softcap * M_LOG2E));
     if (p->alibi_slopes)
-        add_alibi(s->rows + row, rows, tile->positions + from, n, scores);
-    if (!kernels->softmax(scores, n, rows, s->m + row, s->l + row, rescale, hidden)) {
-        kernels->weigh[p->kv_dtype](row_record(s, row), s->job->division.record_floats, rows,
-                                    rescale, scores, tile->v + from, n, p->v_dim);
+        add_alibi(s->rows + row, rows, tile->positions + from, n, w->weights);
+    w->any_hidden =
+        kernels->softmax(w->weights, n, rows, s->m + row, s->l + row, w->rescale, w->hidden);
+}
+
+static void weigh_block(const item_state *s, int32_t row, int rows, const ta_tile *tile, int from,
+                        int n, const block_weights *w)
+{
+    const ta_problem *p = s->job->problem;
+    if (!w->any_hidden) {
+        s->job->kernels->weigh[p->kv_dtype](row_record(s, row), s->job->division.record_floats,
+                                            rows, w->rescale, w->weights, tile->v + from, n,
+                                            p->v_dim);
         return;
     }
     for (int r = 0; r < rows; r++)
-        weigh_visible(s, row + r, rescale[r], scores + r, rows, tile->v + from, n, hidden[r]);
+        weigh_visible(s, row + r, w->rescale[r], w->weights + r, rows, tile->v + from, n,
+                      w->hidden[r]);
+}
+
+/* Rows [row, row + rows) against the tokens [from, end) of a tile, which all of them see. */
+static void attend_block(const item_state *s, int32_t row, int rows, const ta_tile *tile, int from,
+                         int end)
+{
+    block_weights weights[TA_TILE_MAX / TA_TOKEN_BLOCK];
+    block_weights *w = weights;
+    for (int at = from; at < end; at += TA_TOKEN_BLOCK)
+        score_block(s, row, rows, tile, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK,
+                    w++);
+    w = weights;
+    for (int at = from; at < end; at += TA_TOKEN_BLOCK)
+        weigh_block(s, row, rows, tile, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK,
+                    w++);
 }
 
 /* What a row sees of a tile, as places in the tile; may be empty. Tiles of lanes are seen whole. */
@@ -145,22 +174,35 @@ static void attend_tile(const item_state *s, const ta_tile *tile)
         }
         int rows = alike == TA_ROW_BLOCK ? TA_ROW_BLOCK : 1;
         if (seen.first < seen.end)
-            attend_block(s, row, rows, tile, seen.first, seen.end - seen.first);
+            attend_block(s, row, rows, tile, seen.first, seen.end);
         row += rows;
     }
 }
 
 static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
 {
+    int32_t most = ta_tile_tokens(s->job->problem);
     ta_tile tile;
     for (int32_t left; (left = end - first) > 0; first += tile.count) {
-        ta_tile_neighbours(&s->source, first, left < TA_TILE ? left : TA_TILE, &tile);
+        ta_tile_neighbours(&s->source, first, left < most ? left : most, &tile);
+        attend_tile(s, &tile);
+    }
+}
+
+/* `lane_tokens` tokens in each of the lanes from `first` on, all of which all rows see. */
+static void attend_lanes(const item_state *s, int32_t first, int32_t lane_tokens)
+{
+    int32_t most = ta_tile_tokens(s->job->problem) / TA_TILE_LANES;
+    ta_tile tile;
+    for (int32_t at = 0; at < lane_tokens; at += most) {
+        int32_t left = lane_tokens - at;
+        ta_tile_of_lanes(&s->source, first + at, lane_tokens, left < most ? left : most, &tile);
         attend_tile(s, &tile);
     }
 }
 
 /* All rows against the tokens [first, end). What all rows see goes by in lanes, as far as whole
- * tiles can be made of it; what only some see, and the rest, in its own order. */
+ * blocks can be made of it; what only some see, and the rest, in its own order. */
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t shared = first, shared_end = end;
@@ -169,19 +211,15 @@ static void attend_range(const item_state *s, int32_t first, int32_t end)
         shared = visible.first > shared ? visible.first : shared;
         shared_end = visible.end < shared_end ? visible.end : shared_end;
     }
-    int32_t tiles = shared < shared_end ? (shared_end - shared) / TA_TILE : 0;
-    int32_t lane_tokens = tiles * (TA_TILE / TA_TILE_LANES);
-    if (tiles == 0) {
+    int32_t tokens = shared_end - shared;
+    if (tokens < TA_TOKEN_BLOCK) {
         attend_neighbours(s, first, end);
         return;
     }
+    tokens -= tokens % TA_TOKEN_BLOCK;
     attend_neighbours(s, first, shared);
-    for (int32_t i = 0; i < tiles; i++) {
-        ta_tile tile;
-        ta_tile_of_lanes(&s->source, shared + i * (TA_TILE / TA_TILE_LANES), lane_tokens, &tile);
-        attend_tile(s, &tile);
-    }
-    attend_neighbours(s, shared + tiles * TA_TILE, end);
+    attend_lanes(s, shared, tokens / TA_TILE_LANES);
+    attend_neighbours(s, shared + tokens, end);
 }
 
 /* Load the query rows and empty their partials. */
@@ -189,6 +227,7 @@ static void start_rows(const item_state *s, ta_item item)
 {
     const ta_problem *p = s->job->problem;
     const ta_tensor *q = s->job->q;
+    const ta_host_kernels *kernels = s->job->kernels;
     int32_t heads = p->query_heads / p->kv_heads;
     /* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
     double factor = p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E);
@@ -197,8 +236,10 @@ static void start_rows(const item_state *s, ta_item item)
         int32_t token = row / heads, head = item.kv_head * heads + row % heads;
         int64_t at =
             item.sequence * q->batch_stride + token * q->token_stride + head * q->head_stride;
-        s->job->kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim,
-                                              (float)factor, s->q + (int64_t)i * p->k_dim);
+        float *query = s->q + (int64_t)i * p->k_dim;
+        kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim,
+                                      (float)factor, query);
+        kernels->arrange[p->kv_dtype](query, p->k_dim);
         s->rows[i].visible = row_visible(s->job, item.sequence, token);
         s->rows[i].position = s->job->kv->lengths[item.sequence] - p->query_tokens + token;
         s->rows[i].slope = p->alibi_slopes ? (float)(p->alibi_slopes[head] * M_LOG2E) : 0.0f;

@@ -1,5 +1,6 @@
-/* The arithmetic of the host device in plain C: what every SIMD level must reproduce (see kernels.h).
- * Each function takes the element type as a constant, so that the compiler makes one version for each. */
+/* The arithmetic of the host device in plain C: what every SIMD level must reproduce (see
+ * kernels.h). Each function takes the element type as a constant, so that the compiler makes one
+ * version for each. */
 #include <math.h>
 
 #include "../dtype.h"
@@ -9,7 +10,7 @@
 /* 8 interleaved sums, added in pairs. */
 static float sum8(const float *s)
 {
-    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    return ((s[0] + s[2]) + (s[1] + s[3])) + ((s[4] + s[6]) + (s[5] + s[7]));
 }
 
 static inline void load(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
@@ -22,6 +23,12 @@ static inline void store(ta_dtype dtype, const float *from, int32_t n, float fac
 {
     for (int32_t i = 0; i < n; i++)
         ta_store(dtype, to, i, from[i] * factor);
+}
+
+static void arrange(float *q, int32_t k_dim)
+{
+    (void)q;
+    (void)k_dim;
 }
 
 static inline void score(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
@@ -131,6 +138,7 @@ const ta_host_kernels ta_kernels_scalar = {
     .name = "scalar",
     .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},
     .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},
+    .arrange = {[TA_F32] = arrange, [TA_F16] = arrange, [TA_BF16] = arrange},
     .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},
     .softcap = softcap,
     .softmax = softmax,

@@ -19,6 +19,14 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
     return s;
 }
 
+int ta_tile_tokens(const ta_problem *problem)
+{
+    int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
+    int tokens = TA_TILE_BYTES / (int)(ta_dtype_bytes(problem->kv_dtype) * (size_t)dim);
+    tokens = tokens < TA_TILE_MAX ? tokens / TA_TOKEN_BLOCK * TA_TOKEN_BLOCK : TA_TILE_MAX;
+    return tokens > TA_TOKEN_BLOCK ? tokens : TA_TOKEN_BLOCK;
+}
+
 /* Neighbours from local position `first` on, into every `step`-th place of the tile. */
 static void look_up(const ta_tile_source *s, int32_t first, int count, int place, int step,
                     ta_tile *tile)
@@ -56,13 +64,12 @@ void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, 
     look_up(source, first, count, 0, 1, tile);
 }
 
-void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens,
+void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
                       ta_tile *tile)
 {
     tile->first = first;
     tile->lanes = TA_TILE_LANES;
-    tile->count = TA_TILE;
+    tile->count = TA_TILE_LANES * count;
     for (int lane = 0; lane < TA_TILE_LANES; lane++)
-        look_up(source, first + lane * lane_tokens, TA_TILE / TA_TILE_LANES, lane, TA_TILE_LANES,
-                tile);
+        look_up(source, first + lane * lane_tokens, count, lane, TA_TILE_LANES, tile);
 }
