@@ -102,45 +102,57 @@ INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, c
     }
 }
 
-/* `rows` query rows against `tokens` keys: at most 12 sums, which leaves registers for 3 keys and a
- * query. Writes scores by fours; those beyond the sums mean nothing. */
-INLINE void score_block(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
-                        const void *const *k, int32_t k_dim, float *scores)
+/* `rows` query rows against `tokens` keys, which start `offset` bytes after k[0], …: at most 12
+ * sums, which leaves registers for 3 keys and a query. Writes scores by fours; those beyond the
+ * sums mean nothing. */
+INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
+                         const void *const *k, int64_t offset, int32_t k_dim, float *scores)
 {
+    const char *from[4];
     vf sums[12], key[4];
+    UNROLL for (int t = 0; t < tokens; t++) from[t] = (const char *)k[t] + offset;
     UNROLL for (int i = 0; i < 12; i++) sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
         UNROLL for (int half = 0; half < 2; half++)
         {
-            UNROLL for (int t = 0; t < tokens; t++) key[t] = load_half(dtype, k[t], i, half);
+            UNROLL for (int t = 0; t < tokens; t++) key[t] = load_half(dtype, from[t], i, half);
             score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
         }
     }
     if (i < k_dim) {
-        UNROLL for (int t = 0; t < tokens; t++) key[t] = load8(dtype, k[t], i);
+        UNROLL for (int t = 0; t < tokens; t++) key[t] = load8(dtype, from[t], i);
         score_step(rows, tokens, q + i, q_stride, key, sums);
     }
     UNROLL for (int s = 0; s < rows * tokens; s += 4) vf_store_sum4(scores + s, sums + s);
 }
 
-INLINE void score_any(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
-                      const void *const *k, int n, int32_t k_dim, float *scores)
+INLINE void score_block(ta_dtype dtype, int rows, int tokens, const ta_block *b, const float *q)
 {
-    int t = 0;
-    if (rows == TA_ROW_BLOCK) {
-        for (; t + 3 <= n; t += 3)
-            score_block(dtype, TA_ROW_BLOCK, 3, q, q_stride, k + t, k_dim,
-                        scores + t * TA_ROW_BLOCK);
-        for (; t < n; t++)
-            score_block(dtype, TA_ROW_BLOCK, 1, q, q_stride, k + t, k_dim,
-                        scores + t * TA_ROW_BLOCK);
-    } else {
-        for (; t + 4 <= n; t += 4)
-            score_block(dtype, 1, 4, q, q_stride, k + t, k_dim, scores + t);
-        for (; t < n; t++)
-            score_block(dtype, 1, 1, q, q_stride, k + t, k_dim, scores + t);
+    int group = b->heads == 1 ? b->n : tokens;
+    for (int first = 0; first < b->n; first += group) {
+        int end = first + group < b->n ? first + group : b->n;
+        for (int h = 0; h < b->heads; h++) {
+            const float *q_head = q + h * b->head_stride;
+            float *scores = b->scores + h * TA_BLOCK_SCORES;
+            int64_t offset = h * b->token_head_bytes;
+            int t = first;
+            for (; t + tokens <= end; t += tokens)
+                score_tokens(dtype, rows, tokens, q_head, b->row_stride, b->tokens + t, offset,
+                             b->dim, scores + t * rows);
+            for (; t < end; t++)
+                score_tokens(dtype, rows, 1, q_head, b->row_stride, b->tokens + t, offset, b->dim,
+                             scores + t * rows);
+        }
     }
+}
+
+INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
+{
+    if (b->rows == TA_ROW_BLOCK)
+        score_block(dtype, TA_ROW_BLOCK, 3, b, q);
+    else
+        score_block(dtype, 1, 4, b, q);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */
@@ -235,22 +247,23 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-/* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows'
- * sums. */
-INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
-                        const void *const *v, int n, int32_t at)
+/* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
+ * which are v_dim apart. */
+INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
+                       const void *const *v, int64_t offset, int n, int32_t v_dim, int32_t at)
 {
     vf part[8];
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
-            vf_load(sums + r * TA_MAX_DIM + at + i * LANES);
+            vf_load(sums + r * v_dim + at + i * LANES);
     }
     for (int t = 0; t < n; t++) {
+        const char *from = (const char *)v[t] + offset;
         vf value[8];
         UNROLL for (int i = 0; i < vectors; i++) value[i] =
-            vectors == 1 ? load8(dtype, v[t], at)
-                         : load_half(dtype, v[t], at + i / 2 * PAIR, i % 2);
+            vectors == 1 ? load8(dtype, from, at)
+                         : load_half(dtype, from, at + i / 2 * PAIR, i % 2);
         UNROLL for (int r = 0; r < rows; r++)
         {
             vf weight = vf_set(weights[t * rows + r]);
@@ -261,20 +274,20 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *sums, cons
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < vectors; i++)
-            vf_store(sums + r * TA_MAX_DIM + at + i * LANES, part[r * vectors + i]);
+            vf_store(sums + r * v_dim + at + i * LANES, part[r * vectors + i]);
     }
 }
 
-INLINE void weigh_chunk(ta_dtype dtype, int rows, float *sums, const float *weights,
-                        const void *const *v, int n, int32_t v_dim)
+INLINE void weigh_tokens(ta_dtype dtype, int rows, float *sums, const float *weights,
+                         const void *const *v, int64_t offset, int n, int32_t v_dim)
 {
     int32_t at = 0;
     for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
-        weigh_block(dtype, rows, 8 / rows, sums, weights, v, n, at);
+        weigh_dims(dtype, rows, 8 / rows, sums, weights, v, offset, n, v_dim, at);
     for (; at + PAIR <= v_dim; at += PAIR)
-        weigh_block(dtype, rows, 2, sums, weights, v, n, at);
+        weigh_dims(dtype, rows, 2, sums, weights, v, offset, n, v_dim, at);
     if (at < v_dim)
-        weigh_block(dtype, rows, 1, sums, weights, v, n, at);
+        weigh_dims(dtype, rows, 1, sums, weights, v, offset, n, v_dim, at);
 }
 
 /* o = o · rescale + sums, with the sums in the order of pairs. */
@@ -295,30 +308,33 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 /* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
  * registers. Long chunks would read memory in too large steps for the CPU to fetch ahead, short
  * ones load and store the sums more often. */
-INLINE void weigh_tile(ta_dtype dtype, int rows, float *o, int64_t o_stride, const float *rescale,
-                       const float *weights, const void *const *v, int n, int32_t v_dim)
+INLINE void weigh_block(ta_dtype dtype, int rows, const ta_block *b, float *o, const float *rescale)
 {
-    const int chunk = rows == 1 || dtype == TA_F32 ? 4 : 8;
-    float sums[TA_ROW_BLOCK * TA_MAX_DIM];
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        for (int32_t i = 0; i < v_dim; i += LANES)
-            vf_store(sums + r * TA_MAX_DIM + i, vf_zero());
+    const int chunk = rows == 1 || dtype == TA_F32 || b->heads > 1 ? 4 : 8;
+    _Alignas(64) float sums[TA_BLOCK_VALUES];
+    int head_floats = rows * b->dim;
+    for (int i = 0; i < b->heads * head_floats; i += LANES)
+        vf_store(sums + i, vf_zero());
+    for (int t = 0; t < b->n; t += chunk) {
+        int n = b->n - t < chunk ? b->n - t : chunk;
+        for (int h = 0; h < b->heads; h++)
+            weigh_tokens(dtype, rows, sums + h * head_floats,
+                         b->scores + h * TA_BLOCK_SCORES + t * rows, b->tokens + t,
+                         h * b->token_head_bytes, n, b->dim);
     }
-    for (int t = 0; t < n; t += chunk)
-        weigh_chunk(dtype, rows, sums, weights + t * rows, v + t, n - t < chunk ? n - t : chunk,
-                    v_dim);
-    UNROLL for (int r = 0; r < rows; r++)
-        finish_sums(dtype, o + r * o_stride, rescale[r], sums + r * TA_MAX_DIM, v_dim);
+    for (int h = 0; h < b->heads; h++) {
+        UNROLL for (int r = 0; r < rows; r++)
+            finish_sums(dtype, o + h * b->head_stride + r * b->row_stride,
+                        rescale[h * TA_ROW_BLOCK + r], sums + h * head_floats + r * b->dim, b->dim);
+    }
 }
 
-INLINE void weigh_any(ta_dtype dtype, float *o, int64_t o_stride, int rows, const float *rescale,
-                      const float *weights, const void *const *v, int n, int32_t v_dim)
+INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    if (rows == TA_ROW_BLOCK)
-        weigh_tile(dtype, TA_ROW_BLOCK, o, o_stride, rescale, weights, v, n, v_dim);
+    if (b->rows == TA_ROW_BLOCK)
+        weigh_block(dtype, TA_ROW_BLOCK, b, o, rescale);
     else
-        weigh_tile(dtype, 1, o, o_stride, rescale, weights, v, n, v_dim);
+        weigh_block(dtype, 1, b, o, rescale);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */
@@ -350,15 +366,13 @@ static void merge(float *into, const float *from, int32_t v_dim)
     {                                                                                              \
         store_any(dtype, from, n, factor, to);                                                     \
     }                                                                                              \
-    static void score_##suffix(const float *q, int64_t q_stride, int rows, const void *const *k,   \
-                               int n, int32_t k_dim, float *scores)                                \
+    static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
-        score_any(dtype, q, q_stride, rows, k, n, k_dim, scores);                                  \
+        score_any(dtype, block, q);                                                                \
     }                                                                                              \
-    static void weigh_##suffix(float *o, int64_t o_stride, int rows, const float *rescale,         \
-                               const float *weights, const void *const *v, int n, int32_t v_dim)   \
+    static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
     {                                                                                              \
-        weigh_any(dtype, o, o_stride, rows, rescale, weights, v, n, v_dim);                        \
+        weigh_any(dtype, block, o, rescale);                                                       \
     }
 FOR_DTYPE(f32, TA_F32)
 FOR_DTYPE(f16, TA_F16)

@@ -19,8 +19,28 @@
  * 8. */
 #define TA_BLOCK_SCORES (TA_TOKEN_BLOCK * TA_ROW_BLOCK + 8)
 
+/* The most floats of o that weigh() takes at a time: heads · rows · v_dim. Its sums stay in the
+ * first cache level. */
+#define TA_BLOCK_VALUES 4096
+
+/* The most KV heads of a block. */
+#define TA_HEADS_MAX 32
+
 /* Indexed by ta_dtype. */
 #define TA_DTYPES 4
+
+/* A block of work for score() and weigh(): `rows` query rows, 1 or TA_ROW_BLOCK, of each of `heads`
+ * KV heads, against the same n ≤ TA_TOKEN_BLOCK tokens. Several heads at a time are for caches in
+ * which the heads of a token are neighbours: memory is then read in its own order. Strides count
+ * floats, except in K and V. */
+typedef struct ta_block {
+    int rows, heads, n;
+    int64_t row_stride, head_stride; /* of q in score(), of o in weigh() */
+    const void *const *tokens;       /* K or V vectors of the first head */
+    int64_t token_head_bytes;        /* from the vector of one head to the next */
+    int32_t dim;                     /* of those vectors */
+    float *scores;                   /* [head][token][row]; weights in weigh() */
+} ta_block;
 
 typedef struct ta_host_kernels {
     const char *name;
@@ -35,27 +55,23 @@ typedef struct ta_host_kernels {
      * takes them for K of this type. */
     void (*arrange[TA_DTYPES])(float *q, int32_t k_dim);
 
-    /* scores[t·rows + r] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) arranged query rows `q_stride`
-     * floats apart and n ≤ TA_TOKEN_BLOCK tokens; k[t] points to the token's vector. */
-    void (*score[TA_DTYPES])(const float *q, int64_t q_stride, int rows, const void *const *k,
-                             int n, int32_t k_dim, float *scores);
+    /* The products of arranged query rows and keys. */
+    void (*score[TA_DTYPES])(const ta_block *block, const float *q);
 
     /* s = cap · tanh(s) for n scores. */
     void (*softcap)(float *scores, int n, float cap);
 
-    /* Turn scores, in base 2 and as score() leaves them, into weights exp2(s - m), where m is the
-     * row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what the row's o must
-     * be multiplied by. A NaN among a row's scores makes its m, l and weights NaN. Returns whether
-     * there is a score of -inf; only then hidden[r] is the set of such tokens of row r, bit t for
-     * token t, whose values must not be used. */
+    /* Turn the scores of one head, in base 2 and as score() leaves them, into weights exp2(s - m),
+     * where m is the row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what
+     * the row's o must be multiplied by. A NaN among a row's scores makes its m, l and weights NaN.
+     * Returns whether there is a score of -inf; only then hidden[r] is the set of such tokens of
+     * row r, bit t for token t, whose values must not be used. */
     int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
                    uint64_t *hidden);
 
-    /* o_r = o_r · rescale[r] + Σ weights[t·rows + r] · v[t], with rows and tokens as in score().
-     * The sum over the tokens is made first, which keeps rounding errors small over long
-     * sequences. */
-    void (*weigh[TA_DTYPES])(float *o, int64_t o_stride, int rows, const float *rescale,
-                             const float *weights, const void *const *v, int n, int32_t v_dim);
+    /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROW_BLOCK]. The sum
+     * over the tokens is made first, which keeps rounding errors small over long sequences. */
+    void (*weigh[TA_DTYPES])(const ta_block *block, float *o, const float *rescale);
 
     /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
     void (*merge)(float *into, const float *from, int32_t v_dim);

@@ -6,7 +6,8 @@
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head)
 {
-    ta_tile_source s = {problem, kv, ta_kv_bounds(kv, sequence), NULL, NULL, NULL};
+    ta_tile_source s = {.problem = problem, .kv = kv, .bounds = ta_kv_bounds(kv, sequence)};
+    int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
     int64_t block = sequence;
     if (kv->page_table) {
         s.pages = kv->page_table + sequence * kv->page_table_stride;
@@ -16,15 +17,21 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
                      block * kv->k.batch_stride + kv_head * kv->k.head_stride);
     s.v = ta_element(problem->kv_dtype, kv->v.data,
                      block * kv->v.batch_stride + kv_head * kv->v.head_stride);
+    s.k_head_bytes = kv->k.head_stride * size;
+    s.v_head_bytes = kv->v.head_stride * size;
     return s;
 }
 
-int ta_tile_tokens(const ta_problem *problem)
+int ta_tile_tokens(const ta_problem *problem, int heads)
 {
     int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
-    int tokens = TA_TILE_BYTES / (int)(ta_dtype_bytes(problem->kv_dtype) * (size_t)dim);
-    tokens = tokens < TA_TILE_MAX ? tokens / TA_TOKEN_BLOCK * TA_TOKEN_BLOCK : TA_TILE_MAX;
-    return tokens > TA_TOKEN_BLOCK ? tokens : TA_TOKEN_BLOCK;
+    int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);
+    int blocks = TA_TILE_BYTES / token_bytes / TA_TOKEN_BLOCK;
+    if (blocks > TA_TILE_BLOCKS / heads)
+        blocks = TA_TILE_BLOCKS / heads;
+    if (blocks > TA_TILE_MAX / TA_TOKEN_BLOCK)
+        blocks = TA_TILE_MAX / TA_TOKEN_BLOCK;
+    return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
 /* Neighbours from local position `first` on, into every `step`-th place of the tile. */

@@ -14,20 +14,22 @@
 /* Lanes of a tile. With K and V that is 8 streams, about as many as CPUs follow. */
 #define TA_TILE_LANES 4
 
-/* The most tokens of a tile, and the most bytes of K or V in it, unless it is a block of the
+/* The most tokens of a tile, and the most bytes of K or V in it, unless it is a single block of the
  * kernels: the second cache level keeps it while several query rows use it. */
-#ifndef TA_TILE_MAX
 #define TA_TILE_MAX 512
-#endif
 #define TA_TILE_BYTES (128 << 10)
 
-/* Where the tokens of one sequence and KV head are. */
+/* The most pairs of a KV head and a block of tokens in a tile. */
+#define TA_TILE_BLOCKS 32
+
+/* Where the tokens of one sequence are, for its KV heads from one on. */
 typedef struct ta_tile_source {
     const ta_problem *problem;
     const ta_kv *kv;
-    const int32_t *bounds; /* of the sequence, or NULL */
-    const int32_t *pages;  /* of the sequence, or NULL */
-    const char *k, *v;     /* token 0, or with pages: token 0 of page 0 */
+    const int32_t *bounds;              /* of the sequence, or NULL */
+    const int32_t *pages;               /* of the sequence, or NULL */
+    const char *k, *v;                  /* token 0, or with pages: token 0 of page 0 */
+    int64_t k_head_bytes, v_head_bytes; /* from one KV head to the next */
 } ta_tile_source;
 
 typedef struct ta_tile {
@@ -47,8 +49,8 @@ static inline const int32_t *ta_kv_bounds(const ta_kv *kv, int32_t sequence)
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head);
 
-/* How many tokens of this problem are a tile: a multiple of TA_TOKEN_BLOCK. */
-int ta_tile_tokens(const ta_problem *problem);
+/* How many tokens are a tile when `heads` KV heads are read: a multiple of TA_TOKEN_BLOCK. */
+int ta_tile_tokens(const ta_problem *problem, int heads);
 
 /* The `count` tokens from local position `first` on. */
 void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
