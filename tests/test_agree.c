@@ -48,6 +48,7 @@ SPOIL(softcap, config->softcap = 30)
 SPOIL(alibi_slopes, config->alibi_slopes = other_slopes)
 SPOIL(no_alibi_slopes, config->alibi_slopes = NULL)
 SPOIL(sinks, config->sinks = slopes)
+SPOIL(no_sinks, config->sinks = NULL)
 SPOIL(query_placement, config->query_placement = TA_PLACE_HEADS)
 SPOIL(out_placement, config->out_placement = TA_PLACE_HEADS)
 
@@ -71,6 +72,7 @@ static const difference differences[] = {
     {"config.alibi_slopes", 1, spoil_alibi_slopes},
     {"config.alibi_slopes", 2, spoil_no_alibi_slopes},
     {"config.sinks", 2, spoil_sinks},
+    {"config.sinks", 1, spoil_no_sinks},
     {"config.query_placement", 1, spoil_query_placement},
     {"config.out_placement", 2, spoil_out_placement},
     /* Rank 0 differs from all others: still an error everywhere, named after the first other. */
@@ -88,6 +90,7 @@ static ta_status differing_rank(ta_group *group, void *context)
     small_step_init(&step, ta_group_rank(group), ta_group_size(group));
     ta_plan_config config = step.config;
     config.alibi_slopes = slopes;
+    config.sinks = other_slopes;
     if (ta_group_rank(group) == d->rank)
         d->spoil(&config);
     TA_TRY(ta_device_open("host", NULL, &device));

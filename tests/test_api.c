@@ -22,7 +22,7 @@ void tearDown(void)
 }
 
 static const int32_t bounds[] = {0, 3, 7, 7}, pages[] = {0, 1, 9, 0},
-                     negative_page[] = {0, -1, 0, 0};
+                     negative_page[] = {0, -1, 0, 0}, page_beyond[] = {0, 1, 3, 0};
 
 static void use_pages(small_step *s, const int32_t *table)
 {
@@ -71,6 +71,7 @@ SPOIL(page_count, use_pages(s, pages); s->kv.page_count = -1)
 SPOIL(no_pages, use_pages(s, pages); s->kv.page_count = 0)
 SPOIL(page_stride, use_pages(s, pages); s->kv.page_table_stride = 0)
 SPOIL(page_index, use_pages(s, pages))
+SPOIL(page_beyond, use_pages(s, page_beyond))
 SPOIL(page_negative, use_pages(s, negative_page); s->lengths[0] = 5 * s->ranks)
 
 static const mistake mistakes[] = {
@@ -106,6 +107,7 @@ static const mistake mistakes[] = {
     {"kv.page_count", NULL, spoil_no_pages},
     {"kv.page_table_stride", "is 0", spoil_page_stride},
     {"kv.page_table", "9", spoil_page_index},
+    {"kv.page_table", "is 3", spoil_page_beyond},
     {"kv.page_table", "-1", spoil_page_negative},
 };
 #define MISTAKES ((int)(sizeof mistakes / sizeof *mistakes))

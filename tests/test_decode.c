@@ -36,6 +36,51 @@ static void test_large_cases(void)
     run_seeds(CASE_LARGE_SEEDS, options.cases ? options.cases / 100 : 24);
 }
 
+static void run_one(decode_case c)
+{
+    if (!case_run(&c, &worst, failure, sizeof failure))
+        TEST_FAIL_MESSAGE(failure);
+}
+
+/* Lengths just below, at and above the sizes that work is divided into. */
+static void test_lengths_around_tiles_and_splits(void)
+{
+    static const int edges[] = {8, 64, 128, 192, 512, 576, 1024, 1536, 4096};
+    for (int i = 0; i < 9; ++i)
+        for (int off = -1; off <= 1; ++off) {
+            decode_case c = case_plain();
+            c.seed = (uint64_t)(edges[i] + off);
+            c.plan.query_heads = 5;
+            c.plan.query_tokens = 1 + i % 3;
+            c.lengths[0] = edges[i] + off;
+            c.threads = options_host() ? 1 + i % 3 : 1;
+            run_one(c);
+            c.plan.window = edges[i] / 2 + off;
+            run_one(c);
+        }
+}
+
+/* More query rows than fit one pass over K and V. */
+static void test_many_query_rows(void)
+{
+    decode_case c = case_plain();
+    c.plan.query_tokens = 64;
+    c.plan.query_heads = 9;
+    c.plan.k_dim = 576;
+    c.plan.v_dim = 512;
+    c.v_in_k = true;
+    c.plan.kv_dtype = TA_BF16;
+    c.lengths[0] = 90;
+    run_one(c);
+    c = case_plain();
+    c.ranks = 2;
+    c.plan.query_tokens = 1024;
+    c.plan.query_heads = 3;
+    c.lengths[0] = 1100;
+    c.plan.window = 100;
+    run_one(c);
+}
+
 /* Over all of these cases the bound is reached to at least an eighth, so it can catch a mistake. */
 static void test_the_bound_is_tight(void)
 {
@@ -59,6 +104,8 @@ int main(int argc, char **argv)
     } else {
         RUN_TEST(test_small_cases);
         RUN_TEST(test_large_cases);
+        RUN_TEST(test_lengths_around_tiles_and_splits);
+        RUN_TEST(test_many_query_rows);
         RUN_TEST(test_the_bound_is_tight);
     }
     printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],

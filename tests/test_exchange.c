@@ -29,7 +29,8 @@ typedef struct trial {
     int heads;
     ta_placement placement;
     int root;
-    int fault_rank; /* -1: none */
+    int fault_rank;       /* -1: none */
+    int other_fault_rank; /* a higher one, or -1: only the lower is reported */
     ta_group_stats stats[16];
     float *records[16];
 } trial;
@@ -81,7 +82,8 @@ static ta_status exchange_rank(ta_group *group, void *context)
     plan.received = memory + floats;
     plan.staged = memory + 2 * floats;
     make_records(t, rank, plan.records);
-    ta_fault fault = {rank == t->fault_rank ? TA_ERR_INVALID : TA_OK, rank};
+    bool faulty = rank == t->fault_rank || rank == t->other_fault_rank;
+    ta_fault fault = {faulty ? TA_ERR_INVALID : TA_OK, rank};
     t->stats[rank] = (ta_group_stats)TA_GROUP_STATS_INIT;
     ta_status status = ta_exchange_run(&plan, &fault, NULL);
     if (status == TA_OK)
@@ -172,7 +174,10 @@ static void test_every_placement_and_size(void)
         for (int heads = 1; heads <= 17; heads += 4)
             for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
                 int ranks = rank_counts[i];
-                trial t = {.heads = heads, .placement = (ta_placement)placement, .fault_rank = -1};
+                trial t = {.heads = heads,
+                           .placement = (ta_placement)placement,
+                           .fault_rank = -1,
+                           .other_fault_rank = -1};
                 t.root = placement == TA_PLACE_ROOT ? ranks * 2 / 3 % ranks : 0;
                 run_trial(&t, ranks);
                 check_records(&t, ranks);
@@ -229,7 +234,10 @@ static void test_messages_and_bytes(void)
 {
     for (int i = 0; i < RANK_COUNTS; ++i)
         for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
-            trial t = {.heads = 32, .placement = (ta_placement)placement, .fault_rank = -1};
+            trial t = {.heads = 32,
+                       .placement = (ta_placement)placement,
+                       .fault_rank = -1,
+                       .other_fault_rank = -1};
             run_trial(&t, rank_counts[i]);
             check_counts(&t, rank_counts[i]);
             free_trial(&t);
@@ -240,11 +248,15 @@ static void test_a_fault_travels_with_the_partial(void)
 {
     for (int ranks = 2; ranks <= 8; ++ranks)
         for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
-            for (int bad = 0; bad < ranks; ++bad) {
-                trial t = {.heads = 3, .placement = (ta_placement)placement, .fault_rank = bad};
-                run_trial(&t, ranks);
-                free_trial(&t);
-            }
+            for (int bad = 0; bad < ranks; ++bad)
+                for (int other = -1; other < ranks; other += other < 0 ? bad + 2 : 1) {
+                    trial t = {.heads = 3,
+                               .placement = (ta_placement)placement,
+                               .fault_rank = bad,
+                               .other_fault_rank = other};
+                    run_trial(&t, ranks);
+                    free_trial(&t);
+                }
 }
 
 int main(void)

@@ -148,12 +148,13 @@ static void test_a_huge_workspace(void)
 /* The arrays of the config are copied. */
 static void test_slopes_and_sinks_are_copied(void)
 {
-    float slopes[] = {0, 0, 0, 0};
+    float slopes[] = {0, 0, 0, 0}, sinks[] = {-1e30f, -1e30f, -1e30f, -1e30f}; /* no effect */
     ta_plan *plan;
     step.config.alibi_slopes = slopes;
+    step.config.sinks = sinks;
     EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
     for (int i = 0; i < 4; ++i)
-        slopes[i] = 100;
+        slopes[i] = sinks[i] = 100;
     expect_right(plan);
     ta_plan_destroy(plan);
 }
