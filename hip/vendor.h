@@ -19,6 +19,7 @@
  *     ta_ballot(p)                               64 bits, whatever the width
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
  *     ta_store16(p, v)
+ *     ta_forget(i)                       what follows from i is not computed in advance
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
  *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
@@ -404,6 +405,13 @@ TA_DEVICE uint64_t ta_ballot(bool predicate)
     return __ballot_sync(TA_ALL_LANES, predicate);
 }
 
+/* In a loop: what follows from `value` is computed in each turn, not once for all turns in registers that
+ * are dearer. */
+TA_DEVICE void ta_forget(int32_t &value)
+{
+    asm volatile("" : "+r"(value));
+}
+
 /* Within 2 units in the last place; exp2(-inf) is 0 and NaN stays NaN. */
 TA_DEVICE float ta_exp2(float x)
 {
@@ -622,6 +630,12 @@ TA_DEVICE uint16_t ta_to_f16(float value)
     return ta_f32_to_f16(value);
 }
 
+#endif
+
+#if !defined(TA_CUDA) /* AMD has registers to spare, the CPU no such worry */
+TA_DEVICE void ta_forget(int32_t &)
+{
+}
 #endif
 
 /* bf16 is the upper half of a binary32: the same on all vendors. Rounds to nearest, ties to
