@@ -1,5 +1,5 @@
-/* Which query rows a block of attend has, which tokens they see, and where their records go. Included
- * by the attend kernels and by the merge of the splits, which must agree on all of it. */
+/* Which query rows a block of attend has, which tokens they see, and where their records go.
+ * Included by the attend kernels and by the merge of the splits, which must agree on all of it. */
 #ifndef TA_HIP_ROWS_H
 #define TA_HIP_ROWS_H
 
@@ -50,8 +50,8 @@ TA_DEVICE ta_visible ta_tokens_see(const ta_problem &p, const int32_t *bounds, i
     return all;
 }
 
-/* The rows and tokens of a block. In shared memory: every thread needs some of it now and then, and none
- * should spend registers on it. */
+/* The rows and tokens of a block. In shared memory: every thread needs some of it now and then, and
+ * none should spend registers on it. */
 struct ta_block {
     ta_item item;
     int32_t length;        /* of the sequence */
@@ -89,8 +89,8 @@ TA_DEVICE ta_block ta_find_block(const ta_attend_params &p)
     return b;
 }
 
-/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the runs
- * that are complete, `run` is of the tiles since; all are relative to m. */
+/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the
+ * runs that are complete, `run` is of the tiles since; all are relative to m. */
 struct alignas(16) ta_row { /* TA_ROW_BYTES */
     ta_visible sees;        /* local positions; none for a row that the block does not have */
     int32_t position;

@@ -405,8 +405,8 @@ TA_DEVICE uint64_t ta_ballot(bool predicate)
     return __ballot_sync(TA_ALL_LANES, predicate);
 }
 
-/* In a loop: what follows from `value` is computed in each turn, not once for all turns in registers that
- * are dearer. */
+/* In a loop: what follows from `value` is computed in each turn, not once for all turns in
+ * registers that are dearer. */
 TA_DEVICE void ta_forget(int32_t &value)
 {
     asm volatile("" : "+r"(value));
