@@ -67,9 +67,10 @@ typedef struct ta_attend_shape {
     int32_t tile; /* tokens */
     int32_t run;  /* FMA: tiles whose weights are added up before they join the sum of all */
     int32_t team_rows, team_threads; /* FMA */
-    int32_t lanes;   /* FMA: threads that share the dot products of one key: 8, 16 or 32 */
-    int32_t tiles;   /* MMA: TA_MMA_TILES_FEW or TA_MMA_TILES_MANY */
-    int32_t k_parts; /* MMA: parts of k_dim that different waves multiply */
+    int32_t lanes;     /* FMA: threads that share the dot products of one key: 8, 16 or 32 */
+    int32_t tiles;     /* MMA: TA_MMA_TILES_FEW or TA_MMA_TILES_MANY */
+    int32_t row_tiles; /* MMA: rows / TA_MMA_EDGE */
+    int32_t k_parts;   /* MMA: parts of k_dim that different waves multiply */
     int32_t q_stride, k_stride, v_stride; /* bytes from row to row in shared memory */
     int32_t s_stride;                     /* floats from row to row of the scores */
     int32_t w_stride;                     /* MMA: bytes from row to row of the weights */
@@ -193,6 +194,7 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
 {
     int32_t widest = (p->k_dim > p->v_dim ? p->k_dim : p->v_dim) / 8;
     int32_t outputs = row_tiles * (int32_t)ta_ceil_div(p->v_dim, TA_MMA_EDGE);
+    s->row_tiles = row_tiles;
     s->rows = row_tiles * TA_MMA_EDGE;
     for (s->threads = 128; s->threads <= TA_BLOCK_THREADS_MAX; s->threads *= 2) {
         s->tiles =
