@@ -1,11 +1,12 @@
-/* The attend slots of the vtable: choose the kernel, its shape and the number of splits, and launch. One
- * launch when there is one split, two otherwise. shape.h and splits.h have the arithmetic. */
+/* The attend slots of the vtable: choose the kernel, its shape and the number of splits, and
+ * launch. One launch when there is one split, two otherwise. shape.h and splits.h have the
+ * arithmetic. */
 #include <math.h>
 
 #include "gpu.h"
 
-/* How a problem is computed. The number of splits depends on the plan and the device alone; the kernel also
- * on how this call's cache is aligned. */
+/* How a problem is computed. The number of splits depends on the plan and the device alone; the
+ * kernel also on how this call's cache is aligned. */
 typedef struct method {
     ta_attend_shape shape;
     int32_t splits;

@@ -1,9 +1,9 @@
-/* attend_fma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads threads, with
- * shape.shared_bytes of shared memory.
+/* attend_fma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
+ * threads, with shape.shared_bytes of shared memory.
  *
- * Attention of up to 16 query rows over one split of the tokens by fused multiply-adds, for any element
- * type and any layout. The threads form teams of up to 4 rows each; all teams use the same tile of K and
- * V. In a team:
+ * Attention of up to 16 query rows over one split of the tokens by fused multiply-adds, for any
+ * element type and any layout. The threads form teams of up to 4 rows each; all teams use the same
+ * tile of K and V. In a team:
  *     scores    8 to 32 threads share a key, each multiplies some of its elements with all rows
  *     weights   16 threads share a row (softmax.h)
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
@@ -66,8 +66,8 @@ struct ta_team {
     }
 };
 
-/* Where element `e` of a query row is kept: the floats that go with the units of neighbouring threads are
- * neighbours, 4 at a time, so that reading them meets no bank twice. */
+/* Where element `e` of a query row is kept: the floats that go with the units of neighbouring
+ * threads are neighbours, 4 at a time, so that reading them meets no bank twice. */
 template <class Type> TA_DEVICE int32_t q_place(int32_t k_dim, int32_t e)
 {
     int32_t units = k_dim / Type::unit, unit = e / Type::unit, within = e % Type::unit;
@@ -89,7 +89,8 @@ TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *s
     }
 }
 
-/* Halve the rows of which a lane has sums, by exchange with the lane at distance Half, until one is left. */
+/* Halve the rows of which a lane has sums, by exchange with the lane at distance Half, until one is
+ * left. */
 template <int Half, int Rows> TA_DEVICE void halve_rows(float (&sum)[Rows], int32_t lane)
 {
     if constexpr (Half > 0) {
@@ -157,7 +158,8 @@ TA_DEVICE void score_tile(const ta_attend_params &p, const ta_team &t, const cha
     }
 }
 
-/* Scores of the tile that starts at `at` become weights: below 0 for a key that the row does not see. */
+/* Scores of the tile that starts at `at` become weights: below 0 for a key that the row does not
+ * see. */
 template <int Rows>
 TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t at, int32_t count,
                           const int32_t *positions, bool ends_run)
@@ -216,8 +218,8 @@ TA_DEVICE void start_columns(const ta_attend_params &p, const ta_team &t, ta_col
             o.all[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] = 0.0f;
 }
 
-/* Add the values of the tile's first `count` tokens. A row that must not see all of them needs Careful:
- * a weight of 0 would still let a NaN through. */
+/* Add the values of the tile's first `count` tokens. A row that must not see all of them needs
+ * Careful: a weight of 0 would still let a NaN through. */
 template <class Type, int Rows, bool Careful>
 TA_DEVICE void add_values(const ta_attend_params &p, const ta_team &t, const char *v, int32_t count,
                           ta_columns<Rows> &o)

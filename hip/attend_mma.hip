@@ -1,15 +1,15 @@
-/* attend_mma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads threads, with
- * shape.shared_bytes of shared memory.
+/* attend_mma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
+ * threads, with shape.shared_bytes of shared memory.
  *
- * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for query,
- * K and V of one 16-bit type. The waves of a block share out 16 × 16 tiles:
+ * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for
+ * query, K and V of one 16-bit type. The waves of a block share out 16 × 16 tiles:
  *     scores    (rows × keys), if there are few of them with parts of k_dim on different waves
  *     weights   16 threads share a row (softmax.h)
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
- * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, enough of them
- * that nothing is lost beyond fp32's own rounding: 2 of f16 (11 bits each), 3 of bf16 (8 bits each).
- * attend.c launches this; attend.hip does all that this can't. */
+ * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, enough of
+ * them that nothing is lost beyond fp32's own rounding: 2 of f16 (11 bits each), 3 of bf16 (8 bits
+ * each). attend.c launches this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tile.h"
@@ -18,8 +18,8 @@ static const int row_lanes = 16;
 static const int row_keys = TA_MMA_TILE / row_lanes;
 static const int edge = TA_MMA_EDGE;
 
-/* How many parts a weight has, and what it is multiplied by first: f16 has few exponents, so 1 is moved to
- * 2^15 near their upper end, and what is lost below the smallest is below 2^-40. */
+/* How many parts a weight has, and what it is multiplied by first: f16 has few exponents, so 1 is
+ * moved to 2^15 near their upper end, and what is lost below the smallest is below 2^-40. */
 TA_DEVICE constexpr int weight_parts(ta_type_f16)
 {
     return 2;
@@ -52,7 +52,8 @@ TA_DEVICE uint32_t not_finite(ta_type_bf16, uint32_t word)
     return ((word & 0x7f807f80u) + 0x00800080u) & 0x80008000u;
 }
 
-/* The query rows as they are, and zeros up to whole tiles in it and in K: their product must be 0. */
+/* The query rows as they are, and zeros up to whole tiles in it and in K: their product must be
+ * 0. */
 TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *shared)
 {
     const ta_attend_shape &s = p.shape;
@@ -71,7 +72,8 @@ TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *s
                                       (k_dim + i % pad) * 2) = 0;
 }
 
-/* One tile of dot products: the rows from `row`, the keys from `key`, every k_parts-th part of k_dim. */
+/* One tile of dot products: the rows from `row`, the keys from `key`, every k_parts-th part of
+ * k_dim. */
 template <class Type, int Wave>
 TA_DEVICE void score(const ta_attend_params &p, char *shared, int32_t row, int32_t key,
                      int32_t part)
@@ -123,8 +125,8 @@ TA_DEVICE void store_weight(const ta_attend_shape &s, char *shared, int32_t row,
     }
 }
 
-/* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first: -inf
- * for a key that the row does not see. */
+/* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first:
+ * -inf for a key that the row does not see. */
 TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t lane, int32_t at,
                            int32_t count, const int32_t *positions, float *scores)
 {
@@ -140,8 +142,8 @@ TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t
     }
 }
 
-/* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see. Rows and
- * keys come in sixteens, so all lanes of a wave have one, or none has. */
+/* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see.
+ * Rows and keys come in sixteens, so all lanes of a wave have one, or none has. */
 template <class Type>
 TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, int32_t count,
                           const int32_t *positions)
@@ -266,9 +268,9 @@ template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles
         atomicOr(note, 1);
 }
 
-/* In a tile in which some value is not finite and some row does not see all keys, a weight of 0 would not
- * keep the value away. Then the rows of one query token come at a time, and see zeros where they must not
- * look. Returns the end of the rows like `first_row`. */
+/* In a tile in which some value is not finite and some row does not see all keys, a weight of 0
+ * would not keep the value away. Then the rows of one query token come at a time, and see zeros
+ * where they must not look. Returns the end of the rows like `first_row`. */
 template <class Tiles>
 TA_DEVICE int32_t hide_values(const ta_attend_params &p, const ta_block &b, char *shared,
                               Tiles &tiles, int32_t at, int32_t first_row)

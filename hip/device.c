@@ -1,5 +1,5 @@
-/* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels. attend.c has
- * the attend slots. Every slot makes its device current and puts the caller's back. */
+/* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
+ * attend.c has the attend slots. Every slot makes its device current and puts the caller's back. */
 #include "gpu.h"
 
 #include <stdarg.h>
@@ -111,8 +111,8 @@ static ta_status gpu_synchronize(ta_device *device, void *stream)
 static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t bytes, void *stream)
 {
     hipError_t error = hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream);
-    /* The source may be changed when this returns. In device memory that happens in stream order, the
-     * host's must have been read. */
+    /* The source may be changed when this returns. In device memory that happens in stream order,
+     * the host's must have been read. */
     if (error == hipSuccess && !ta_on_device(from))
         error = hipStreamSynchronize((hipStream_t)stream);
     return ta_gpu_check(gpu, error, "copying %zu bytes", bytes);

@@ -1,9 +1,9 @@
 /* finish. Grid: one block for each (head, row), finish_threads threads.
  * pack_query. Grid: as many blocks as needed to copy every element once, pack_threads threads.
  *
- * The two ends of a step. finish() turns merged partials into the caller's output and log-sum-exp; the
- * sink joins here and nowhere else, so it counts once. pack_query() makes a dense copy of the caller's
- * query for the ranks that do not have it. device.c launches both. */
+ * The two ends of a step. finish() turns merged partials into the caller's output and log-sum-exp;
+ * the sink joins here and nowhere else, so it counts once. pack_query() makes a dense copy of the
+ * caller's query for the ranks that do not have it. device.c launches both. */
 #include "rows.h"
 
 static const int finish_threads = 128;

@@ -1,5 +1,5 @@
-/* Inside the module: the device behind a ta_device, and how errors of the runtime become statuses. The C
- * files of hip/ share it. */
+/* Inside the module: the device behind a ta_device, and how errors of the runtime become statuses.
+ * The C files of hip/ share it. */
 #ifndef TA_HIP_GPU_H
 #define TA_HIP_GPU_H
 

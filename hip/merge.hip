@@ -1,9 +1,9 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
  * merge_records. Grid: one block for each record, record_threads threads.
  *
- * The first makes one partial of what the blocks of attend found in each split of a row's tokens, and puts
- * it where records go: packed for the wire. The second merges the partials of another rank into ours. What
- * merging is, partial.h says; this is who merges what. device.c launches both. */
+ * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
+ * and puts it where records go: packed for the wire. The second merges the partials of another rank
+ * into ours. What merging is, partial.h says; this is who merges what. device.c launches both. */
 #include "rows.h"
 
 static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
@@ -35,8 +35,8 @@ struct take_sum {
     }
 };
 
-/* What all threads have, put together in an order that never changes. `meeting` has a place for each
- * group of lanes. */
+/* What all threads have, put together in an order that never changes. `meeting` has a place for
+ * each group of lanes. */
 template <class Take> TA_DEVICE float reduce_block(float x, Take take, float *meeting)
 {
     int thread = static_cast<int>(threadIdx.x);

@@ -1,6 +1,6 @@
 /* Products of 16 × 16 tiles by the matrix cores: C += A · B, one wave together. Operands are 16-bit
- * elements in shared memory, the product is fp32. Which lane has which element differs between vendors;
- * a kernel asks ta_product_row() and ta_product_column(). attend_mma.hip is the only user.
+ * elements in shared memory, the product is fp32. Which lane has which element differs between
+ * vendors; a kernel asks ta_product_row() and ta_product_column(). attend_mma.hip is the only user.
  *
  *     waves of 32   NVIDIA: two mma.sync m16n8k16, operands by ldmatrix
  *     waves of 64   AMD CDNA: one MFMA 16x16x16
@@ -104,7 +104,8 @@ template <int Wave> TA_DEVICE ta_operand<Wave> ta_load_b(const char *tile, int32
     return ta_load_matrices_transposed(tile + (lane % 16) * stride + lane / 16 * 16);
 }
 
-/* Not volatile: products that nobody reads may go, and the compiler may mix them with other work. */
+/* Not volatile: products that nobody reads may go, and the compiler may mix them with other
+ * work. */
 #define TA_MMA_SYNC(type)                                                                          \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                             \
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                          \
@@ -168,8 +169,8 @@ typedef short ta_short4 __attribute__((ext_vector_type(4)));
 TA_DEVICE ta_float4 ta_mma_cdna(ta_type_f16, ta_float4 c, ta_operand<64> a, ta_operand<64> b)
 {
 #if defined(__gfx90a__)
-    /* Its f16 form takes subnormal elements for 0, which are all elements below 6.1e-5. The fp32 form
-     * takes a quarter of the elements at a time. */
+    /* Its f16 form takes subnormal elements for 0, which are all elements below 6.1e-5. The fp32
+     * form takes a quarter of the elements at a time. */
     ta_half4 x = __builtin_bit_cast(ta_half4, a), y = __builtin_bit_cast(ta_half4, b);
     for (int i = 0; i < 4; i++)
         c = __builtin_amdgcn_mfma_f32_16x16x4f32(static_cast<float>(x[i]), static_cast<float>(y[i]),
@@ -208,7 +209,8 @@ TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_o
 
 /* ---- The SIMT executor ---------------------------------------------------------------------- */
 
-/* Which lane has element (outer, k) of an operand, and at which place: outer is A's row or B's column. */
+/* Which lane has element (outer, k) of an operand, and at which place: outer is A's row or B's
+ * column. */
 struct ta_element_at {
     unsigned lane;
     int word, half;

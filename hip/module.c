@@ -1,4 +1,5 @@
-/* The module's one exported function and the table it returns. The core loads this (src/module.c). */
+/* The module's one exported function and the table it returns. The core loads this
+ * (src/module.c). */
 #include "gpu.h"
 
 #include <stdio.h>

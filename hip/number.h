@@ -1,5 +1,5 @@
-/* The element types in kernels: a type for each ta_dtype that says how 16 bytes of K or V become floats,
- * and loads and stores of single elements whose type is only known at run time. */
+/* The element types in kernels: a type for each ta_dtype that says how 16 bytes of K or V become
+ * floats, and loads and stores of single elements whose type is only known at run time. */
 #ifndef TA_HIP_NUMBER_H
 #define TA_HIP_NUMBER_H
 

@@ -1,5 +1,5 @@
-/* Which query rows a block of attend has, which tokens they see, and where their records go. Included
- * by the attend kernels and by the merge of the splits, which must agree on all of it. */
+/* Which query rows a block of attend has, which tokens they see, and where their records go.
+ * Included by the attend kernels and by the merge of the splits, which must agree on all of it. */
 #ifndef TA_HIP_ROWS_H
 #define TA_HIP_ROWS_H
 
@@ -90,8 +90,8 @@ struct ta_block {
     int32_t v_dim;
 };
 
-/* Which tokens a block reads: `sees` are what the first and the last query token of its rows see, and what
- * the sequence's first and last see. */
+/* Which tokens a block reads: `sees` are what the first and the last query token of its rows see,
+ * and what the sequence's first and last see. */
 TA_DEVICE void ta_find_tokens(int32_t splits, const ta_visible *sees, ta_block &b)
 {
     ta_visible first = sees[0], last = sees[1];
@@ -155,8 +155,8 @@ TA_DEVICE float *ta_row_record(const ta_block &b, int32_t row)
     return b.records + head * b.record_head_stride + token * b.record_token_stride;
 }
 
-/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the runs
- * that are complete, `run` is of the tiles since; all are relative to m. */
+/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the
+ * runs that are complete, `run` is of the tiles since; all are relative to m. */
 struct alignas(16) ta_row { /* TA_ROW_BYTES */
     ta_visible sees;        /* local positions; none for a row that the block does not have */
     int32_t position;
@@ -185,8 +185,8 @@ TA_DEVICE ta_row ta_start_row(const ta_attend_params &p, const ta_block &b, int3
     return r;
 }
 
-/* What the query tokens see, one thread for each row and four more for what ta_find_tokens() asks: it takes
- * long divisions, so there is one place in the code for all. */
+/* What the query tokens see, one thread for each row and four more for what ta_find_tokens() asks:
+ * it takes long divisions, so there is one place in the code for all. */
 TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row *rows,
                             ta_visible *ends)
 {
@@ -206,8 +206,8 @@ TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row
         ends[end] = sees;
 }
 
-/* Find out what this block is to do: fills in `b` and the rows, all in shared memory. `size` is that of an
- * element of K and V. Every thread calls it; ends with a barrier. */
+/* Find out what this block is to do: fills in `b` and the rows, all in shared memory. `size` is
+ * that of an element of K and V. Every thread calls it; ends with a barrier. */
 TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block &b, ta_row *rows)
 {
     TA_SHARED(ta_visible, ends, [4]);

@@ -1,10 +1,10 @@
-/* The shape of an attend block: how many query rows it takes, how many threads, how many tokens at a time,
- * and where everything lies in its shared memory. Pure arithmetic on the problem and the device, in C;
- * attend.c chooses a shape, the kernels read it.
+/* The shape of an attend block: how many query rows it takes, how many threads, how many tokens at
+ * a time, and where everything lies in its shared memory. Pure arithmetic on the problem and the
+ * device, in C; attend.c chooses a shape, the kernels read it.
  *
- * A block is one (sequence, KV head, row group, split). Its tokens go by in tiles. All threads together
- * bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of the block uses
- * it from there. */
+ * A block is one (sequence, KV head, row group, split). Its tokens go by in tiles. All threads
+ * together bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of
+ * the block uses it from there. */
 #ifndef TA_HIP_SHAPE_H
 #define TA_HIP_SHAPE_H
 
@@ -26,9 +26,9 @@ typedef struct ta_gpu_limits {
 #define TA_THREADS_PER_UNIT 512
 #define TA_BLOCK_THREADS_MAX 512
 
-/* 16-byte units of K, and of V, that one thread has on their way at a time. By Little's law 3.4 TB/s and
- * a latency of 0.7 µs are 2.4 MB in flight, 18 KB on each of 132 units; 4 of K and 4 of V on 128 threads
- * are 16 KB for each of several blocks. */
+/* 16-byte units of K, and of V, that one thread has on their way at a time. By Little's law 3.4
+ * TB/s and a latency of 0.7 µs are 2.4 MB in flight, 18 KB on each of 132 units; 4 of K and 4 of V
+ * on 128 threads are 16 KB for each of several blocks. */
 #define TA_UNITS 4
 
 /* FMA: a team of threads shares up to 4 rows, which is what one thread's registers can sum for 2
@@ -56,7 +56,8 @@ typedef struct ta_gpu_limits {
 /* Shared memory that a block takes besides: its own variables, and what the system keeps. */
 #define TA_BLOCK_BYTES 1280
 
-/* Weights of this many tokens are added up before they are added to the sum of all (docs/numerics.md). */
+/* Weights of this many tokens are added up before they are added to the sum of all
+ * (docs/numerics.md). */
 #define TA_RUN_TOKENS 64
 
 typedef struct ta_attend_shape {
@@ -168,7 +169,8 @@ static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
     int32_t waves = s->threads / 32;
     int32_t tiles = s->rows / TA_MMA_EDGE * (s->tile / TA_MMA_EDGE); /* of the scores */
     int32_t k_steps = (int32_t)ta_ceil_div(p->k_dim, TA_MMA_EDGE);
-    /* Rows are padded to whole tiles, and by 16 bytes more so that neighbours lie in other banks. */
+    /* Rows are padded to whole tiles, and by 16 bytes more so that neighbours lie in other
+     * banks. */
     s->q_stride = s->k_stride = k_steps * TA_MMA_EDGE * 2 + 16;
     s->v_stride = (int32_t)ta_round_up(p->v_dim, TA_MMA_EDGE) * 2 + 16;
     s->s_stride = s->tile + 4;
@@ -187,8 +189,9 @@ static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
     s->k_at = ta_shape_cut(s, (int64_t)s->tile * s->k_stride);
 }
 
-/* Try to give a block `row_tiles` tiles of rows: the fewest threads whose registers hold the output, the
- * longest tile of tokens that the threads can have on their way and shared memory holds. */
+/* Try to give a block `row_tiles` tiles of rows: the fewest threads whose registers hold the
+ * output, the longest tile of tokens that the threads can have on their way and shared memory
+ * holds. */
 static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, int32_t row_tiles,
                              ta_attend_shape *s)
 {
@@ -213,8 +216,9 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
     return 0;
 }
 
-/* The shape of attend_mma; 0 if the problem is not for it. The matrix cores multiply two operands of one
- * type, so a query of another type than K is left to attend_fma, which loses no bits of it. */
+/* The shape of attend_mma; 0 if the problem is not for it. The matrix cores multiply two operands
+ * of one type, so a query of another type than K is left to attend_fma, which loses no bits of
+ * it. */
 static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p, ta_attend_shape *s)
 {
     int32_t rows = ta_problem_group_rows(p);

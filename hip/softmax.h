@@ -1,5 +1,5 @@
-/* From dot products to weights: the online softmax in base 2 over one tile, the same for both attend
- * kernels. A few lanes share a row; each has some of its keys. */
+/* From dot products to weights: the online softmax in base 2 over one tile, the same for both
+ * attend kernels. A few lanes share a row; each has some of its keys. */
 #ifndef TA_HIP_SOFTMAX_H
 #define TA_HIP_SOFTMAX_H
 
@@ -34,10 +34,10 @@ template <int Lanes> TA_DEVICE float ta_lanes_sum(float x)
     return x;
 }
 
-/* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the key,
- * become weights; the row's sums are brought up to date but for o. Returns what o of the current run must be
- * multiplied by. A NaN among the scores makes its weight and then l NaN; it never makes m one, so see
- * ta_row_m(). */
+/* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the
+ * key, become weights; the row's sums are brought up to date but for o. Returns what o of the
+ * current run must be multiplied by. A NaN among the scores makes its weight and then l NaN; it
+ * never makes m one, so see ta_row_m(). */
 template <int Lanes, int Keys> TA_DEVICE float ta_soften(ta_row &row, float (&scores)[Keys])
 {
     float largest = row.m;

@@ -1,15 +1,16 @@
-/* How many splits the tokens of a sequence are cut into, so that one long sequence with few heads still
- * fills a GPU. Pure arithmetic on numbers that are known when a plan is made: the same plan on the same
- * kind of device has the same splits, so its results have the same bits in every run. attend.c counts
- * with this on the host, the kernels find their tokens with it.
+/* How many splits the tokens of a sequence are cut into, so that one long sequence with few heads
+ * still fills a GPU. Pure arithmetic on numbers that are known when a plan is made: the same plan
+ * on the same kind of device has the same splits, so its results have the same bits in every run.
+ * attend.c counts with this on the host, the kernels find their tokens with it.
  *
- * Worked example. 8 KV heads, batch 1, up to 131,072 tokens, on 132 units that hold 4 blocks each: one
- * split is 8 blocks, the device holds 528. The time is rounds / splits, where a round is as many blocks
- * as the device holds: 66 splits are one full round, 1/66 of the time of one block reading it all. 60
- * splits are one round too, at 1/60, within a tenth of the best; fewer splits are less to merge, so 60
- * it is. A sequence that has all 131,072 tokens is cut into 60 splits of 2,240 tokens, the last with
- * 1,152; one of 1,000 tokens into 8 of 128. With 600 blocks to a split there are 2 rounds for 1 split
- * (time 2.00), 3 for 2 (1.50), 4 for 3 (1.33), 5 for 4 (1.25) … 8 for 7 (1.14): 4 splits. */
+ * Worked example. 8 KV heads, batch 1, up to 131,072 tokens, on 132 units that hold 4 blocks each:
+ * one split is 8 blocks, the device holds 528. The time is rounds / splits, where a round is as
+ * many blocks as the device holds: 66 splits are one full round, 1/66 of the time of one block
+ * reading it all. 60 splits are one round too, at 1/60, within a tenth of the best; fewer splits
+ * are less to merge, so 60 it is. A sequence that has all 131,072 tokens is cut into 60 splits of
+ * 2,240 tokens, the last with 1,152; one of 1,000 tokens into 8 of 128. With 600 blocks to a split
+ * there are 2 rounds for 1 split (time 2.00), 3 for 2 (1.50), 4 for 3 (1.33), 5 for 4 (1.25) … 8
+ * for 7 (1.14): 4 splits. */
 #ifndef TA_HIP_SPLITS_H
 #define TA_HIP_SPLITS_H
 
@@ -20,8 +21,8 @@
 /* Merging costs more than it gains beyond this many. */
 #define TA_SPLITS_MAX 256
 
-/* A split is at least this long, because each block first finds its tokens and query; and a multiple of
- * the other, so that its tiles are whole. */
+/* A split is at least this long, because each block first finds its tokens and query; and a
+ * multiple of the other, so that its tiles are whole. */
 #define TA_SPLIT_TOKENS_MIN 128
 #define TA_SPLIT_TOKENS_UNIT 64
 
@@ -72,8 +73,8 @@ static inline int32_t ta_splits_choose(const ta_split_question *question)
     return (int32_t)splits;
 }
 
-/* Tokens of each split of a sequence of which `tokens` are visible; the last one may have fewer, and
- * there may be fewer splits than `splits`, never more. */
+/* Tokens of each split of a sequence of which `tokens` are visible; the last one may have fewer,
+ * and there may be fewer splits than `splits`, never more. */
 TA_INLINE int32_t ta_split_tokens(int32_t tokens, int32_t splits)
 {
     int64_t even = ta_round_up(ta_ceil_div(tokens, splits), TA_SPLIT_TOKENS_UNIT);

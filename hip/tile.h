@@ -1,6 +1,6 @@
-/* Tiles of K and V on their way to shared memory, the same for both attend kernels. Loads are issued one
- * tile ahead into registers, so that memory is never idle while a tile is computed. Where the tokens
- * are is looked up once per token, by one thread, one tile further ahead.
+/* Tiles of K and V on their way to shared memory, the same for both attend kernels. Loads are
+ * issued one tile ahead into registers, so that memory is never idle while a tile is computed.
+ * Where the tokens are is looked up once per token, by one thread, one tile further ahead.
  *
  * A tile goes by like this, with a barrier between the steps:
  *     1. store_k(), look_up()      K from registers to shared memory; the next tile's addresses
@@ -12,8 +12,8 @@
 
 #include "rows.h"
 
-/* Which units of one tensor's tile this thread brings: one unit of every `step`-th token. Threads that are
- * left over bring none. */
+/* Which units of one tensor's tile this thread brings: one unit of every `step`-th token. Threads
+ * that are left over bring none. */
 struct ta_deal {
     int32_t token, step;
     int32_t offset; /* bytes from a token's first unit to this one */
@@ -93,8 +93,9 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         page = entry < b.page_entries ? b.pages[entry] : -1;
     }
 
-    /* A token that the arguments give no place, though the sequence's length says it is here, is read
-     * as NaN: the caller's lengths and tables are in device memory, where nobody could check them. */
+    /* A token that the arguments give no place, though the sequence's length says it is here, is
+     * read as NaN: the caller's lengths and tables are in device memory, where nobody could check
+     * them. */
     __device__ __forceinline__ bool has_place(int32_t token) const
     {
         return token < b.max_tokens && (!b.pages || (page >= 0 && page < b.page_count));

@@ -1,32 +1,38 @@
-/* The one file that knows for which vendor it is compiled. HIP's names are the language of hip/: on AMD
- * they are HIP's own, on NVIDIA they are mapped to CUDA's here, and the SIMT executor implements them
- * on the CPU for the tests. What the vendors spell or do differently has one spelling of ours, below.
+/* The one file that knows for which vendor it is compiled. HIP's names are the language of hip/: on
+ * AMD they are HIP's own, on NVIDIA they are mapped to CUDA's here, and the SIMT executor
+ * implements them on the CPU for the tests. What the vendors spell or do differently has one
+ * spelling of ours, below.
  *
- * C files get the runtime calls, properties and pointers; files compiled as HIP or CUDA, and all C++ files
- * of the SIMT module, get the kernel language and TA_LAUNCH too.
+ * C files get the runtime calls, properties and pointers. Files compiled as HIP or CUDA, and all
+ * C++ files of the SIMT module, get the kernel language and TA_LAUNCH too.
  *
  * In a kernel:
- *     template <int Wave> __global__ void k(…) { TA_ONLY_WAVE(Wave); … }    the wave width is a constant
- *     TA_DEVICE float helper(…)          a device function; always inlined
- *     TA_SHARED(float, tile, [64][65]);  a shared array (or variable: no third argument)
- *     TA_SHARED_DYNAMIC(float, buffer);  float *buffer, the shared memory asked for at launch
- *     ta_syncthreads()  ta_syncwave()  ta_lane()  ta_wave_id()
- *     ta_shfl(v, lane)  ta_shfl_xor(v, mask)  ta_shfl_down(v, delta, width)  ta_shfl_up(v, delta, width)
- *     ta_ballot(p)                       64 bits, whatever the width
- *     ta_load16(p)  ta_load16_stream(p)  ta_store16(p, v)     16 bytes at once, 16-byte aligned
- *     ta_uniform(i)                      an i that all lanes of the wave share: it may be a scalar
- *     ta_forget(i)                       in a loop: what follows from a thread's own i is computed in
- *                                        each turn, not in advance in registers that are dearer;
- *     ta_forget_uniform(i)               the same for an i that all lanes of a wave share
- *     ta_exp2(x)  ta_from_f16(h)  ta_from_bf16(h)  ta_to_f16(x)  ta_to_bf16(x)
- *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …  as in HIP
- * A shuffle, ballot or wave barrier must be reached by every lane of the wave that has not left the
- * kernel; a shuffle may not read a lane that has, nor one outside the wave. Blocks have one dimension.
+ *     template <int Wave> __global__ void k(…)   the wave width is a constant;
+ *     { TA_ONLY_WAVE(Wave); … }                  the first statement checks it
+ *     TA_DEVICE float helper(…)                  a device function, always inlined
+ *     TA_SHARED(float, tile, [64][65]);          a shared array (a variable: no third argument)
+ *     TA_SHARED_DYNAMIC(float, buffer);          float *buffer: what the launch asked for
+ *     ta_syncthreads() ta_syncwave()             barriers
+ *     ta_lane() ta_wave_id()
+ *     ta_shfl(v, lane) ta_shfl_xor(v, mask)
+ *     ta_shfl_down(v, delta, width) ta_shfl_up(v, delta, width)
+ *     ta_ballot(p)                               64 bits, whatever the width
+ *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
+ *     ta_store16(p, v)
+ *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
+ *     ta_forget(i)                               in a loop: what follows from a thread's own i is
+ *                                                not computed in advance, in dear registers
+ *     ta_forget_uniform(i)                       the same for an i that the wave's lanes share
+ *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
+ *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
+ *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
+ *
+ * Every lane of the wave that has not left the kernel must reach a shuffle, ballot or wave barrier.
+ * A shuffle may not read a lane that has left, nor one outside the wave. Blocks have one dimension.
  * Atomics order nothing: put __threadfence() on both sides.
  *
  * On the host:
- *     TA_WAVE_SWITCH(wave, Wave, result = TA_LAUNCH(k<Wave>, grid, threads, bytes, stream, arguments…))
- */
+ *     TA_WAVE_SWITCH(wave, Wave, result = TA_LAUNCH(k<Wave>, grid, threads, bytes, stream, …)) */
 #ifndef TA_VENDOR_H
 #define TA_VENDOR_H
 
@@ -286,8 +292,8 @@ struct ta_launch_result {
     const char *kernel; /* as the source spells it */
 };
 
-/* TA_LAUNCH(kernel, grid, threads, shared_bytes, stream, arguments…): `grid` is a dim3 or a number. A
- * kernel with several template arguments goes in parentheses. */
+/* TA_LAUNCH(kernel, grid, threads, shared_bytes, stream, arguments…): `grid` is a dim3 or a number.
+ * A kernel with several template arguments goes in parentheses. */
 #define TA_LAUNCH(kernel, ...) ta_launch(#kernel, kernel, __VA_ARGS__)
 
 #if defined(TA_SIMT)
@@ -425,7 +431,8 @@ TA_DEVICE float ta_exp2(float x)
     return y;
 }
 
-/* For what is read once and written by no thread of this kernel: leaves the first-level cache alone. */
+/* For what is read once and written by no thread of this kernel: leaves the first-level cache
+ * alone. */
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
 {
     ta_vec16 v;
@@ -664,7 +671,8 @@ TA_DEVICE uint16_t ta_to_f16(float value)
 
 #endif
 
-/* bf16 is the upper half of a binary32: the same on all vendors. Rounds to nearest, ties to even. */
+/* bf16 is the upper half of a binary32: the same on all vendors. Rounds to nearest, ties to
+ * even. */
 TA_DEVICE float ta_from_bf16(uint16_t bits)
 {
     return ta_as_float(static_cast<uint32_t>(bits) << 16);

@@ -58,8 +58,8 @@ struct ta_device_ops {
     ta_status (*alloc_host)(ta_device *device, size_t bytes, void **memory);
     void (*free_host)(ta_device *device, void *memory);
 
-    /* Wait until the work on `stream` is done; returns an error that any of it had, with the name of
-     * the kernel. NULL on a device without streams. */
+    /* Wait until the work on `stream` is done; returns an error that any of it had, with the name
+     * of the kernel. NULL on a device without streams. */
     ta_status (*synchronize)(ta_device *device, void *stream);
 
     /* Copy between any two of host and device memory, in stream order. Returns when `from` may be

@@ -6,8 +6,8 @@
 #include "plan.h"
 
 /* Merge plan->exchange_records over all ranks. Afterwards a rank's own heads under the plan's
- * out_placement are complete in them, the other heads are left in any state. `*fault` goes in as this
- * rank's own and comes out as the lowest rank's, wherever results arrive. */
+ * out_placement are complete in them, the other heads are left in any state. `*fault` goes in as
+ * this rank's own and comes out as the lowest rank's, wherever results arrive. */
 ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream);
 
 #endif

@@ -1,6 +1,6 @@
-/* Loads the GPU modules, each once, on first use. A module that is absent or unusable is no error until
- * somebody asks for one of its devices; ta_info() says what was found and why not more. device.c calls
- * this; the modules are built from hip/. */
+/* Loads the GPU modules, each once, on first use. A module that is absent or unusable is no error
+ * until somebody asks for one of its devices; ta_info() says what was found and why not more.
+ * device.c calls this; the modules are built from hip/. */
 #include "module.h"
 
 #include <dlfcn.h>

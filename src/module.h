@@ -1,6 +1,6 @@
-/* The contract between the core and a GPU module: a shared object built from hip/ alone, loaded at run
- * time, that exports one function. The core links no GPU library; a module links none of the core and
- * calls it only through ta_core. module.c loads; hip/module.c is the other side. */
+/* The contract between the core and a GPU module: a shared object built from hip/ alone, loaded at
+ * run time, that exports one function. The core links no GPU library; a module links none of the
+ * core and calls it only through ta_core. module.c loads; hip/module.c is the other side. */
 #ifndef TA_MODULE_H
 #define TA_MODULE_H
 
@@ -35,8 +35,8 @@ typedef struct ta_module {
     void (*describe)(ta_text *text);
 } ta_module;
 
-/* Returns NULL if the module is not of this ABI; then *module_abi says which it is. `core` outlives the
- * module. */
+/* Returns NULL if the module is not of this ABI; then *module_abi says which it is. `core` outlives
+ * the module. */
 typedef const ta_module *(*ta_module_entry_fn)(int abi, const ta_core *core, int *module_abi);
 
 #endif

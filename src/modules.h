@@ -1,5 +1,5 @@
-/* The GPU modules that are installed: open one of their devices, say what there is. Used by device.c;
- * implemented in module.c. */
+/* The GPU modules that are installed: open one of their devices, say what there is. Used by
+ * device.c; implemented in module.c. */
 #ifndef TA_MODULES_H
 #define TA_MODULES_H
 

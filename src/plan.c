@@ -78,8 +78,8 @@ static ta_status copy_head_values(ta_plan *plan, void *slopes, void *sinks)
     return TA_OK;
 }
 
-/* Give every piece of the plan its place in plan->memory and plan->staging, and set the bytes that they
- * take. Without memory it only adds up. */
+/* Give every piece of the plan its place in plan->memory and plan->staging, and set the bytes that
+ * they take. Without memory it only adds up. */
 static ta_status cut_memory(ta_plan *plan)
 {
     ta_problem *p = &plan->problem;

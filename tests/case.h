@@ -61,6 +61,9 @@ typedef struct decode_case {
     double query_deviation; /* of the random query elements */
     double value_mean;
     case_nan nan; /* put one NaN into the inputs */
+    /* Some keys, never the first, have scores below the range of binary32: their weight is 0. Needs
+     * a type with the range of binary32, and no window. */
+    bool far_keys;
 } decode_case;
 
 /* The smallest whole case: one of everything, dense. */

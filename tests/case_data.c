@@ -47,6 +47,19 @@ static void put_nan(const decode_case *c, random_source *r, ta_dtype query_dtype
             data->v_stored[b]);
 }
 
+/* q·k of a far key is about −1e60, of the others as if their first element were not there. */
+static void put_far_keys(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
+                         case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    for (int64_t row = 0; row < (int64_t)p->query_tokens * p->query_heads; ++row)
+        set(query_dtype, 0x1p100, row * p->k_dim, data->q[b], data->q_stored[b]);
+    for (int64_t place = 0; place < (int64_t)c->lengths[b] * p->kv_heads; ++place) {
+        bool far = place >= p->kv_heads && random_one_in(r, 3);
+        set(p->kv_dtype, far ? -0x1p100 : 0, place * p->k_dim, data->k[b], data->k_stored[b]);
+    }
+}
+
 static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
                           case_data *data)
 {
@@ -58,6 +71,8 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
     if (c->nan && b == p->batch - 1)
         put_nan(c, r, query_dtype, b, queries, places, data);
+    if (c->far_keys)
+        put_far_keys(c, r, query_dtype, b, data);
     for (int64_t i = 0; c->v_in_k && i < places; ++i)
         memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
                (size_t)p->v_dim * sizeof(double));

@@ -198,6 +198,37 @@ static void test_bounds(void)
     ta_device_close(device);
 }
 
+/* The output may take the place of the query: each row of one lies in the same row of the other. */
+static ta_status in_place_rank(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.query_placement = *(ta_placement *)context;
+    step.out.data = step.query;
+    step.out.head_stride = SMALL_K_DIM;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_decode(&step, plan));
+    RANK_EXPECT(number_is_poison(TA_F32, step.results, 0));
+    for (int i = 0; i < SMALL_ROWS * SMALL_V_DIM; ++i)
+        step.results[i] = step.query[i / SMALL_V_DIM * SMALL_K_DIM + i % SMALL_V_DIM];
+    RANK_EXPECT(small_step_right(&step));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_output_in_place_of_the_query(void)
+{
+    for (int ranks = 1; ranks <= 5; ++ranks)
+        for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_ROOT; ++placement) {
+            ta_placement query = (ta_placement)placement;
+            EXPECT_OK(ta_group_run_threads(ranks, NULL, in_place_rank, &query));
+        }
+}
+
 /* A plan on several ranks, and the mistake that one of them makes. */
 typedef struct group_mistake {
     const mistake *mistake;
@@ -304,6 +335,7 @@ int main(void)
     RUN_TEST(test_each_mistake_on_one_rank);
     RUN_TEST(test_pointers);
     RUN_TEST(test_bounds);
+    RUN_TEST(test_output_in_place_of_the_query);
     RUN_TEST(test_each_mistake_in_a_group);
     RUN_TEST(test_a_mistake_under_every_placement);
     RUN_TEST(test_a_rank_that_skips_the_step);

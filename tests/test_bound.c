@@ -100,10 +100,10 @@ static void test_tight_on_many_ranks(void)
 
 static void test_tight_with_softcap(void)
 {
-    decode_case c = common(40);
+    decode_case c = common(10);
     c.plan.softcap = 20.0f;
     c.query_deviation = 8;
-    assert_family_tight("soft-cap", c, 100);
+    assert_family_tight("soft-cap", c, 300);
 }
 
 static void test_tight_with_alibi(void)

@@ -81,6 +81,27 @@ static void test_many_query_rows(void)
     run_one(c);
 }
 
+/* Scores that overflow to −inf: such keys count for nothing, wherever they stand. */
+static void test_scores_below_the_range_of_binary32(void)
+{
+    static const int lengths[] = {2, 9, 64, 65, 300};
+    for (int i = 0; i < 5; ++i)
+        for (int variant = 0; variant < 8; ++variant) {
+            decode_case c = case_plain();
+            c.seed = (uint64_t)(100 * i + variant);
+            c.ranks = 1 + variant % 3;
+            c.plan.query_heads = 1 + variant;
+            c.plan.query_tokens = 1 + variant % 2;
+            c.plan.k_dim = 24;
+            c.plan.kv_dtype = variant % 2 ? TA_BF16 : TA_F32;
+            c.lengths[0] = lengths[i];
+            c.far_keys = true;
+            if (options_host() && variant >= 4)
+                snprintf(c.simd, sizeof c.simd, "scalar");
+            run_one(c);
+        }
+}
+
 /* Over all of these cases the bound is reached to at least an eighth, so it can catch a mistake. */
 static void test_the_bound_is_tight(void)
 {
@@ -106,6 +127,7 @@ int main(int argc, char **argv)
         RUN_TEST(test_large_cases);
         RUN_TEST(test_lengths_around_tiles_and_splits);
         RUN_TEST(test_many_query_rows);
+        RUN_TEST(test_scores_below_the_range_of_binary32);
         RUN_TEST(test_the_bound_is_tight);
     }
     printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],

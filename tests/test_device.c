@@ -5,9 +5,14 @@
 
 #include "expect.h"
 
-/* Under the address sanitizer an allocation that is too large must return as it does without it. */
+/* Under a sanitizer an allocation that is too large must return as it does without one. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }
@@ -35,10 +40,9 @@ static void test_open_by_name(void)
 
 static void test_unknown_names(void)
 {
-    static const char *const names[] = {
-        "",    "Host",   "host:0", "host ",
-        "gpu", "cuda:0", "rocm:0", "a name that is much longer than any device"};
-    for (int i = 0; i < 8; ++i) {
+    static const char *const names[] = {"",      "Host", "host:0",
+                                        "host ", "gpu",  "a name that is much longer than any"};
+    for (int i = 0; i < 6; ++i) {
         ta_device *device = (ta_device *)&device;
         char quoted[80];
         snprintf(quoted, sizeof quoted, "\"%s\"", names[i]);

@@ -171,6 +171,38 @@ static void test_a_message_that_nobody_takes(void)
     ta_group_destroy(groups[1]);
 }
 
+/* A receiver that comes just when the sender gives up: whoever wins, nobody touches the sender's
+ * memory after its call has returned, and if the receiver got a message it is whole. */
+static ta_status late_receiver_rank(ta_group *group, void *context)
+{
+    const size_t bytes = 1 << 16;
+    unsigned char *data = malloc(bytes);
+    ta_status status;
+    if (ta_group_rank(group) == 0) {
+        memset(data, 7, bytes);
+        status = ta_group_exchange(group, data, bytes, 1, NULL, 0, -1, NULL);
+        memset(data, 9, bytes);
+    } else {
+        memset(data, 0, bytes);
+        usleep(*(unsigned *)context);
+        status = ta_group_exchange(group, NULL, 0, -1, data, bytes, 0, NULL);
+        for (size_t i = 0; status == TA_OK && i < bytes; ++i)
+            RANK_EXPECT(data[i] == 7);
+    }
+    free(data);
+    RANK_EXPECT(status == TA_OK || status == TA_ERR_TIMEOUT);
+    return TA_OK;
+}
+
+static void test_a_receiver_that_is_nearly_too_late(void)
+{
+    ta_group_config config = with_timeout(2);
+    for (int i = 0; i < 150; ++i) {
+        unsigned microseconds = 1800 + 4u * (unsigned)i;
+        EXPECT_OK(ta_group_run_threads(2, &config, late_receiver_rank, &microseconds));
+    }
+}
+
 static ta_status mismatch_rank(ta_group *group, void *context)
 {
     char data[16] = {0};
@@ -326,6 +358,7 @@ int main(void)
     RUN_TEST(test_a_rank_that_never_arrives_is_named);
     RUN_TEST(test_a_broken_group_stays_broken);
     RUN_TEST(test_a_message_that_nobody_takes);
+    RUN_TEST(test_a_receiver_that_is_nearly_too_late);
     RUN_TEST(test_a_message_of_another_size);
     RUN_TEST(test_abort_while_others_are_blocked);
     RUN_TEST(test_the_first_reason_stays);

@@ -9,9 +9,14 @@
 #include "number.h"
 #include "small_step.h"
 
-/* Under the address sanitizer an allocation that is too large must return as it does without it. */
+/* Under a sanitizer an allocation that is too large must return as it does without one. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }

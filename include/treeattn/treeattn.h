@@ -365,9 +365,13 @@ typedef struct ta_kv {
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
- * query row or in a key or value that the row sees makes that row NaN, and no other. The same
- * inputs on the same number of ranks give the same bits, whatever the thread count. On error
- * nothing is written. */
+ * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
+ * row NaN; no other row. The same inputs on the same number of ranks give the same bits, whatever
+ * the thread count.
+ *
+ * On error nothing is written. A bad argument on one rank is an error on that rank and on every
+ * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
+ * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                            float *lse, void *stream);
 

@@ -4,6 +4,7 @@
 #include "attend.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../dtype.h"
@@ -18,11 +19,22 @@
 
 size_t ta_host_attend_bytes(const ta_problem *problem, int threads)
 {
-    ta_division d = ta_divide(problem);
-    size_t records =
-        (size_t)ta_problem_rows(problem) * (size_t)problem->query_heads * (size_t)d.splits;
-    return (size_t)threads * ta_item_scratch_bytes(problem, &d) +
-           records * (size_t)d.record_floats * sizeof(float);
+    size_t most = 0;
+    for (int heads_together = 0; heads_together < 2; heads_together++) {
+        ta_division d = ta_divide(problem, heads_together);
+        size_t records = (size_t)ta_problem_rows(problem) * (size_t)problem->query_heads;
+        size_t bytes = (size_t)threads * ta_item_scratch_bytes(problem, &d) +
+                       records * (size_t)d.splits * (size_t)d.record_floats * sizeof(float);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+/* Is a token's next head nearer in memory than a head's next token? */
+static int heads_together(const ta_kv *kv)
+{
+    return llabs(kv->k.head_stride) < llabs(kv->k.token_stride) &&
+           llabs(kv->v.head_stride) < llabs(kv->v.token_stride);
 }
 
 static void run_item(void *context, int64_t item, int thread)
@@ -90,7 +102,7 @@ void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_prob
                     const ta_tensor *q, const ta_kv *kv, float *records, void *workspace)
 {
     ta_attend_job job = {.problem = problem, .q = q, .kv = kv, .kernels = kernels};
-    job.division = ta_divide(problem);
+    job.division = ta_divide(problem, heads_together(kv));
     job.records = records;
     job.scratch = workspace;
     job.scratch_bytes = ta_item_scratch_bytes(problem, &job.division);

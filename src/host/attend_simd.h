@@ -1,10 +1,15 @@
-/* The kernels of kernels.h over vectors of 8 floats. A SIMD level is a file that defines the type `vf`, the
- * operations used here and TA_SIMD_NAME, includes this header and exports the table it ends with; see
- * kernels_avx2.c, whose operations say what each must do. Head dimensions are multiples of 8, so only
- * token counts have tails.
+/* The kernels of kernels.h over vectors of 8 floats. A SIMD level is a file that defines the type
+ * `vf` and the operations used here, includes this header and exports a table; see kernels_avx2.c,
+ * whose operations say what each must do. Head dimensions are multiples of 8, so only token counts
+ * have tails.
  *
- * Functions that are inlined take the element type and the shape of a register block as constants; loops
- * over a block disappear. */
+ * K and V are read 16 elements at a time, a pair of vectors. Which elements are in which vector of
+ * a pair is up to the level: bf16 is widened with the fewest operations as the even and the odd
+ * elements. arrange() puts a query row into the same order, and finish_sums() puts sums over V
+ * back.
+ *
+ * Functions that are inlined take the element type and the shape of a register block as constants;
+ * loops over a block disappear. */
 #include <math.h>
 
 #include "../device.h"
@@ -20,8 +25,11 @@
 #endif
 
 #define LANES 8
+#define PAIR (2 * LANES)
 
-/* 8 elements of any type. */
+/* ---- Elements ------------------------------------------------------------------------------ */
+
+/* 8 elements in their own order. */
 INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {
@@ -34,23 +42,13 @@ INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
     }
 }
 
-INLINE void store8(ta_dtype dtype, void *data, int64_t index, vf value)
+/* Vector `half` of the pair that starts at `index`. */
+INLINE vf load_half(ta_dtype dtype, const void *data, int64_t index, int half)
 {
-    switch (dtype) {
-    case TA_F32:
-        vf_store((float *)data + index, value);
-        break;
-    case TA_F16:
-        vf_store_f16((uint16_t *)data + index, value);
-        break;
-    default:
-        for (int i = 0; i < LANES; i++) {
-            float lanes[LANES];
-            vf_store(lanes, value);
-            ((uint16_t *)data)[index + i] = ta_f32_to_bf16(lanes[i]);
-        }
-        break;
-    }
+    if (dtype == TA_BF16)
+        return half ? vf_load_bf16_odd((const uint16_t *)data + index)
+                    : vf_load_bf16_even((const uint16_t *)data + index);
+    return load8(dtype, data, index + half * LANES);
 }
 
 INLINE void load_any(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
@@ -61,59 +59,114 @@ INLINE void load_any(ta_dtype dtype, const void *from, int32_t n, float factor, 
 
 INLINE void store_any(ta_dtype dtype, const float *from, int32_t n, float factor, void *to)
 {
-    for (int32_t i = 0; i < n; i += LANES)
-        store8(dtype, to, i, vf_mul(vf_load(from + i), vf_set(factor)));
+    for (int32_t i = 0; i < n; i += LANES) {
+        vf x = vf_mul(vf_load(from + i), vf_set(factor));
+        if (dtype == TA_F32)
+            vf_store((float *)to + i, x);
+        else if (dtype == TA_F16)
+            vf_store_f16((uint16_t *)to + i, x);
+        else
+            vf_store_bf16((uint16_t *)to + i, x);
+    }
+}
+
+static void arrange_as_is(float *q, int32_t k_dim)
+{
+    (void)q;
+    (void)k_dim;
+}
+
+/* Each 16 numbers: the even ones, then the odd ones. */
+static void arrange_even_odd(float *q, int32_t k_dim)
+{
+    for (int32_t i = 0; i + PAIR <= k_dim; i += PAIR) {
+        float pair[PAIR];
+        for (int j = 0; j < PAIR; j++)
+            pair[j % 2 * LANES + j / 2] = q[i + j];
+        for (int j = 0; j < PAIR; j++)
+            q[i + j] = pair[j];
+    }
 }
 
 /* ---- Scores -------------------------------------------------------------------------------- */
 
-/* `rows` query rows against `tokens` keys, 8 products at a time: at most 8 sums. Writes 8 scores, the last of
- * which mean nothing if there are fewer sums. */
-INLINE void score_block(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
-                        const void *const *k, int32_t k_dim, float *scores)
+/* Add 8 products for each of `rows` query rows and `tokens` keys. */
+INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, const vf *key,
+                       vf *sums)
 {
-    vf sums[8];
-    UNROLL for (int i = 0; i < 8; i++) sums[i] = vf_zero();
-    for (int32_t i = 0; i < k_dim; i += LANES) {
-        vf query[TA_ROW_BLOCK];
-        UNROLL for (int r = 0; r < rows; r++) query[r] = vf_load(q + r * q_stride + i);
-        UNROLL for (int t = 0; t < tokens; t++)
-        {
-            vf key = load8(dtype, k[t], i);
-            UNROLL for (int r = 0; r < rows; r++) sums[t * rows + r] =
-                vf_fma(query[r], key, sums[t * rows + r]);
-        }
+    UNROLL for (int r = 0; r < rows; r++)
+    {
+        vf query = vf_load(q + r * q_stride);
+        UNROLL for (int t = 0; t < tokens; t++) sums[t * rows + r] =
+            vf_fma(query, key[t], sums[t * rows + r]);
     }
-    vf_store(scores, vf_sum8(sums));
 }
 
-INLINE void score_any(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
-                      const void *const *k, int n, int32_t k_dim, float *scores)
+/* `rows` query rows against `tokens` keys, which start `offset` bytes after k[0], …: at most 12
+ * sums, which leaves registers for 3 keys and a query. Writes scores by fours; those beyond the
+ * sums mean nothing. */
+INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
+                         const void *const *k, int64_t offset, int32_t k_dim, float *scores)
 {
-    int t = 0;
-    if (rows == TA_ROW_BLOCK) {
-        for (; t + 2 <= n; t += 2)
-            score_block(dtype, TA_ROW_BLOCK, 2, q, q_stride, k + t, k_dim,
-                        scores + t * TA_ROW_BLOCK);
-        if (t < n)
-            score_block(dtype, TA_ROW_BLOCK, 1, q, q_stride, k + t, k_dim,
-                        scores + t * TA_ROW_BLOCK);
-    } else {
-        for (; t + 8 <= n; t += 8)
-            score_block(dtype, 1, 8, q, q_stride, k + t, k_dim, scores + t);
-        for (; t < n; t++)
-            score_block(dtype, 1, 1, q, q_stride, k + t, k_dim, scores + t);
+    const char *from[4];
+    vf sums[12], key[4];
+    UNROLL for (int t = 0; t < tokens; t++) from[t] = (const char *)k[t] + offset;
+    UNROLL for (int i = 0; i < 12; i++) sums[i] = vf_zero();
+    int32_t i = 0;
+    for (; i + PAIR <= k_dim; i += PAIR) {
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            UNROLL for (int t = 0; t < tokens; t++) key[t] = load_half(dtype, from[t], i, half);
+            score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
+        }
     }
+    if (i < k_dim) {
+        UNROLL for (int t = 0; t < tokens; t++) key[t] = load8(dtype, from[t], i);
+        score_step(rows, tokens, q + i, q_stride, key, sums);
+    }
+    UNROLL for (int s = 0; s < rows * tokens; s += 4) vf_store_sum4(scores + s, sums + s);
+}
+
+INLINE void score_block(ta_dtype dtype, int rows, int tokens, const ta_block *b, const float *q)
+{
+    int group = b->heads == 1 ? b->n : tokens;
+    for (int first = 0; first < b->n; first += group) {
+        int end = first + group < b->n ? first + group : b->n;
+        for (int h = 0; h < b->heads; h++) {
+            const float *q_head = q + h * b->head_stride;
+            float *scores = b->scores + h * TA_BLOCK_SCORES;
+            int64_t offset = h * b->token_head_bytes;
+            int t = first;
+            for (; t + tokens <= end; t += tokens)
+                score_tokens(dtype, rows, tokens, q_head, b->row_stride, b->tokens + t, offset,
+                             b->dim, scores + t * rows);
+            for (; t < end; t++)
+                score_tokens(dtype, rows, 1, q_head, b->row_stride, b->tokens + t, offset, b->dim,
+                             scores + t * rows);
+        }
+    }
+}
+
+INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
+{
+    if (b->rows == TA_ROW_BLOCK)
+        score_block(dtype, TA_ROW_BLOCK, 3, b, q);
+    else
+        score_block(dtype, 1, 4, b, q);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */
 
-/* 2^x for x ≤ 0, to within 1 unit in the last place; 0 below -126.5; a NaN stays one. 2^0 is exactly 1. */
+/* 2^x for x ≤ 0, to within 1 unit in the last place; 0 below -126.5; a NaN stays one. 2^0 is
+ * exactly 1. */
 INLINE vf exp2_negative(vf x)
 {
+    /* Adding 1.5·2^23 rounds to an integer, which is then in the low bits; another 127 makes it the
+     * exponent of a float. */
+    const vf rounder = vf_set(0x1.8p23f + 127.0f);
     x = vf_max(vf_set(-127.0f), x);
-    vf whole = vf_round(x);
-    vf f = vf_sub(x, whole); /* from -1/2 to 1/2 */
+    vf shifted = vf_add(x, rounder);
+    vf f = vf_sub(x, vf_sub(shifted, rounder)); /* from -1/2 to 1/2 */
     /* Minimax polynomial for (2^f - 1) / f with the relative error of 2^f in mind: 2e-9. */
     vf p = vf_set(0x1.41fbbcp-13f);
     p = vf_fma(p, f, vf_set(0x1.5f3e52p-10f));
@@ -122,14 +175,15 @@ INLINE vf exp2_negative(vf x)
     p = vf_fma(p, f, vf_set(0x1.ebfbdcp-3f));
     p = vf_fma(p, f, vf_set(0x1.62e430p-1f));
     p = vf_fma(p, f, vf_set(1.0f));
-    return vf_mul(p, vf_power_of_2(whole));
+    return vf_mul(p, vf_low_bits_as_exponent(shifted));
 }
 
 /* tanh to within 2 units in the last place; a NaN stays one. */
 INLINE vf tanh_any(vf x)
 {
     vf magnitude = vf_abs(x);
-    /* tanh|x| = (1 - e) / (1 + e) with e = exp(-2|x|); near 0 it cancels and a polynomial is better. */
+    /* tanh|x| = (1 - e) / (1 + e) with e = exp(-2|x|); near 0 it cancels and a polynomial is
+     * better. */
     vf e = exp2_negative(vf_mul(magnitude, vf_set(-2.0f * TA_LOG2E)));
     vf far = vf_div(vf_sub(vf_set(1.0f), e), vf_add(vf_set(1.0f), e));
     /* Minimax polynomial in x² for (tanh(x) / x - 1) / x², up to 0.55: 1e-9. */
@@ -153,16 +207,20 @@ static void softcap(float *scores, int n, float cap)
 INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float *rescale,
                        uint64_t *hidden)
 {
-    int count = n * rows;
-    unsigned low = 0; /* is a score -inf or NaN? */
+    int count = n * rows, whole = count / LANES * LANES;
     vf before = vf_load_rows(m, rows), after = before;
-    for (int i = count; i % LANES != 0; i++)
-        scores[i] = -INFINITY;
-    for (int i = 0; i < count; i += LANES) {
-        unsigned counted = count - i < LANES ? (1u << (count - i)) - 1 : ~0u;
+    unsigned low = 0; /* is a score -inf or NaN? */
+    for (int i = 0; i < whole; i += LANES) {
         vf s = vf_load(scores + i);
         after = vf_max(s, after); /* if the row is NaN already, it stays so */
-        low |= vf_low_bits(s) & counted;
+        low |= vf_low_bits(s);
+    }
+    if (whole < count) {
+        for (int i = count; i < whole + LANES; i++)
+            scores[i] = -INFINITY;
+        vf s = vf_load(scores + whole);
+        after = vf_max(s, after);
+        low |= vf_low_bits(s) & ((1u << (count - whole)) - 1);
     }
     if (low) /* rare, and it matters which */
         return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
@@ -189,24 +247,23 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-/* Tokens whose values are read at a time, dimension by dimension. Few, so that memory is still read almost in
- * its own order, and the sums of a chunk do not have to be fetched and put back too often. */
-#define CHUNK1 4
-#define CHUNK4 8
-
-/* Add `vectors` times 8 numbers of the values of n tokens, weighed for `rows` rows, to the rows' sums. */
-INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
-                        const void *const *v, int n, int32_t at)
+/* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
+ * which are v_dim apart. */
+INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
+                       const void *const *v, int64_t offset, int n, int32_t v_dim, int32_t at)
 {
     vf part[8];
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
-            vf_load(sums + r * TA_MAX_DIM + at + i * LANES);
+            vf_load(sums + r * v_dim + at + i * LANES);
     }
     for (int t = 0; t < n; t++) {
+        const char *from = (const char *)v[t] + offset;
         vf value[8];
-        UNROLL for (int i = 0; i < vectors; i++) value[i] = load8(dtype, v[t], at + i * LANES);
+        UNROLL for (int i = 0; i < vectors; i++) value[i] =
+            vectors == 1 ? load8(dtype, from, at)
+                         : load_half(dtype, from, at + i / 2 * PAIR, i % 2);
         UNROLL for (int r = 0; r < rows; r++)
         {
             vf weight = vf_set(weights[t * rows + r]);
@@ -217,59 +274,67 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int vectors, float *sums, cons
     UNROLL for (int r = 0; r < rows; r++)
     {
         UNROLL for (int i = 0; i < vectors; i++)
-            vf_store(sums + r * TA_MAX_DIM + at + i * LANES, part[r * vectors + i]);
+            vf_store(sums + r * v_dim + at + i * LANES, part[r * vectors + i]);
     }
 }
 
-INLINE void weigh_chunk(ta_dtype dtype, int rows, float *sums, const float *weights,
-                        const void *const *v, int n, int32_t v_dim)
+INLINE void weigh_tokens(ta_dtype dtype, int rows, float *sums, const float *weights,
+                         const void *const *v, int64_t offset, int n, int32_t v_dim)
 {
     int32_t at = 0;
-    if (rows == TA_ROW_BLOCK) {
-        for (; at + 2 * LANES <= v_dim; at += 2 * LANES)
-            weigh_block(dtype, TA_ROW_BLOCK, 2, sums, weights, v, n, at);
-        for (; at < v_dim; at += LANES)
-            weigh_block(dtype, TA_ROW_BLOCK, 1, sums, weights, v, n, at);
-    } else {
-        for (; at + 8 * LANES <= v_dim; at += 8 * LANES)
-            weigh_block(dtype, 1, 8, sums, weights, v, n, at);
-        for (; at < v_dim; at += LANES)
-            weigh_block(dtype, 1, 1, sums, weights, v, n, at);
+    for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
+        weigh_dims(dtype, rows, 8 / rows, sums, weights, v, offset, n, v_dim, at);
+    for (; at + PAIR <= v_dim; at += PAIR)
+        weigh_dims(dtype, rows, 2, sums, weights, v, offset, n, v_dim, at);
+    if (at < v_dim)
+        weigh_dims(dtype, rows, 1, sums, weights, v, offset, n, v_dim, at);
+}
+
+/* o = o · rescale + sums, with the sums in the order of pairs. */
+INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *sums, int32_t v_dim)
+{
+    int32_t i = 0;
+    for (; i + PAIR <= v_dim; i += PAIR) {
+        vf a = vf_load(sums + i), b = vf_load(sums + i + LANES);
+        if (dtype == TA_BF16)
+            vf_interleave(&a, &b);
+        vf_store(o + i, vf_fma(vf_load(o + i), vf_set(rescale), a));
+        vf_store(o + i + LANES, vf_fma(vf_load(o + i + LANES), vf_set(rescale), b));
+    }
+    if (i < v_dim)
+        vf_store(o + i, vf_fma(vf_load(o + i), vf_set(rescale), vf_load(sums + i)));
+}
+
+/* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
+ * registers. Long chunks would read memory in too large steps for the CPU to fetch ahead, short
+ * ones load and store the sums more often. */
+INLINE void weigh_block(ta_dtype dtype, int rows, const ta_block *b, float *o, const float *rescale)
+{
+    const int chunk = rows == 1 || dtype == TA_F32 || b->heads > 1 ? 4 : 8;
+    _Alignas(64) float sums[TA_BLOCK_VALUES];
+    int head_floats = rows * b->dim;
+    for (int i = 0; i < b->heads * head_floats; i += LANES)
+        vf_store(sums + i, vf_zero());
+    for (int t = 0; t < b->n; t += chunk) {
+        int n = b->n - t < chunk ? b->n - t : chunk;
+        for (int h = 0; h < b->heads; h++)
+            weigh_tokens(dtype, rows, sums + h * head_floats,
+                         b->scores + h * TA_BLOCK_SCORES + t * rows, b->tokens + t,
+                         h * b->token_head_bytes, n, b->dim);
+    }
+    for (int h = 0; h < b->heads; h++) {
+        UNROLL for (int r = 0; r < rows; r++)
+            finish_sums(dtype, o + h * b->head_stride + r * b->row_stride,
+                        rescale[h * TA_ROW_BLOCK + r], sums + h * head_floats + r * b->dim, b->dim);
     }
 }
 
-INLINE void weigh_tile(ta_dtype dtype, int rows, int chunk, float *o, int64_t o_stride,
-                       const float *rescale, const float *weights, const void *const *v, int n,
-                       int32_t v_dim)
+INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    float sums[TA_ROW_BLOCK * TA_MAX_DIM];
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        for (int32_t i = 0; i < v_dim; i += LANES)
-            vf_store(sums + r * TA_MAX_DIM + i, vf_zero());
-    }
-    int t = 0;
-    for (; t + chunk <= n; t += chunk)
-        weigh_chunk(dtype, rows, sums, weights + t * rows, v + t, chunk, v_dim);
-    if (t < n)
-        weigh_chunk(dtype, rows, sums, weights + t * rows, v + t, n - t, v_dim);
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        for (int32_t i = 0; i < v_dim; i += LANES) {
-            float *to = o + r * o_stride + i;
-            vf_store(to,
-                     vf_fma(vf_load(to), vf_set(rescale[r]), vf_load(sums + r * TA_MAX_DIM + i)));
-        }
-    }
-}
-
-INLINE void weigh_any(ta_dtype dtype, float *o, int64_t o_stride, int rows, const float *rescale,
-                      const float *weights, const void *const *v, int n, int32_t v_dim)
-{
-    if (rows == TA_ROW_BLOCK)
-        weigh_tile(dtype, TA_ROW_BLOCK, CHUNK4, o, o_stride, rescale, weights, v, n, v_dim);
+    if (b->rows == TA_ROW_BLOCK)
+        weigh_block(dtype, TA_ROW_BLOCK, b, o, rescale);
     else
-        weigh_tile(dtype, 1, CHUNK1, o, o_stride, rescale, weights, v, n, v_dim);
+        weigh_block(dtype, 1, b, o, rescale);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */
@@ -301,25 +366,24 @@ static void merge(float *into, const float *from, int32_t v_dim)
     {                                                                                              \
         store_any(dtype, from, n, factor, to);                                                     \
     }                                                                                              \
-    static void score_##suffix(const float *q, int64_t q_stride, int rows, const void *const *k,   \
-                               int n, int32_t k_dim, float *scores)                                \
+    static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
-        score_any(dtype, q, q_stride, rows, k, n, k_dim, scores);                                  \
+        score_any(dtype, block, q);                                                                \
     }                                                                                              \
-    static void weigh_##suffix(float *o, int64_t o_stride, int rows, const float *rescale,         \
-                               const float *weights, const void *const *v, int n, int32_t v_dim)   \
+    static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
     {                                                                                              \
-        weigh_any(dtype, o, o_stride, rows, rescale, weights, v, n, v_dim);                        \
+        weigh_any(dtype, block, o, rescale);                                                       \
     }
 FOR_DTYPE(f32, TA_F32)
 FOR_DTYPE(f16, TA_F16)
 FOR_DTYPE(bf16, TA_BF16)
 
-#define TA_SIMD_TABLE                                                                              \
+#define TA_SIMD_TABLE(level)                                                                       \
     {                                                                                              \
-        .name = TA_SIMD_NAME,                                                                      \
-        .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},                 \
+        .name = level, .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},  \
         .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},             \
+        .arrange =                                                                                 \
+            {[TA_F32] = arrange_as_is, [TA_F16] = arrange_as_is, [TA_BF16] = arrange_even_odd},    \
         .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
         .softcap = softcap, .softmax = softmax,                                                    \
         .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \

@@ -9,22 +9,34 @@
 #include "../dtype.h"
 #include "tile.h"
 
-/* What a query row of the item sees. */
+/* What a query row sees, the same for all heads. */
 typedef struct query_row {
     ta_visible visible; /* local positions */
     int32_t position;
-    float slope; /* of ALiBi, for scores in base 2 */
 } query_row;
 
-/* The rows of an item, and its tokens. The arrays are in the thread's scratch. */
+/* The present tile, and the weights of its tokens for one block of rows. */
+typedef struct item_buffers {
+    ta_tile tile;
+    float weights[TA_TILE_BLOCKS][TA_BLOCK_SCORES]; /* [block of tokens][head] */
+    float rescale[TA_TILE_BLOCKS][TA_ROW_BLOCK];
+    uint64_t hidden[TA_TILE_BLOCKS][TA_ROW_BLOCK];
+    int any_hidden[TA_TILE_BLOCKS];
+} item_buffers;
+
+/* The rows of an item, and its tokens. All arrays are in the thread's scratch, [head][row] with
+ * group_rows rows, except for the records. */
 typedef struct item_state {
     const ta_attend_job *job;
+    ta_item item;
     ta_tile_source source;
-    int32_t row_count;
-    query_row *rows;
-    float *m, *l;   /* of the rows' partials */
-    float *q;       /* [row_count][k_dim], ready to give scores in base 2 */
-    float *records; /* of the first row; o is summed in place */
+    item_buffers *buffers;
+    query_row *rows; /* [row] */
+    float *slopes;   /* of ALiBi, for scores in base 2 */
+    float *m, *l;    /* of the rows' partials */
+    float *q;        /* k_dim each, arranged, ready to give scores in base 2 */
+    float *records;  /* of the first head and row; o is summed in place */
+    int64_t record_head_stride;
 } item_state;
 
 static size_t round_to_line(size_t bytes)
@@ -34,9 +46,10 @@ static size_t round_to_line(size_t bytes)
 
 size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *division)
 {
-    size_t rows = (size_t)division->group_rows;
-    return round_to_line(rows * sizeof(query_row)) + 2 * round_to_line(rows * sizeof(float)) +
-           round_to_line(rows * (size_t)problem->k_dim * sizeof(float));
+    size_t rows = (size_t)division->group_rows, all = rows * (size_t)division->group_heads;
+    return round_to_line(sizeof(item_buffers)) + round_to_line(rows * sizeof(query_row)) +
+           3 * round_to_line(all * sizeof(float)) +
+           round_to_line(all * (size_t)problem->k_dim * sizeof(float));
 }
 
 static ta_visible row_visible(const ta_attend_job *job, int32_t sequence, int32_t token)
@@ -54,71 +67,130 @@ ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence)
     return all;
 }
 
-static float *row_record(const item_state *s, int32_t row)
+/* The place of a head's row in the arrays of an item. */
+static int64_t row_index(const item_state *s, int head, int32_t row)
 {
-    return s->records + (int64_t)row * s->job->division.record_floats;
+    return (int64_t)head * s->job->division.group_rows + row;
+}
+
+static float *row_record(const item_state *s, int head, int32_t row)
+{
+    return s->records + head * s->record_head_stride +
+           (int64_t)row * s->job->division.record_floats;
 }
 
 /* scores[t·rows + r] -= slope_r · |x_r - y_t|. */
-static void add_alibi(const query_row *query, int rows, const int32_t *positions, int n,
-                      float *scores)
+static void add_alibi(const query_row *query, const float *slopes, int rows,
+                      const int32_t *positions, int n, float *scores)
 {
     for (int t = 0; t < n; t++) {
         for (int r = 0; r < rows; r++) {
             float distance = fabsf((float)(query[r].position - positions[t]));
-            scores[t * rows + r] -= query[r].slope * distance;
+            scores[t * rows + r] -= slopes[r] * distance;
         }
+    }
+}
+
+/* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
+ * heads: into buffers `slot` on, one for each head. */
+static void find_weights(const item_state *s, int32_t row, int rows, int at, int n, int slot)
+{
+    const ta_problem *p = s->job->problem;
+    const ta_host_kernels *kernels = s->job->kernels;
+    item_buffers *b = s->buffers;
+    ta_block block = {.rows = rows,
+                      .heads = s->item.heads,
+                      .n = n,
+                      .row_stride = p->k_dim,
+                      .head_stride = row_index(s, 1, 0) * p->k_dim,
+                      .tokens = b->tile.k + at,
+                      .token_head_bytes = s->source.k_head_bytes,
+                      .dim = p->k_dim,
+                      .scores = b->weights[slot]};
+    kernels->score[p->kv_dtype](&block, s->q + (int64_t)row * p->k_dim);
+    for (int h = 0; h < s->item.heads; h++, slot++) {
+        int64_t index = row_index(s, h, row);
+        float *scores = b->weights[slot];
+        if (p->softcap > 0.0f)
+            kernels->softcap(scores, n * rows, (float)(p->softcap * M_LOG2E));
+        if (p->alibi_slopes)
+            add_alibi(s->rows + row, s->slopes + index, rows, b->tile.positions + at, n, scores);
+        b->any_hidden[slot] = kernels->softmax(scores, n, rows, s->m + index, s->l + index,
+                                               b->rescale[slot], b->hidden[slot]);
     }
 }
 
 /* Add the values of one row's tokens except the hidden ones, run by run. */
-static void weigh_visible(const item_state *s, int32_t row, float rescale, const float *weights,
-                          int step, const void *const *v, int n, uint64_t hidden)
+static void add_visible_values(const item_state *s, ta_block block, float *o, float rescale,
+                               const float *weights, int step, uint64_t hidden)
 {
-    const ta_problem *p = s->job->problem;
-    float run_weights[TA_TILE];
-    for (int t = 0; t < n;) {
-        int run = 0;
-        for (; t + run < n && !(hidden >> (t + run) & 1); run++)
-            run_weights[run] = weights[(t + run) * step];
-        if (run == 0) {
-            t++;
+    float run_weights[TA_BLOCK_SCORES];
+    int n = block.n;
+    block.scores = run_weights;
+    for (int t = 0; t < n; t++) {
+        block.n = 0;
+        for (; t < n && !(hidden >> t & 1); t++)
+            run_weights[block.n++] = weights[t * step];
+        if (block.n == 0)
             continue;
-        }
-        s->job->kernels->weigh[p->kv_dtype](row_record(s, row), 0, 1, &rescale, run_weights, v + t,
-                                            run, p->v_dim);
+        const void *const *tokens = block.tokens;
+        block.tokens += t - block.n;
+        s->job->kernels->weigh[s->job->problem->kv_dtype](&block, o, &rescale);
+        block.tokens = tokens;
         rescale = 1.0f; /* once is enough; without any run no maximum was found and it is 1 */
-        t += run;
     }
 }
 
-/* Rows [row, row + rows) against the tokens [from, from + n) of a tile, which all of them see. */
-static void attend_block(const item_state *s, int32_t row, int rows, const ta_tile *tile, int from,
-                         int n)
+/* Add the values of the tokens that find_weights() weighed. */
+static void add_values(const item_state *s, int32_t row, int rows, int at, int n, int slot)
 {
     const ta_problem *p = s->job->problem;
-    const ta_host_kernels *kernels = s->job->kernels;
-    float scores[TA_TILE_SCORES], rescale[TA_ROW_BLOCK];
-    uint64_t hidden[TA_ROW_BLOCK];
-
-    kernels->score[p->kv_dtype](s->q + (int64_t)row * p->k_dim, p->k_dim, rows, tile->k + from, n,
-                                p->k_dim, scores);
-    if (p->softcap > 0.0f)
-        kernels->softcap(scores, n * rows, (float)(p->softcap * M_LOG2E));
-    if (p->alibi_slopes)
-        add_alibi(s->rows + row, rows, tile->positions + from, n, scores);
-    if (!kernels->softmax(scores, n, rows, s->m + row, s->l + row, rescale, hidden)) {
-        kernels->weigh[p->kv_dtype](row_record(s, row), s->job->division.record_floats, rows,
-                                    rescale, scores, tile->v + from, n, p->v_dim);
+    item_buffers *b = s->buffers;
+    ta_block block = {.rows = rows,
+                      .heads = s->item.heads,
+                      .n = n,
+                      .row_stride = s->job->division.record_floats,
+                      .head_stride = s->record_head_stride,
+                      .tokens = b->tile.v + at,
+                      .token_head_bytes = s->source.v_head_bytes,
+                      .dim = p->v_dim,
+                      .scores = b->weights[slot]};
+    int any_hidden = 0;
+    for (int h = 0; h < s->item.heads; h++)
+        any_hidden |= b->any_hidden[slot + h];
+    if (!any_hidden) {
+        s->job->kernels->weigh[p->kv_dtype](&block, row_record(s, 0, row), b->rescale[slot]);
         return;
     }
-    for (int r = 0; r < rows; r++)
-        weigh_visible(s, row + r, rescale[r], scores + r, rows, tile->v + from, n, hidden[r]);
+    const void *of_head[TA_TOKEN_BLOCK];
+    block.rows = block.heads = 1;
+    block.tokens = of_head;
+    for (int h = 0; h < s->item.heads; h++, slot++) {
+        for (int t = 0; t < n; t++)
+            of_head[t] = (const char *)b->tile.v[at + t] + h * s->source.v_head_bytes;
+        for (int r = 0; r < rows; r++)
+            add_visible_values(s, block, row_record(s, h, row + r), b->rescale[slot][r],
+                               b->weights[slot] + r, rows,
+                               b->any_hidden[slot] ? b->hidden[slot][r] : 0);
+    }
 }
 
-/* What a row sees of a tile, as places in the tile; may be empty. Tiles of lanes are seen whole. */
-static ta_visible row_in_tile(const item_state *s, int32_t row, const ta_tile *tile)
+/* Rows [row, row + rows) against the places [from, end) of the tile, which all of them see: all K
+ * first, then all V. */
+static void attend_block(const item_state *s, int32_t row, int rows, int from, int end)
 {
+    int slot = 0;
+    for (int at = from; at < end; at += TA_TOKEN_BLOCK, slot += s->item.heads)
+        find_weights(s, row, rows, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK, slot);
+    slot = 0;
+    for (int at = from; at < end; at += TA_TOKEN_BLOCK, slot += s->item.heads)
+        add_values(s, row, rows, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK, slot);
+}
+
+/* What a row sees of the tile, as places in it; may be empty. Tiles of lanes are seen whole. */
+static ta_visible row_in_tile(const item_state *s, int32_t row)
+{
+    const ta_tile *tile = &s->buffers->tile;
     ta_visible seen = {0, tile->count};
     if (tile->lanes > 1)
         return seen;
@@ -130,102 +202,116 @@ static ta_visible row_in_tile(const item_state *s, int32_t row, const ta_tile *t
     return seen;
 }
 
-/* All rows against a tile: in blocks where neighbours see the same of it, else one by one. */
-static void attend_tile(const item_state *s, const ta_tile *tile)
+/* All rows against the tile: in blocks where neighbours see the same of it, else one by one. */
+static void attend_tile(const item_state *s)
 {
     int32_t row = 0;
-    while (row < s->row_count) {
-        ta_visible seen = row_in_tile(s, row, tile);
+    while (row < s->item.rows) {
+        ta_visible seen = row_in_tile(s, row);
         int alike = 1;
-        while (alike < TA_ROW_BLOCK && row + alike < s->row_count) {
-            ta_visible other = row_in_tile(s, row + alike, tile);
+        while (alike < TA_ROW_BLOCK && row + alike < s->item.rows) {
+            ta_visible other = row_in_tile(s, row + alike);
             if (other.first != seen.first || other.end != seen.end)
                 break;
             alike++;
         }
         int rows = alike == TA_ROW_BLOCK ? TA_ROW_BLOCK : 1;
         if (seen.first < seen.end)
-            attend_block(s, row, rows, tile, seen.first, seen.end - seen.first);
+            attend_block(s, row, rows, seen.first, seen.end);
         row += rows;
     }
 }
 
 static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
 {
-    ta_tile tile;
-    for (int32_t left; (left = end - first) > 0; first += tile.count) {
-        ta_tile_neighbours(&s->source, first, left < TA_TILE ? left : TA_TILE, &tile);
-        attend_tile(s, &tile);
+    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads);
+    for (int32_t left; (left = end - first) > 0; first += most) {
+        ta_tile_neighbours(&s->source, first, left < most ? left : most, &s->buffers->tile);
+        attend_tile(s);
+    }
+}
+
+/* `lane_tokens` tokens in each of the lanes from `first` on, all of which all rows see. */
+static void attend_lanes(const item_state *s, int32_t first, int32_t lane_tokens)
+{
+    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads) / TA_TILE_LANES;
+    for (int32_t at = 0; at < lane_tokens; at += most) {
+        int32_t left = lane_tokens - at;
+        ta_tile_of_lanes(&s->source, first + at, lane_tokens, left < most ? left : most,
+                         &s->buffers->tile);
+        attend_tile(s);
     }
 }
 
 /* All rows against the tokens [first, end). What all rows see goes by in lanes, as far as whole
- * tiles can be made of it; what only some see, and the rest, in its own order. */
+ * blocks can be made of it; what only some see, and the rest, in its own order. */
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t shared = first, shared_end = end;
-    for (int32_t i = 0; i < s->row_count; i++) {
+    for (int32_t i = 0; i < s->item.rows; i++) {
         ta_visible visible = s->rows[i].visible;
         shared = visible.first > shared ? visible.first : shared;
         shared_end = visible.end < shared_end ? visible.end : shared_end;
     }
-    int32_t tiles = shared < shared_end ? (shared_end - shared) / TA_TILE : 0;
-    int32_t lane_tokens = tiles * (TA_TILE / TA_TILE_LANES);
-    if (tiles == 0) {
+    int32_t tokens = shared_end - shared;
+    if (tokens < TA_TOKEN_BLOCK) {
         attend_neighbours(s, first, end);
         return;
     }
+    tokens -= tokens % TA_TOKEN_BLOCK;
     attend_neighbours(s, first, shared);
-    for (int32_t i = 0; i < tiles; i++) {
-        ta_tile tile;
-        ta_tile_of_lanes(&s->source, shared + i * (TA_TILE / TA_TILE_LANES), lane_tokens, &tile);
-        attend_tile(s, &tile);
-    }
-    attend_neighbours(s, shared + tiles * TA_TILE, end);
+    attend_lanes(s, shared, tokens / TA_TILE_LANES);
+    attend_neighbours(s, shared + tokens, end);
 }
 
-/* Load the query rows and empty their partials. */
-static void start_rows(const item_state *s, ta_item item)
+/* Load a query row and empty its partial. */
+static void start_row(const item_state *s, int head, int32_t row)
 {
     const ta_problem *p = s->job->problem;
     const ta_tensor *q = s->job->q;
-    int32_t heads = p->query_heads / p->kv_heads;
+    const ta_host_kernels *kernels = s->job->kernels;
+    int32_t query_heads = p->query_heads / p->kv_heads;
+    int32_t token = (s->item.row + row) / query_heads;
+    int32_t query_head = (s->item.kv_head + head) * query_heads + (s->item.row + row) % query_heads;
+    int64_t at =
+        s->item.sequence * q->batch_stride + token * q->token_stride + query_head * q->head_stride;
+    int64_t index = row_index(s, head, row);
+    float *query = s->q + index * p->k_dim;
     /* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
     double factor = p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E);
-    for (int32_t i = 0; i < s->row_count; i++) {
-        int32_t row = item.group * s->job->division.group_rows + i;
-        int32_t token = row / heads, head = item.kv_head * heads + row % heads;
-        int64_t at =
-            item.sequence * q->batch_stride + token * q->token_stride + head * q->head_stride;
-        s->job->kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim,
-                                              (float)factor, s->q + (int64_t)i * p->k_dim);
-        s->rows[i].visible = row_visible(s->job, item.sequence, token);
-        s->rows[i].position = s->job->kv->lengths[item.sequence] - p->query_tokens + token;
-        s->rows[i].slope = p->alibi_slopes ? (float)(p->alibi_slopes[head] * M_LOG2E) : 0.0f;
-        s->m[i] = -INFINITY;
-        s->l[i] = 0.0f;
-        memset(row_record(s, i), 0, (size_t)p->v_dim * sizeof(float));
-    }
+    kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim, (float)factor,
+                                  query);
+    kernels->arrange[p->kv_dtype](query, p->k_dim);
+    s->rows[row].visible = row_visible(s->job, s->item.sequence, token);
+    s->rows[row].position = s->job->kv->lengths[s->item.sequence] - p->query_tokens + token;
+    s->slopes[index] = p->alibi_slopes ? (float)(p->alibi_slopes[query_head] * M_LOG2E) : 0.0f;
+    s->m[index] = -INFINITY;
+    s->l[index] = 0.0f;
+    memset(row_record(s, head, row), 0, (size_t)p->v_dim * sizeof(float));
 }
 
 static item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
 {
     const ta_division *d = &job->division;
-    int32_t first_row = item.group * d->group_rows;
     size_t rows = (size_t)d->group_rows;
-    item_state s = {.job = job};
-    s.source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
-    s.row_count = d->rows - first_row < d->group_rows ? d->rows - first_row : d->group_rows;
+    size_t all = round_to_line(rows * (size_t)d->group_heads * sizeof(float));
+    item_state s = {.job = job, .item = item, .buffers = (item_buffers *)scratch};
+    scratch += round_to_line(sizeof(item_buffers));
     s.rows = (query_row *)scratch;
-    s.m = (float *)(scratch + round_to_line(rows * sizeof(query_row)));
-    s.l = s.m + round_to_line(rows * sizeof(float)) / sizeof(float);
-    s.q = s.l + round_to_line(rows * sizeof(float)) / sizeof(float);
-    s.records = ta_job_record(job, item.sequence, item.kv_head, first_row, item.split);
+    scratch += round_to_line(rows * sizeof(query_row));
+    s.slopes = (float *)scratch;
+    s.m = (float *)(scratch + all);
+    s.l = (float *)(scratch + 2 * all);
+    s.q = (float *)(scratch + 3 * all);
+    s.source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
+    s.records = ta_job_record(job, item.sequence, item.kv_head, item.row, item.split);
+    s.record_head_stride = (int64_t)d->splits * d->rows * d->record_floats;
     return s;
 }
 
 void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
 {
+    const ta_problem *p = job->problem;
     ta_visible all = ta_job_visible(job, item.sequence);
     int64_t split_tokens = ta_division_split_tokens(&job->division, all.end - all.first);
     int64_t first = all.first + item.split * split_tokens;
@@ -234,15 +320,17 @@ void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
     int64_t end = first + split_tokens < all.end ? first + split_tokens : all.end;
 
     item_state s = prepare(job, item, scratch);
-    start_rows(&s, item);
-    /* This group's rows may see less than all rows of the sequence. */
-    ta_visible group = {s.rows[0].visible.first, s.rows[s.row_count - 1].visible.end};
-    first = first > group.first ? first : group.first;
-    end = end < group.end ? end : group.end;
+    for (int i = 0; i < item.heads * item.rows; i++)
+        start_row(&s, i / item.rows, i % item.rows);
+    /* These rows may see less than all rows of the sequence. */
+    ta_visible seen = {s.rows[0].visible.first, s.rows[item.rows - 1].visible.end};
+    first = first > seen.first ? first : seen.first;
+    end = end < seen.end ? end : seen.end;
     attend_range(&s, (int32_t)first, (int32_t)end);
-    for (int32_t i = 0; i < s.row_count; i++) {
-        float *record = row_record(&s, i);
-        record[job->problem->v_dim] = s.m[i];
-        record[job->problem->v_dim + 1] = s.l[i];
+    for (int i = 0; i < item.heads * item.rows; i++) {
+        float *record = row_record(&s, i / item.rows, i % item.rows);
+        int64_t index = row_index(&s, i / item.rows, i % item.rows);
+        record[p->v_dim] = s.m[index];
+        record[p->v_dim + 1] = s.l[index];
     }
 }

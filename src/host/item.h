@@ -1,4 +1,4 @@
-/* One item of attend(): a group of query rows against one split of a sequence's tokens
+/* One item of attend(): query rows of a few KV heads against one split of a sequence's tokens
  * (division.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
  * those are in memory. attend.c runs the items. */
 #ifndef TA_HOST_ITEM_H
@@ -20,7 +20,11 @@ typedef struct ta_attend_job {
     size_t scratch_bytes;
 } ta_attend_job;
 
-/* Scratch that one thread needs, a multiple of 64. */
+/* Row `row` of a KV head is query head row % heads of it, of query token row / heads, where heads
+ * is the number of query heads for each KV head: rows of one token are neighbours, because they see
+ * the same keys.
+ *
+ * Scratch that one thread needs, a multiple of 64. */
 size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *division);
 
 /* The local positions that some row of a sequence sees: one range, because rows are neighbours. */

@@ -1,10 +1,7 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
  * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations,
  * which kernels_avx2.c supplies. kernels.c chooses. attend.c calls them and owns everything that is
- * not arithmetic: which tokens, which rows, where they are.
- *
- * All levels agree on the order of sums over a head dimension: 8 interleaved sums, added in
- * pairs. */
+ * not arithmetic: which tokens, which rows, where they are. */
 #ifndef TA_HOST_KERNELS_H
 #define TA_HOST_KERNELS_H
 
@@ -12,18 +9,38 @@
 
 #include <treeattn/treeattn.h>
 
-/* Tokens that are scored at a time: a bit set of them fits one word, and 64 rows of K and V of
- * usual dimensions stay in the first two cache levels while several query rows use them. */
-#define TA_TILE 64
+/* Tokens that one call of a kernel takes: a bit set of them fits one word. */
+#define TA_TOKEN_BLOCK 64
 
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
 #define TA_ROW_BLOCK 4
 
-/* Room for the scores of a tile and block; functions may write up to the next multiple of 8. */
-#define TA_TILE_SCORES (TA_TILE * TA_ROW_BLOCK + 8)
+/* Room for the scores of a block of tokens and rows; functions may write up to the next multiple of
+ * 8. */
+#define TA_BLOCK_SCORES (TA_TOKEN_BLOCK * TA_ROW_BLOCK + 8)
+
+/* The most floats of o that weigh() takes at a time: heads · rows · v_dim. Its sums stay in the
+ * first cache level. */
+#define TA_BLOCK_VALUES 4096
+
+/* The most KV heads of a block. */
+#define TA_HEADS_MAX 32
 
 /* Indexed by ta_dtype. */
 #define TA_DTYPES 4
+
+/* A block of work for score() and weigh(): `rows` query rows, 1 or TA_ROW_BLOCK, of each of `heads`
+ * KV heads, against the same n ≤ TA_TOKEN_BLOCK tokens. Several heads at a time are for caches in
+ * which the heads of a token are neighbours: memory is then read in its own order. Strides count
+ * floats, except in K and V. */
+typedef struct ta_block {
+    int rows, heads, n;
+    int64_t row_stride, head_stride; /* of q in score(), of o in weigh() */
+    const void *const *tokens;       /* K or V vectors of the first head */
+    int64_t token_head_bytes;        /* from the vector of one head to the next */
+    int32_t dim;                     /* of those vectors */
+    float *scores;                   /* [head][token][row]; weights in weigh() */
+} ta_block;
 
 typedef struct ta_host_kernels {
     const char *name;
@@ -34,27 +51,27 @@ typedef struct ta_host_kernels {
     /* to[i] = from[i] · factor, rounded to the element type. */
     void (*store[TA_DTYPES])(const float *from, int32_t n, float factor, void *to);
 
-    /* scores[t·rows + r] = q_r · k[t] for `rows` (1 or TA_ROW_BLOCK) query rows `q_stride` floats
-     * apart and n ≤ TA_TILE tokens; k[t] points to the token's vector. */
-    void (*score[TA_DTYPES])(const float *q, int64_t q_stride, int rows, const void *const *k,
-                             int n, int32_t k_dim, float *scores);
+    /* Put the k_dim numbers of a query row, in place, into the order in which this level's score()
+     * takes them for K of this type. */
+    void (*arrange[TA_DTYPES])(float *q, int32_t k_dim);
+
+    /* The products of arranged query rows and keys. */
+    void (*score[TA_DTYPES])(const ta_block *block, const float *q);
 
     /* s = cap · tanh(s) for n scores. */
     void (*softcap)(float *scores, int n, float cap);
 
-    /* Turn scores, in base 2 and as score() leaves them, into weights exp2(s - m), where m is the
-     * row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what the row's o must
-     * be multiplied by. A NaN among a row's scores makes its m, l and weights NaN. Returns whether
-     * there is a score of -inf; only then hidden[r] is the set of such tokens of row r, bit t for
-     * token t, whose values must not be used. */
+    /* Turn the scores of one head, in base 2 and as score() leaves them, into weights exp2(s - m),
+     * where m is the row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what
+     * the row's o must be multiplied by. A NaN among a row's scores makes its m, l and weights NaN.
+     * Returns whether there is a score of -inf; only then hidden[r] is the set of such tokens of
+     * row r, bit t for token t, whose values must not be used. */
     int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
                    uint64_t *hidden);
 
-    /* o_r = o_r · rescale[r] + Σ weights[t·rows + r] · v[t], with rows and tokens as in score().
-     * The sum over the tile is made first, which keeps rounding errors small over long
-     * sequences. */
-    void (*weigh[TA_DTYPES])(float *o, int64_t o_stride, int rows, const float *rescale,
-                             const float *weights, const void *const *v, int n, int32_t v_dim);
+    /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROW_BLOCK]. The sum
+     * over the tokens is made first, which keeps rounding errors small over long sequences. */
+    void (*weigh[TA_DTYPES])(const ta_block *block, float *o, const float *rescale);
 
     /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
     void (*merge)(float *into, const float *from, int32_t v_dim);

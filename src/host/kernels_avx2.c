@@ -1,9 +1,7 @@
-/* The kernels for x86 CPUs with AVX2, FMA and F16C: the vector operations, then attend_simd.h. Compiled with
- * flags of its own; kernels.c asks the CPU before it uses the table. */
+/* The kernels for x86 CPUs with AVX2, FMA and F16C: the vector operations, then attend_simd.h.
+ * Compiled with flags of its own; kernels.c asks the CPU before it uses the table. */
 #include <immintrin.h>
 #include <stdint.h>
-
-#define TA_SIMD_NAME "avx2"
 
 /* 8 floats. */
 typedef __m256 vf;
@@ -38,16 +36,51 @@ VF vf vf_load_bf16(const uint16_t *from)
     return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
+/* The elements with an even index of 16, then those with an odd one: half the operations of twice
+ * the above. */
+VF vf vf_load_bf16_even(const uint16_t *from)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)from), 16));
+}
+
+VF vf vf_load_bf16_odd(const uint16_t *from)
+{
+    __m256i upper = _mm256_set1_epi32((int)0xffff0000u);
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)from), upper));
+}
+
+/* Undo it: from even and odd elements to the first 8 and the last 8. */
+VF void vf_interleave(vf *even, vf *odd)
+{
+    vf low = _mm256_unpacklo_ps(*even, *odd), high = _mm256_unpackhi_ps(*even, *odd);
+    *even = _mm256_permute2f128_ps(low, high, 0x20);
+    *odd = _mm256_permute2f128_ps(low, high, 0x31);
+}
+
 VF void vf_store(float *to, vf x)
 {
     _mm256_storeu_ps(to, x);
 }
 
-/* Rounds to nearest, ties to even. */
+/* Round to nearest, ties to even. */
 VF void vf_store_f16(uint16_t *to, vf x)
 {
     _mm_storeu_si128((__m128i *)to,
                      _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+VF void vf_store_bf16(uint16_t *to, vf x)
+{
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i upper = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    rounded = _mm256_srli_epi32(rounded, 16);
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    __m256i words = _mm256_blendv_epi8(rounded, quiet, nan);
+    words = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(words));
 }
 
 VF vf vf_add(vf a, vf b)
@@ -99,17 +132,10 @@ VF vf vf_if_less(vf a, vf b, vf x, vf y)
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
 
-/* To the nearest integer. */
-VF vf vf_round(vf x)
+/* 2^(n - 127) for the lowest 8 bits n of a float's bits, and 0 for n = 0. Anything for a NaN. */
+VF vf vf_low_bits_as_exponent(vf x)
 {
-    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/* 2^n for integers from -126 to 127; 0 for -127; anything for a NaN. */
-VF vf vf_power_of_2(vf n)
-{
-    __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
 }
 
 /* Bit i is set if x[i] is -inf or NaN. */
@@ -118,12 +144,24 @@ VF unsigned vf_low_bits(vf x)
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, vf_set(-__builtin_inff()), _CMP_NGT_UQ));
 }
 
-/* The 8 sums of 8 vectors, each added in pairs of neighbours. */
-VF vf vf_sum8(const vf *x)
+/* In each half: lanes 0 + 2, 1 + 3 of a, then of b. */
+VF vf fold_by_2(vf a, vf b)
 {
-    vf a = _mm256_hadd_ps(_mm256_hadd_ps(x[0], x[1]), _mm256_hadd_ps(x[2], x[3]));
-    vf b = _mm256_hadd_ps(_mm256_hadd_ps(x[4], x[5]), _mm256_hadd_ps(x[6], x[7]));
-    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
+}
+
+/* Lanes 0 + 1 of a, of b, lanes 2 + 3 of a, of b, in each half. */
+VF vf fold_by_1(vf a, vf b)
+{
+    vf crossed = _mm256_permute_ps(_mm256_blend_ps(b, a, 0xaa), 0xb1);
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xaa), crossed);
+}
+
+/* The sums of the lanes of 4 vectors. */
+VF void vf_store_sum4(float *to, const vf *x)
+{
+    vf a = fold_by_1(fold_by_2(x[0], x[2]), fold_by_2(x[1], x[3]));
+    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1)));
 }
 
 /* Numbers of `rows` rows, 1 or 4, one after the other in memory, repeated to fill a vector. */
@@ -164,4 +202,4 @@ VF vf vf_sum_rows(vf x, int rows)
 
 #include "attend_simd.h"
 
-const ta_host_kernels ta_kernels_avx2 = TA_SIMD_TABLE;
+const ta_host_kernels ta_kernels_avx2 = TA_SIMD_TABLE("avx2");

@@ -1,5 +1,6 @@
-/* The arithmetic of the host device in plain C: what every SIMD level must reproduce (see kernels.h).
- * Each function takes the element type as a constant, so that the compiler makes one version for each. */
+/* The arithmetic of the host device in plain C: what every SIMD level must reproduce (see
+ * kernels.h). Each function takes the element type as a constant, so that the compiler makes one
+ * version for each. */
 #include <math.h>
 
 #include "../dtype.h"
@@ -9,7 +10,7 @@
 /* 8 interleaved sums, added in pairs. */
 static float sum8(const float *s)
 {
-    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    return ((s[0] + s[2]) + (s[1] + s[3])) + ((s[4] + s[6]) + (s[5] + s[7]));
 }
 
 static inline void load(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
@@ -24,28 +25,42 @@ static inline void store(ta_dtype dtype, const float *from, int32_t n, float fac
         ta_store(dtype, to, i, from[i] * factor);
 }
 
-static inline void score(ta_dtype dtype, const float *q, int64_t q_stride, int rows,
-                         const void *const *k, int n, int32_t k_dim, float *scores)
+static void arrange(float *q, int32_t k_dim)
 {
-    for (int r = 0; r < rows; r++) {
-        for (int t = 0; t < n; t++) {
-            float sums[8] = {0};
-            for (int32_t i = 0; i < k_dim; i++)
-                sums[i % 8] += q[r * q_stride + i] * ta_load(dtype, k[t], i);
-            scores[t * rows + r] = sum8(sums);
+    (void)q;
+    (void)k_dim;
+}
+
+static inline void score(ta_dtype dtype, const ta_block *b, const float *q)
+{
+    for (int h = 0; h < b->heads; h++) {
+        for (int r = 0; r < b->rows; r++) {
+            const float *query = q + h * b->head_stride + r * b->row_stride;
+            for (int t = 0; t < b->n; t++) {
+                const char *key = (const char *)b->tokens[t] + h * b->token_head_bytes;
+                float sums[8] = {0};
+                for (int32_t i = 0; i < b->dim; i++)
+                    sums[i % 8] += query[i] * ta_load(dtype, key, i);
+                b->scores[h * TA_BLOCK_SCORES + t * b->rows + r] = sum8(sums);
+            }
         }
     }
 }
 
-static inline void weigh(ta_dtype dtype, float *o, int64_t o_stride, int rows, const float *rescale,
-                         const float *weights, const void *const *v, int n, int32_t v_dim)
+static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    for (int r = 0; r < rows; r++) {
-        for (int32_t i = 0; i < v_dim; i++) {
-            float sum = 0.0f;
-            for (int t = 0; t < n; t++)
-                sum += weights[t * rows + r] * ta_load(dtype, v[t], i);
-            o[r * o_stride + i] = o[r * o_stride + i] * rescale[r] + sum;
+    for (int h = 0; h < b->heads; h++) {
+        for (int r = 0; r < b->rows; r++) {
+            const float *weights = b->scores + h * TA_BLOCK_SCORES + r;
+            float *to = o + h * b->head_stride + r * b->row_stride;
+            for (int32_t i = 0; i < b->dim; i++) {
+                float sum = 0.0f;
+                for (int t = 0; t < b->n; t++) {
+                    const char *value = (const char *)b->tokens[t] + h * b->token_head_bytes;
+                    sum += weights[t * b->rows] * ta_load(dtype, value, i);
+                }
+                to[i] = to[i] * rescale[h * TA_ROW_BLOCK + r] + sum;
+            }
         }
     }
 }
@@ -60,15 +75,13 @@ static inline void weigh(ta_dtype dtype, float *o, int64_t o_stride, int rows, c
     {                                                                                              \
         store(dtype, from, n, factor, to);                                                         \
     }                                                                                              \
-    static void score_##suffix(const float *q, int64_t q_stride, int rows, const void *const *k,   \
-                               int n, int32_t k_dim, float *scores)                                \
+    static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
-        score(dtype, q, q_stride, rows, k, n, k_dim, scores);                                      \
+        score(dtype, block, q);                                                                    \
     }                                                                                              \
-    static void weigh_##suffix(float *o, int64_t o_stride, int rows, const float *rescale,         \
-                               const float *weights, const void *const *v, int n, int32_t v_dim)   \
+    static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
     {                                                                                              \
-        weigh(dtype, o, o_stride, rows, rescale, weights, v, n, v_dim);                            \
+        weigh(dtype, block, o, rescale);                                                           \
     }
 FOR_DTYPE(f32, TA_F32)
 FOR_DTYPE(f16, TA_F16)
@@ -131,6 +144,7 @@ const ta_host_kernels ta_kernels_scalar = {
     .name = "scalar",
     .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},
     .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},
+    .arrange = {[TA_F32] = arrange, [TA_F16] = arrange, [TA_BF16] = arrange},
     .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},
     .softcap = softcap,
     .softmax = softmax,

@@ -6,7 +6,8 @@
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head)
 {
-    ta_tile_source s = {problem, kv, ta_kv_bounds(kv, sequence), NULL, NULL, NULL};
+    ta_tile_source s = {.problem = problem, .kv = kv, .bounds = ta_kv_bounds(kv, sequence)};
+    int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
     int64_t block = sequence;
     if (kv->page_table) {
         s.pages = kv->page_table + sequence * kv->page_table_stride;
@@ -16,7 +17,21 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
                      block * kv->k.batch_stride + kv_head * kv->k.head_stride);
     s.v = ta_element(problem->kv_dtype, kv->v.data,
                      block * kv->v.batch_stride + kv_head * kv->v.head_stride);
+    s.k_head_bytes = kv->k.head_stride * size;
+    s.v_head_bytes = kv->v.head_stride * size;
     return s;
+}
+
+int ta_tile_tokens(const ta_problem *problem, int heads)
+{
+    int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
+    int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);
+    int blocks = TA_TILE_BYTES / token_bytes / TA_TOKEN_BLOCK;
+    if (blocks > TA_TILE_BLOCKS / heads)
+        blocks = TA_TILE_BLOCKS / heads;
+    if (blocks > TA_TILE_MAX / TA_TOKEN_BLOCK)
+        blocks = TA_TILE_MAX / TA_TOKEN_BLOCK;
+    return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
 /* Neighbours from local position `first` on, into every `step`-th place of the tile. */
@@ -56,13 +71,12 @@ void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, 
     look_up(source, first, count, 0, 1, tile);
 }
 
-void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens,
+void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
                       ta_tile *tile)
 {
     tile->first = first;
     tile->lanes = TA_TILE_LANES;
-    tile->count = TA_TILE;
+    tile->count = TA_TILE_LANES * count;
     for (int lane = 0; lane < TA_TILE_LANES; lane++)
-        look_up(source, first + lane * lane_tokens, TA_TILE / TA_TILE_LANES, lane, TA_TILE_LANES,
-                tile);
+        look_up(source, first + lane * lane_tokens, count, lane, TA_TILE_LANES, tile);
 }

@@ -1,10 +1,10 @@
-/* The scheduler of one block: waves and barriers. grid.cpp calls block_runner::run(); lane.cpp has what
- * the lanes do themselves.
+/* The scheduler of one block: waves and barriers. grid.cpp calls block_runner::run(); lane.cpp has
+ * what the lanes do themselves.
  *
- * A wave runs in rounds. In each, every live lane runs in turn until it stops: at a collective of the
- * wave, at a barrier, or by leaving the kernel. When all have stopped at the same collective, the next round starts; when they have
- * stopped at a barrier, the wave waits until the other waves are there too. Anything else is an error
- * of the kernel. */
+ * A wave runs in rounds. In each, every live lane runs in turn until it stops: at a collective of
+ * the wave, at a barrier, or by leaving the kernel. When all have stopped at the same collective,
+ * the next round starts; when they have stopped at a barrier, the wave waits until the other waves
+ * are there too. Anything else is an error of the kernel. */
 #include "block.h"
 
 #include <string.h>
@@ -74,7 +74,7 @@ void block_runner::add_lanes(unsigned count)
         for (unsigned i = 0; i < max_wave; i++) {
             lane *l = &lane_memory.back()[i];
             l->context.stack = stacks.back()->at(i);
-            l->context.stack_bytes = fiber_stacks::bytes();
+            l->context.stack_bytes = fiber_stacks::bytes(i);
             fiber_reset(&l->context, lane_main, l);
         }
     }
@@ -122,12 +122,11 @@ bool block_runner::run(const kernel_launch &launch, uint64_t number)
     work = &launch;
     set_up(number);
     fiber_adopt_thread(&scheduler);
-    order_release(&block_order);
+    order_release(&start_order);
     bool ok = run_waves();
-    if (ok) {
-        order_acquire(&block_order);
+    order_acquire(&end_order);
+    if (ok)
         return true;
-    }
     for (unsigned i = 0; i < threads; i++) {
         lane *l = &lane_memory[i / max_wave][i % max_wave];
         fiber_reset(&l->context, lane_main, l);

@@ -1,10 +1,11 @@
-/* Running one block of a launch: block.cpp, called by grid.cpp. A block_runner belongs to one OS thread
- * while it runs and is used again for the next block; grid.cpp keeps a pool of them. */
+/* Running one block of a launch: block.cpp, called by grid.cpp. A block_runner belongs to one OS
+ * thread while it runs and is used again for the next block; grid.cpp keeps a pool of them. */
 #ifndef SIMT_BLOCK_H
 #define SIMT_BLOCK_H
 
 #include <functional>
 #include <memory>
+#include <string.h>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct block_runner : block {
     bool failed = false;
     fiber scheduler = {};
     shared_memory variables;
-    char barrier_order = 0, block_order = 0; /* addresses that stand for orderings, for TSan */
+    char start_order = 0, barrier_order = 0, end_order = 0; /* addresses that stand for orderings */
 
   private:
     void set_up(uint64_t number);
@@ -63,9 +64,14 @@ struct block_runner : block {
     std::vector<struct wave> waves;
 };
 
+inline bool same_call(const lane *a, const lane *b)
+{
+    return a->where.line == b->where.line && a->stopped == b->stopped && a->address == b->address &&
+           (a->where.file == b->where.file || strcmp(a->where.file, b->where.file) == 0);
+}
+
 /* lane.cpp */
-void lane_main(void *lane); /* what a lane's fiber runs */
-bool same_call(const lane *a, const lane *b);
+void lane_main(void *lane);        /* what a lane's fiber runs */
 std::string place(const lane *at); /* block, thread, lane and wave, in words */
 std::string source(call where);    /* file:line */
 

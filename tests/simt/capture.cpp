@@ -1,6 +1,7 @@
-/* Capturing a stream: its work becomes nodes of a graph and does not run. Whatever could not be repeated
- * by the graph, allocating and waiting on the host, is refused and spoils the capture. Other streams
- * join by waiting for an event of a captured one, and must be joined back before the end. */
+/* Capturing a stream: its work becomes nodes of a graph and does not run. Whatever could not be
+ * repeated by the graph, allocating and waiting on the host, is refused and spoils the capture.
+ * Other streams join by waiting for an event of a captured one, and must be joined back before the
+ * end. */
 #include "graph.h"
 
 #include <algorithm>
@@ -75,6 +76,17 @@ hipError_t capture_work(queue *q, work &&work)
     return hipSuccess;
 }
 
+hipError_t capture_join(queue *q, const std::shared_ptr<capture> &c,
+                        const std::vector<size_t> &nodes)
+{
+    if (c->ended || (q->capture && q->capture != c))
+        return fail(hipErrorStreamCaptureIsolation,
+                    "hipStreamWaitEvent: the event belongs to a capture that ended, or to another");
+    q->capture = c;
+    q->frontier.insert(q->frontier.end(), nodes.begin(), nodes.end());
+    return hipSuccess;
+}
+
 /* Does every node come before the end of the stream that began the capture? */
 static bool all_joined(const capture &c)
 {
@@ -146,6 +158,7 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
         return error;
     bool joined = all_joined(*c);
     release_streams(c);
+    c->ended = true;
     if (c->spoilt)
         return spoilt_status(*c);
     if (!joined)

@@ -1,6 +1,6 @@
-/* Copies and fills: queued as any other work, and checked when they are queued. Host memory is read and
- * written when the copy runs, also where a real runtime would have read it earlier: relying on that is
- * relying on one vendor. */
+/* Copies and fills: queued as any other work, and checked when they are queued. Host memory is read
+ * and written when the copy runs, also where a real runtime would have read it earlier: relying on
+ * that is relying on one vendor. */
 #include <string.h>
 
 #include "runtime.h"
@@ -52,7 +52,7 @@ hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, hipMemcpyKin
     copy.addresses = {to, from};
     copy.run = [to, from, bytes](run_context &) {
         memmove(to, from, bytes);
-        counted.copied_bytes += bytes;
+        count(counted.copied_bytes, bytes);
         return hipSuccess;
     };
     return submit(stream, std::move(copy));

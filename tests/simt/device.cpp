@@ -110,7 +110,7 @@ hipError_t hipDeviceSynchronize(void)
 {
     if (capture_forbids("hipDeviceSynchronize"))
         return hipErrorStreamCaptureUnsupported;
-    counted.host_waits++;
+    count(counted.host_waits);
     wait_for_device(this_device);
     return device_status(this_device);
 }

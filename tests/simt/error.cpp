@@ -60,13 +60,13 @@ void clear_device(int device)
 {
     std::lock_guard<std::mutex> lock(device_mutex);
     device_errors[device] = error_state();
+    last = error_state();
 }
 
 void clear_errors()
 {
     for (int i = 0; i < max_devices; i++)
         clear_device(i);
-    last = error_state();
 }
 
 } // namespace simt

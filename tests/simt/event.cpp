@@ -44,17 +44,6 @@ static hipError_t check_host_use(hipEvent_t event, const char *call)
     return hipSuccess;
 }
 
-/* With the lock: from now on the stream belongs to the event's capture too. */
-static hipError_t join_capture(queue *q, hipEvent_t event)
-{
-    if (q->capture && q->capture != event->capture)
-        return fail(hipErrorStreamCaptureIsolation,
-                    "hipStreamWaitEvent: stream and event belong to two captures");
-    q->capture = event->capture;
-    q->frontier.insert(q->frontier.end(), event->nodes.begin(), event->nodes.end());
-    return hipSuccess;
-}
-
 } // namespace simt
 
 using namespace simt;
@@ -118,7 +107,7 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned)
     if (!q || !known(event, "hipStreamWaitEvent"))
         return hipErrorInvalidHandle;
     if (event->capture)
-        return join_capture(q.get(), event);
+        return capture_join(q.get(), event->capture, event->nodes);
     if (!event->recorded.on)
         return hipSuccess;
     if (q->capture)
@@ -136,7 +125,7 @@ hipError_t hipEventSynchronize(hipEvent_t event)
     queue_lock lock(queues().mutex);
     if (hipError_t error = check_host_use(event, "hipEventSynchronize"))
         return error;
-    counted.host_waits++;
+    count(counted.host_waits);
     if (!event->recorded.on)
         return hipSuccess;
     dependency mark = event->recorded; /* the event may be recorded again meanwhile */

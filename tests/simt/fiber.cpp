@@ -30,11 +30,6 @@ static size_t page_bytes()
     return bytes;
 }
 
-size_t fiber_stacks::bytes()
-{
-    return stack_bytes;
-}
-
 fiber_stacks::fiber_stacks(unsigned count)
 {
     size_t step = stack_bytes + page_bytes();
@@ -57,6 +52,13 @@ fiber_stacks::~fiber_stacks()
 char *fiber_stacks::at(unsigned index) const
 {
     return memory + index * (stack_bytes + page_bytes()) + page_bytes();
+}
+
+/* Fibers do the same at the same depth of their stacks. If all stacks began at the same place in a
+ * page, they would share a few sets of the cache and push each other out. */
+size_t fiber_stacks::bytes(unsigned index)
+{
+    return stack_bytes - index * 5 % 64 * 64;
 }
 
 void fiber_adopt_thread(fiber *fiber)
@@ -106,8 +108,8 @@ static void release_sanitizers(fiber *fiber)
 
 extern "C" void simt_begin_context();
 
-/* The stack of a suspended fiber, from its stack pointer up: r15 r14 r13 r12 rbx rbp, and the address
- * where it goes on. A fresh one goes on in simt_begin_context with its entry in r13. */
+/* The stack of a suspended fiber, from its stack pointer up: r15 r14 r13 r12 rbx rbp, and the
+ * address where it goes on. A fresh one goes on in simt_begin_context with its entry in r13. */
 asm(R"(
     .text
     .globl simt_switch_context

@@ -1,8 +1,8 @@
-/* Fibers: stacks that one OS thread switches between by hand. Each simulated GPU thread runs on one.
- * block.cpp switches between them; fiber.cpp has the switch itself.
+/* Fibers: stacks that one OS thread switches between by hand. Each simulated GPU thread runs on
+ * one. block.cpp switches between them; fiber.cpp has the switch itself.
  *
- * A fiber runs `entry(argument)`, which must never return. Resetting a fiber forgets whatever it was
- * doing, so that a block that failed half-way leaves nothing behind. */
+ * A fiber runs `entry(argument)`, which must never return. Resetting a fiber forgets whatever it
+ * was doing, so that a block that failed half-way leaves nothing behind. */
 #ifndef SIMT_FIBER_H
 #define SIMT_FIBER_H
 
@@ -28,8 +28,8 @@ struct fiber_stacks {
     fiber_stacks(const fiber_stacks &) = delete;
     fiber_stacks &operator=(const fiber_stacks &) = delete;
 
-    char *at(unsigned index) const;
-    static size_t bytes();
+    char *at(unsigned index) const; /* the lowest address of a stack */
+    static size_t bytes(unsigned index);
 
   private:
     char *memory;

@@ -93,7 +93,7 @@ hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream)
         return fail(hipErrorInvalidValue, "hipGraphLaunch: no graph");
     if (hipError_t error = check_memory(*exec->nodes))
         return error;
-    counted.graph_launches++;
+    count(counted.graph_launches);
     std::shared_ptr<const std::vector<node>> nodes = exec->nodes;
     work launch;
     launch.name = "graph";

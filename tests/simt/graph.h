@@ -18,7 +18,7 @@ struct capture {
     const queue *origin;
     hipStreamCaptureMode mode;
     std::thread::id thread;
-    bool spoilt = false;
+    bool spoilt = false, ended = false;
     std::string reason; /* what spoilt it */
 };
 

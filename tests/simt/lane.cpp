@@ -1,6 +1,6 @@
-/* What happens on the fiber of a simulated thread: stopping at a collective, failing, leaving. A lane
- * that stops switches straight to the next lane of its wave's round; block.cpp says what a round is.
- * Only one lane of a block runs at any time, so nothing here needs a lock. */
+/* What happens on the fiber of a simulated thread: stopping at a collective, failing, leaving. A
+ * lane that stops switches straight to the next lane of its wave's round; block.cpp says what a
+ * round is. Only one lane of a block runs at any time, so nothing here needs a lock. */
 #include "block.h"
 
 #include <stdarg.h>
@@ -12,19 +12,19 @@ __thread simt::lane *simt_self = nullptr;
 namespace simt
 {
 
-static block_runner *runner_of(lane *me)
+static inline block_runner *runner_of(lane *me)
 {
     return static_cast<block_runner *>(me->block);
 }
 
 /* Go on with another lane, or with the scheduler. */
-static void switch_from(lane *me, lane *to)
+static inline void switch_from(lane *me, lane *to)
 {
     simt_self = to;
     fiber_switch(&me->context, to ? &to->context : &runner_of(me)->scheduler);
 }
 
-static void next_lane(lane *me)
+static inline void next_lane(lane *me)
 {
     wave *w = me->wave;
     lane *to = --w->cursor > 0 ? &w->lanes[w->order[w->cursor - 1]] : runner_of(me)->end_round(w);
@@ -32,13 +32,7 @@ static void next_lane(lane *me)
         switch_from(me, to);
 }
 
-bool same_call(const lane *a, const lane *b)
-{
-    return a->where.line == b->where.line && a->stopped == b->stopped && a->address == b->address &&
-           (a->where.file == b->where.file || strcmp(a->where.file, b->where.file) == 0);
-}
-
-static void stop_lane(lane *me, stop why, call where, const void *address)
+static inline void stop_lane(lane *me, stop why, call where, const void *address)
 {
     wave *w = me->wave;
     me->stopped = why;
@@ -107,6 +101,7 @@ void lane_fail(call where, const char *format, ...)
     va_end(arguments);
     runner->failed = true;
     runner->error = source(where) + ": " + text + ", in " + place(me);
+    order_release(&runner->end_order);
     switch_from(me, nullptr);
     __builtin_unreachable(); /* the fiber is reset before it could run again */
 }
@@ -123,14 +118,14 @@ void *shared_variable(call where, const void *key, const char *name, size_t byte
     return memory;
 }
 
-/* Two functions that are not inlined: a fiber may be used on another OS thread for its next block, and
- * the loop that outlives a block must not remember where simt_self was. */
+/* Two functions that are not inlined: a fiber may be used on another OS thread for its next block,
+ * and the loop that outlives a block must not remember where simt_self was. */
 static __attribute__((noinline)) void run_kernel(lane *me)
 {
     block_runner *runner = runner_of(me);
-    order_acquire(&runner->block_order);
+    order_acquire(&runner->start_order);
     runner->work->body();
-    order_release(&runner->block_order);
+    order_release(&runner->end_order);
 }
 
 static __attribute__((noinline)) void leave_kernel(lane *me)

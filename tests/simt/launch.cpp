@@ -74,7 +74,7 @@ static hipError_t run_kernel(const kernel_launch &prototype, run_context &contex
     launch.wave = s.wave;
     launch.order = s.order;
     launch.seed = s.seed * 0x9e3779b97f4a7c15u + context.ordinal;
-    counted.kernels++;
+    count(counted.kernels);
     if (kernel_fault.strikes()) {
         context.why = "fails, as the test asked";
         return hipErrorLaunchFailure;
@@ -88,13 +88,23 @@ static void add_bytes(std::vector<unsigned char> *to, const void *from, size_t b
     to->insert(to->end(), first, first + bytes);
 }
 
+void note_argument(kernel_request *request, const void *value, size_t bytes)
+{
+    add_bytes(&request->arguments, value, bytes);
+    for (size_t i = 0; i + sizeof(void *) <= bytes; i += sizeof(void *)) {
+        const void *word;
+        memcpy(&word, static_cast<const char *>(value) + i, sizeof word);
+        request->addresses.push_back(word);
+    }
+}
+
 hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
 {
     std::string name = plain_name(r.name);
     size_t limit = shared_limit(r.function, current_settings());
     if (hipError_t error = check_request(r, name, limit))
         return error;
-    counted.launches++;
+    count(counted.launches);
     kernel_launch launch = {name, r.grid,       r.block, r.dynamic_bytes,  limit,
                             0,    SIMT_FORWARD, 0,       std::move(r.body)};
     work kernel;

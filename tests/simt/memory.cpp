@@ -1,5 +1,6 @@
-/* Device and pinned memory. Fresh memory is NaN (0xFF bytes). A device allocation ends at an unreadable
- * page; under ASan it comes from its allocator, which sees every overrun and use after free.
+/* Device and pinned memory. Fresh memory is NaN (0xFF bytes). A device allocation ends at an
+ * unreadable page; under ASan it comes from its allocator, which sees every overrun and use after
+ * free.
  *
  * With the guard on, device memory is unreadable while nothing runs on any device. */
 #include <map>
@@ -142,7 +143,7 @@ static hipError_t allocate(void **memory, size_t bytes, hipMemoryType type, cons
     int device = current_device();
     if (hipError_t stuck = device_status(device))
         return stuck;
-    counted.allocations++;
+    count(counted.allocations);
     if (malloc_fault.strikes())
         return fail(hipErrorOutOfMemory, "%s of %zu bytes fails, as the test asked", call, bytes);
     *memory = nullptr;
@@ -181,7 +182,7 @@ static hipError_t give_back(void *memory, hipMemoryType type, const char *call)
                         memory);
         device = entry->second.device;
     }
-    counted.host_waits++;
+    count(counted.host_waits);
     wait_for_device(device);
     std::lock_guard<std::mutex> lock(memory_mutex);
     auto entry = allocations().find(reinterpret_cast<uintptr_t>(memory));

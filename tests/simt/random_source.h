@@ -1,4 +1,5 @@
-/* The executor's random numbers: splitmix64. Good enough to permute lanes, and a seed is one number. */
+/* The executor's random numbers: splitmix64. Good enough to permute lanes, and a seed is one
+ * number. */
 #ifndef SIMT_RANDOM_SOURCE_H
 #define SIMT_RANDOM_SOURCE_H
 

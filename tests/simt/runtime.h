@@ -1,5 +1,5 @@
-/* What the files of the simulated runtime share: errors, the error state of devices, memory. stream.h
- * has the queues. */
+/* What the files of the simulated runtime share: errors, the error state of devices, memory.
+ * stream.h has the queues. */
 #ifndef SIMT_RUNTIME_INTERNAL_H
 #define SIMT_RUNTIME_INTERNAL_H
 
@@ -25,7 +25,7 @@ void fail_device(int device, hipError_t error, const std::string &text);
 bool device_failed(int device);
 /* hipSuccess, or the device's error, made this thread's last one. */
 hipError_t device_status(int device);
-void clear_device(int device);
+void clear_device(int device); /* and this thread's last error */
 void clear_errors();
 
 /* The calling thread's device. */

@@ -2,6 +2,7 @@
 #include "settings.h"
 
 #include <mutex>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <string>
@@ -14,33 +15,52 @@ namespace simt
 counts counted;
 fault malloc_fault, launch_fault, kernel_fault;
 
-static long variable(const char *name, long least, long most, long otherwise)
+/* A typing mistake in a command that should repeat a failure must not pass for a repetition. */
+[[noreturn]] static void refuse(const char *name, const char *value, const char *expected)
 {
-    const char *text = getenv(name);
-    char *end = nullptr;
-    long value = text ? strtol(text, &end, 10) : otherwise;
-    return text && (*end || end == text || value < least || value > most) ? otherwise : value;
+    fprintf(stderr, "simt: %s=%s: expected %s\n", name, value, expected);
+    exit(2);
 }
 
-static bool variable_is(const char *name, const char *value)
+static uint64_t number(const char *name, uint64_t least, uint64_t most, uint64_t otherwise)
 {
     const char *text = getenv(name);
-    return text && strcmp(text, value) == 0;
+    if (!text)
+        return otherwise;
+    char *end = nullptr;
+    uint64_t value = strtoull(text, &end, 0);
+    if (end == text || *end || value < least || value > most)
+        refuse(name, text, (std::to_string(least) + " to " + std::to_string(most)).c_str());
+    return value;
 }
+
+/* The place of the variable's value in a list of `count` words; 0 if it is not set. */
+static unsigned choice(const char *name, const char *const *words, unsigned count)
+{
+    const char *text = getenv(name);
+    std::string expected;
+    for (unsigned i = 0; i < count; i++) {
+        if (!text || strcmp(text, words[i]) == 0)
+            return i;
+        expected += std::string(i ? " or " : "") + words[i];
+    }
+    refuse(name, text, expected.c_str());
+}
+
+static const char *const order_words[] = {"forward", "reverse", "random"};
+static const char *const stream_words[] = {"sync", "background"};
+static const char *const wave_words[] = {"32", "64"};
 
 static settings from_environment()
 {
     settings s;
-    s.order = variable_is("TA_SIMT_ORDER", "reverse")  ? SIMT_REVERSE
-              : variable_is("TA_SIMT_ORDER", "random") ? SIMT_RANDOM
-                                                       : SIMT_FORWARD;
-    const char *seed = getenv("TA_SIMT_SEED");
-    s.seed = seed ? strtoull(seed, nullptr, 0) : 1;
-    s.wave = variable("TA_SIMT_WAVE", 32, 64, 32) == 64 ? 64 : 32;
-    s.streams = variable_is("TA_SIMT_STREAMS", "background") ? SIMT_IN_BACKGROUND : SIMT_ON_SYNC;
-    s.workers = static_cast<unsigned>(variable("TA_SIMT_WORKERS", 1, 64, 1));
-    s.guard = variable("TA_SIMT_GUARD", 0, 1, 0) == 1;
-    s.device.devices = static_cast<int>(variable("TA_SIMT_DEVICES", 1, max_devices, 8));
+    s.order = static_cast<simt_order>(choice("TA_SIMT_ORDER", order_words, 3));
+    s.seed = number("TA_SIMT_SEED", 0, UINT64_MAX, 1);
+    s.wave = choice("TA_SIMT_WAVE", wave_words, 2) ? 64 : 32;
+    s.streams = static_cast<simt_streams>(choice("TA_SIMT_STREAMS", stream_words, 2));
+    s.workers = static_cast<unsigned>(number("TA_SIMT_WORKERS", 1, 64, 1));
+    s.guard = number("TA_SIMT_GUARD", 0, 1, 0) == 1;
+    s.device.devices = static_cast<int>(number("TA_SIMT_DEVICES", 1, max_devices, 8));
     s.device.compute_units = 16;
     s.device.shared_bytes = 65536;
     s.device.default_shared_bytes = 49152;
@@ -116,12 +136,11 @@ void simt_set_device_config(const simt_device_config *config)
 
 const char *simt_settings(void)
 {
-    static const char *const orders[] = {"forward", "reverse", "random"};
     static thread_local std::string text;
     settings s = current_settings();
-    text = std::string("TA_SIMT_ORDER=") + orders[s.order] +
+    text = std::string("TA_SIMT_ORDER=") + order_words[s.order] +
            " TA_SIMT_SEED=" + std::to_string(s.seed) + " TA_SIMT_WAVE=" + std::to_string(s.wave) +
-           " TA_SIMT_STREAMS=" + (s.streams == SIMT_ON_SYNC ? "sync" : "background") +
+           " TA_SIMT_STREAMS=" + stream_words[s.streams] +
            " TA_SIMT_WORKERS=" + std::to_string(s.workers);
     return text.c_str();
 }

@@ -1,5 +1,5 @@
-/* The executor's settings, faults and counts as its own files see them. The functions that tests call
- * are in simt_control.h; both are implemented in settings.cpp. */
+/* The executor's settings, faults and counts as its own files see them. The functions that tests
+ * call are in simt_control.h; both are implemented in settings.cpp. */
 #ifndef SIMT_SETTINGS_H
 #define SIMT_SETTINGS_H
 
@@ -28,6 +28,12 @@ struct counts {
         copied_bytes;
 };
 extern counts counted;
+
+/* Relaxed, so that counting orders nothing that TSan should see as unordered. */
+inline void count(std::atomic<uint64_t> &counter, uint64_t more = 1)
+{
+    counter.fetch_add(more, std::memory_order_relaxed);
+}
 
 /* The n-th event from when it was armed is the one that fails. */
 struct fault {

@@ -1,6 +1,6 @@
 /* The shared memory of one block: the dynamic part, then one variable after another as the kernel
- * comes to their declarations. All of it is NaN (0xFF bytes) when a block starts. Under ASan everything
- * that belongs to no variable is out of bounds. */
+ * comes to their declarations. All of it is NaN (0xFF bytes) when a block starts. Under ASan
+ * everything that belongs to no variable is out of bounds. */
 #ifndef SIMT_SHARED_MEMORY_H
 #define SIMT_SHARED_MEMORY_H
 

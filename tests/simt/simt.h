@@ -1,5 +1,5 @@
-/* The SIMT executor: HIP kernels and the HIP runtime on a CPU, for tests. hip/vendor.h includes this
- * when TA_SIMT is defined. docs/simt.md says how it works and what it can see.
+/* The SIMT executor: HIP kernels and the HIP runtime on a CPU, for tests. hip/vendor.h includes
+ * this when TA_SIMT is defined. docs/simt.md says how it works and what it can see.
  *
  *     simt_runtime.h    the hip… calls, for C too
  *     simt_language.h   the kernel language

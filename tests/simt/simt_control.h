@@ -1,9 +1,10 @@
-/* What a test can ask of the SIMT executor beyond what a real runtime offers: how threads are ordered,
- * the wave width, when queued work runs, faults on demand, and counts of what happened. For C and C++.
+/* What a test can ask of the SIMT executor beyond what a real runtime offers: how threads are
+ * ordered, the wave width, when queued work runs, faults on demand, and counts of what happened.
+ * For C and C++.
  *
- * Every setting has an environment variable, read once at first use; the functions override it. Change
- * a setting only while nothing is queued. simt_settings() prints them all as such variables, which is
- * what a failing test prints so that the failure can be run again. */
+ * Every setting has an environment variable, read once at first use; the functions override it.
+ * Change a setting only while nothing is queued. simt_settings() prints them all as such variables,
+ * which is what a failing test prints so that the failure can be run again. */
 #ifndef SIMT_CONTROL_H
 #define SIMT_CONTROL_H
 
@@ -16,8 +17,8 @@
 extern "C" {
 #endif
 
-/* In which order the threads of a block run between two barriers (and the blocks of a grid, the ready
- * nodes of a graph, the streams of a device that is synchronised). */
+/* In which order the threads of a block run between two barriers (and the blocks of a grid, the
+ * ready nodes of a graph, the streams of a device that is synchronised). */
 typedef enum simt_order {
     SIMT_FORWARD, /* first to last */
     SIMT_REVERSE, /* last to first */
@@ -35,8 +36,8 @@ void simt_set_wave(int wave);                         /* TA_SIMT_WAVE: 32 or 64 
 void simt_set_streams(simt_streams when);             /* TA_SIMT_STREAMS: sync or background */
 /* Threads that share the blocks of a launch; block b runs on thread b mod count. */
 void simt_set_workers(int count); /* TA_SIMT_WORKERS: 1 … 64 */
-/* Make device memory unreadable to the host while nothing runs on any device: a pointer that the host
- * uses by mistake is then a segmentation fault. Not under ASan. */
+/* Make device memory unreadable to the host while nothing runs on any device: a pointer that the
+ * host uses by mistake is then a segmentation fault. Not under ASan. */
 void simt_set_guard(int on); /* TA_SIMT_GUARD: 0 or 1 */
 
 /* The numbers of every simulated device. */
@@ -56,7 +57,8 @@ void simt_set_device_config(const simt_device_config *config);
 /* All settings, as variables for a command line. Valid until the next call on this thread. */
 const char *simt_settings(void);
 
-/* Back to the settings of the environment; no faults; error states of devices and counts cleared. */
+/* Back to the settings of the environment; no faults; error states of devices and counts
+ * cleared. */
 void simt_reset(void);
 
 /* Faults. The n-th such event from now on (1 is the next) fails, once; 0 takes the order back. */

@@ -1,6 +1,6 @@
-/* What one simulated thread is, as the code compiled into kernels sees it: its place in the block, the
- * slots through which the lanes of a wave exchange values, and the ways it can stop. simt_language.h
- * builds HIP's names on this; block.cpp runs it.
+/* What one simulated thread is, as the code compiled into kernels sees it: its place in the block,
+ * the slots through which the lanes of a wave exchange values, and the ways it can stop.
+ * simt_language.h builds HIP's names on this; block.cpp runs it.
  *
  * The rule for every collective of a wave (shuffle, ballot, wave barrier) is the strictest of all
  * vendors': each lane of the wave that has not left the kernel must come to the same call. */

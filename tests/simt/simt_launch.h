@@ -22,15 +22,15 @@ struct run_context {
     std::string why;
 };
 
-/* A piece of work for a stream. `run` is called on a thread of the stream, once, or once for each time
- * a graph that contains it is launched. */
+/* A piece of work for a stream. `run` is called on a thread of the stream, once, or once for each
+ * time a graph that contains it is launched. */
 struct work {
     std::string name;
     std::function<hipError_t(run_context &)> run;
     /* What tells it from other work in a captured graph: sizes, arguments. */
     std::vector<unsigned char> identity;
-    /* Words that may be addresses. Those inside device or pinned memory must be there still whenever
-     * a graph that captured this work is launched. */
+    /* Words that may be addresses. Those inside device or pinned memory must be there still
+     * whenever a graph that captured this work is launched. */
     std::vector<const void *> addresses;
 };
 
@@ -49,28 +49,22 @@ struct kernel_request {
 
 hipError_t submit_kernel(hipStream_t stream, kernel_request &&request);
 
-template <class T> void note_argument(kernel_request *request, const T &value)
-{
-    static_assert(std::is_trivially_copyable<T>::value, "kernel arguments are copied as bytes");
-    const unsigned char *bytes = reinterpret_cast<const unsigned char *>(&value);
-    request->arguments.insert(request->arguments.end(), bytes, bytes + sizeof(T));
-    for (size_t i = 0; i + sizeof(void *) <= sizeof(T); i += sizeof(void *)) {
-        const void *word;
-        __builtin_memcpy(&word, bytes + i, sizeof word);
-        request->addresses.push_back(word);
-    }
-}
+/* Remember what an argument is, for captures. */
+void note_argument(kernel_request *request, const void *value, size_t bytes);
 
 template <class... P, class... A>
 hipError_t launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
                   size_t dynamic_bytes, hipStream_t stream, A &&...arguments)
 {
     static_assert(sizeof...(P) == sizeof...(A), "a kernel takes all its arguments");
+    static_assert((std::is_trivially_copyable<typename std::decay<P>::type>::value && ...),
+                  "kernel arguments are copied as bytes");
     std::tuple<typename std::decay<P>::type...> bound(std::forward<A>(arguments)...);
     kernel_request request = {
         name,          reinterpret_cast<const void *>(kernel),           grid, block,
         dynamic_bytes, [kernel, bound]() { std::apply(kernel, bound); }, {},   {}};
-    std::apply([&](const auto &...value) { (note_argument(&request, value), ...); }, bound);
+    std::apply([&](const auto &...value) { (note_argument(&request, &value, sizeof value), ...); },
+               bound);
     return submit_kernel(stream, std::move(request));
 }
 

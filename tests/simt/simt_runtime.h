@@ -1,10 +1,10 @@
-/* The HIP runtime as the SIMT executor offers it: the types and calls that hip/ uses, with HIP's names
- * and meaning. For C and C++. The values of the errors are HIP's. Implemented in device.cpp,
+/* The HIP runtime as the SIMT executor offers it: the types and calls that hip/ uses, with HIP's
+ * names and meaning. For C and C++. The values of the errors are HIP's. Implemented in device.cpp,
  * memory.cpp, stream.cpp, event.cpp and graph.cpp.
  *
- * Differences from a real runtime, all on the strict side: queued work runs only when the host waits
- * (see simt_control.h), pageable host memory is read and written when the copy runs and not before,
- * and hipGetErrorString() of an error that just happened gives the precise sentence. */
+ * Differences from a real runtime, all on the strict side: queued work runs only when the host
+ * waits (see simt_control.h), pageable host memory is read and written when the copy runs and not
+ * before, and hipGetErrorString() of an error that just happened gives the precise sentence. */
 #ifndef SIMT_RUNTIME_H
 #define SIMT_RUNTIME_H
 

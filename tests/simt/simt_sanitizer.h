@@ -57,7 +57,8 @@ inline void unpoison_region(const void *memory, size_t bytes)
 #endif
 }
 
-/* What a thread did before release() of an object happens before what another does after acquire(). */
+/* What a thread did before release() of an object happens before what another does after
+ * acquire(). */
 inline void order_release(void *object)
 {
 #if SIMT_TSAN

@@ -1,4 +1,5 @@
-/* Helpers of the executor's own tests: device arrays, and a loop over wave widths and thread orders. */
+/* Helpers of the executor's own tests: device arrays, and a loop over wave widths and thread
+ * orders. */
 #ifndef SIMT_TEST_H
 #define SIMT_TEST_H
 

@@ -177,8 +177,8 @@ hipError_t submit(hipStream_t stream, work &&work)
     return hipSuccess;
 }
 
-/* Streams are waited for one after the other, in an order that the settings decide: work on different
- * streams that needs an order and has none goes wrong in one of them. */
+/* Streams are waited for one after the other, in an order that the settings decide: work on
+ * different streams that needs an order and has none goes wrong in one of them. */
 void wait_for_device(int device)
 {
     queue_lock lock(queues().mutex);
@@ -245,7 +245,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
         return hipErrorInvalidHandle;
     if (capture_forbids_wait("hipStreamSynchronize", q.get()))
         return hipErrorStreamCaptureUnsupported;
-    counted.host_waits++;
+    count(counted.host_waits);
     wait_for(lock, q, q->last);
     return device_status(q->device);
 }

@@ -1,6 +1,6 @@
-/* Queues: the inside of a stream. A queue has one OS thread, which runs its work in order, each piece
- * when it is wanted and when what it depends on is done. stream.cpp has the queues and the calls on
- * streams, event.cpp those on events, capture.cpp capture, device.cpp whole devices.
+/* Queues: the inside of a stream. A queue has one OS thread, which runs its work in order, each
+ * piece when it is wanted and when what it depends on is done. stream.cpp has the queues and the
+ * calls on streams, event.cpp those on events, capture.cpp capture, device.cpp whole devices.
  *
  * One lock guards all of it (`queues().mutex`); work itself runs without the lock. */
 #ifndef SIMT_STREAM_H
@@ -79,9 +79,12 @@ void wait_for_device(int device);
 
 /* With the lock: add work to the capture of the queue. */
 hipError_t capture_work(queue *queue, work &&work);
+/* With the lock: a stream that waits for captured work is captured too, and goes on after it. */
+hipError_t capture_join(queue *queue, const std::shared_ptr<capture> &capture,
+                        const std::vector<size_t> &nodes);
 /* With the lock: may the host not wait for this queue (or any, if NULL) now? Not if it is captured,
- * nor on a thread that captures another. The capture is then spoilt, and the refusal is this thread's
- * last error. */
+ * nor on a thread that captures another. The capture is then spoilt, and the refusal is this
+ * thread's last error. */
 bool capture_forbids_wait(const char *call, const queue *queue);
 /* With the lock: the null stream would take its turn after a captured stream. */
 bool capture_forbids_null(int device);

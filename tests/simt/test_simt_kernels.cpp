@@ -317,6 +317,62 @@ static void test_last_block_sums(void)
     });
 }
 
+/* ---- Conditions around a shuffle, which a compiler likes to split by
+ * -------------------------- */
+
+template <int Wave> __global__ void odd_and_even(const float *in, float *out, int rounds)
+{
+    TA_ONLY_WAVE(Wave);
+    bool odd = ta_lane() % 2;
+    float v = in[threadIdx.x], sum = 0;
+    for (int i = 0; i < rounds; i++) {
+        if (odd)
+            sum += 1;
+        float other = ta_shfl_xor(v, 1);
+        if (odd)
+            v = other + 1;
+        else
+            sum += other;
+        for (int mask = 1; mask < Wave; mask *= 2) {
+            float w = ta_shfl_xor(sum, mask);
+            if (odd || mask == 2)
+                sum = fmaxf(sum, w);
+        }
+    }
+    out[threadIdx.x] = sum;
+}
+
+static void odd_and_even_on_host(int wave, std::vector<float> v, std::vector<float> *sum,
+                                 int rounds)
+{
+    size_t count = v.size();
+    sum->assign(count, 0);
+    for (int r = 0; r < rounds; r++) {
+        std::vector<float> before = v;
+        for (size_t i = 0; i < count; i++) {
+            (*sum)[i] += i % 2 ? 1 : before[i ^ 1];
+            v[i] = i % 2 ? before[i ^ 1] + 1 : v[i];
+        }
+        for (size_t mask = 1; mask < static_cast<size_t>(wave); mask *= 2) {
+            std::vector<float> last = *sum;
+            for (size_t i = 0; i < count; i++)
+                if (i % 2 || mask == 2)
+                    (*sum)[i] = fmaxf(last[i], last[i ^ mask]);
+        }
+    }
+}
+
+static void test_conditions_around_shuffles(void)
+{
+    in_all_orders([] {
+        std::vector<float> values = small_numbers(128), expected;
+        device_array<float> in(values), out(128);
+        LAUNCH_WAVE(odd_and_even, 1, 128, 0, nullptr, in.data, out.data, 7);
+        odd_and_even_on_host(device_wave(), values, &expected, 7);
+        CHECK_VALUES(expected, out.read());
+    });
+}
+
 /* ---- Conversions and loads ------------------------------------------------------------------ */
 
 __global__ void convert(const uint16_t *halves, float *f16, float *bf16, uint16_t *back)
@@ -383,6 +439,7 @@ int main(void)
     RUN_TEST(test_wave_barrier);
     RUN_TEST(test_atomics);
     RUN_TEST(test_last_block_sums);
+    RUN_TEST(test_conditions_around_shuffles);
     RUN_TEST(test_loads_and_conversions);
     RUN_TEST(test_every_thread_of_every_block_runs_once);
     return UNITY_END() != 0;

@@ -1,0 +1,12 @@
+/* A module of a later interface: the library must refuse it by its number. */
+#include "module.h"
+
+TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi);
+
+const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi)
+{
+    (void)abi;
+    (void)core;
+    *module_abi = TA_MODULE_ABI + 41;
+    return NULL;
+}
