@@ -39,7 +39,7 @@ typedef struct ta_block {
     const void *const *tokens;       /* K or V vectors of the first head */
     int64_t token_head_bytes;        /* from the vector of one head to the next */
     int32_t dim;                     /* of those vectors */
-    float *scores;                   /* [head][token][row]; weights in weigh() */
+    float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
 } ta_block;
 
 typedef struct ta_host_kernels {

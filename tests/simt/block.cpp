@@ -63,6 +63,7 @@ block_runner::~block_runner()
     for (auto &chunk : lane_memory)
         for (unsigned i = 0; i < max_wave; i++)
             fiber_release(&chunk[i].context);
+    fiber_forget_thread(&scheduler);
 }
 
 /* Stacks and lanes come in chunks of the widest wave, and stay. */

@@ -82,6 +82,14 @@ void fiber_adopt_thread(fiber *fiber)
 #endif
 }
 
+void fiber_forget_thread(fiber *fiber)
+{
+#if !SIMT_X86_64
+    delete static_cast<ucontext_t *>(fiber->saved);
+#endif
+    fiber->saved = nullptr;
+}
+
 static void reset_sanitizers(fiber *fiber)
 {
     unpoison_region(fiber->stack, fiber->stack_bytes);

@@ -427,6 +427,46 @@ static void test_every_thread_of_every_block_runs_once(void)
     TEST_ASSERT_EQUAL_UINT64(0, simt_get_counters().blocks); /* reset */
 }
 
+/* ---- Repeating a run ------------------------------------------------------------------------ */
+
+template <int Wave> __global__ void note_order(unsigned *turn, unsigned *order)
+{
+    TA_ONLY_WAVE(Wave);
+    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+    for (unsigned i = 0; i < 8; i++) {
+        order[thread * 8 + i] = atomicAdd(turn, 1);
+        if (i % 2)
+            (void)ta_ballot(true);
+        else
+            ta_syncthreads();
+    }
+}
+
+static std::vector<unsigned> order_of_threads(simt_order order, uint64_t seed)
+{
+    hipStream_t stream;
+    CHECK_HIP(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
+    simt_set_order(order, seed);
+    device_array<unsigned> turn(std::vector<unsigned>(1, 0)), seen(3 * 256 * 8);
+    LAUNCH_WAVE(note_order, 3, 256, 0, stream, turn.data, seen.data);
+    CHECK_HIP(hipStreamDestroy(stream));
+    return seen.read();
+}
+
+static void test_the_seed_decides_the_order(void)
+{
+    for (int wave = 32; wave <= 64; wave *= 2) {
+        simt_set_wave(wave);
+        std::vector<unsigned> five = order_of_threads(SIMT_RANDOM, 5);
+        TEST_ASSERT_TRUE(five == order_of_threads(SIMT_RANDOM, 5));
+        TEST_ASSERT_FALSE(five == order_of_threads(SIMT_RANDOM, 6));
+        std::vector<unsigned> forward = order_of_threads(SIMT_FORWARD, 5);
+        TEST_ASSERT_TRUE(forward == order_of_threads(SIMT_FORWARD, 6));
+        TEST_ASSERT_EQUAL_UINT(0, forward[0]);
+        TEST_ASSERT_EQUAL_UINT(0, order_of_threads(SIMT_REVERSE, 5)[(3 * 256 - 1) * 8]);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -442,5 +482,6 @@ int main(void)
     RUN_TEST(test_conditions_around_shuffles);
     RUN_TEST(test_loads_and_conversions);
     RUN_TEST(test_every_thread_of_every_block_runs_once);
+    RUN_TEST(test_the_seed_decides_the_order);
     return UNITY_END() != 0;
 }

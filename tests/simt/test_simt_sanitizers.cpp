@@ -1,6 +1,6 @@
-/* Mistakes that only a sanitizer or the hardware sees: overruns, use after free, races. Each case
- * runs this program again as a child, which must die with the right words, or, if it is right,
- * live. What is checked depends on the build: plain, ASan or TSan. */
+/* Mistakes that end the process, most of them seen by a sanitizer: overruns, use after free, races.
+ * Each case runs this program again as a child, which must die with the right words, or, if it is
+ * right, live. What is checked depends on the build: plain, ASan or TSan. */
 #include "simt_test.h"
 
 #include <stdio.h>
@@ -209,6 +209,14 @@ static void launch_last_block(int fence)
     TEST_ASSERT_EQUAL_FLOAT(8, out.read()[0]);
 }
 
+/* ---- Settings ------------------------------------------------------------------------------- */
+
+static void mistyped_order(void)
+{
+    setenv("TA_SIMT_ORDER", "backward", 1);
+    simt_reset();
+}
+
 /* ---- The table ------------------------------------------------------------------------------ */
 
 enum { PLAIN = 1, ASAN = 2, TSAN = 4, ANY = 7 };
@@ -235,6 +243,7 @@ static const death deaths[] = {
     {"stack_overflow", stack_overflow, PLAIN, ""},
     {"stack_overflow", stack_overflow, ASAN, "stack-overflow"},
     {"host_touches_device_memory", host_touches_device_memory, PLAIN, ""},
+    {"mistyped_order", mistyped_order, ANY, "expected forward or reverse or random"},
     {"barrier", [] { launch_neighbour(0); }, TSAN, nullptr},
     {"wave_barrier", [] { launch_neighbour(1); }, TSAN, nullptr},
     {"shuffle_is_no_barrier", [] { launch_neighbour(2); }, TSAN, "data race"},

@@ -1,0 +1,238 @@
+/* Every SIMD level that this CPU has against the scalar one, kernel by kernel, and the scalar one
+ * against double precision where a sum has only one right answer. */
+#include "host/kernels.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "dtype.h"
+#include "expect.h"
+#include "partial.h"
+#include "random.h"
+
+#define MOST_DIM 576
+#define HEADS 3
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static const ta_host_kernels *best;
+static random_source source = {0};
+static float q[HEADS * TA_ROW_BLOCK * MOST_DIM];
+static uint32_t elements[HEADS * TA_TOKEN_BLOCK * MOST_DIM]; /* of any type */
+static const void *tokens[TA_TOKEN_BLOCK];
+
+static void fill(ta_dtype dtype, int dim)
+{
+    for (int i = 0; i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i)
+        q[i] = (float)random_normal(&source);
+    for (int i = 0; i < HEADS * TA_TOKEN_BLOCK * dim; ++i)
+        ta_store(dtype, elements, i, (float)random_normal(&source));
+    for (int t = 0; t < TA_TOKEN_BLOCK; ++t) /* in any order, as pages are */
+        tokens[t] = ta_element(dtype, elements, (int64_t)(t * 29 % TA_TOKEN_BLOCK) * HEADS * dim);
+}
+
+static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scores)
+{
+    return (ta_block){.rows = rows,
+                      .heads = HEADS,
+                      .n = n,
+                      .row_stride = dim,
+                      .head_stride = (int64_t)rows * dim,
+                      .tokens = tokens,
+                      .token_head_bytes = dim * (int64_t)ta_dtype_bytes(dtype),
+                      .dim = dim,
+                      .scores = scores};
+}
+
+static void check_score(ta_dtype dtype, int rows, int n, int dim)
+{
+    static float arranged[HEADS * TA_ROW_BLOCK * MOST_DIM], scores[HEADS * TA_BLOCK_SCORES];
+    char text[128];
+    memcpy(arranged, q, sizeof q);
+    for (int row = 0; row < HEADS * rows; ++row)
+        best->arrange[dtype](arranged + row * dim, dim);
+    ta_block block = make_block(dtype, rows, n, dim, scores);
+    best->score[dtype](&block, arranged);
+    for (int i = 0; i < HEADS * n * rows; ++i) {
+        int head = i / (n * rows), token = i / rows % n, row = i % rows;
+        double sum = 0, magnitude = 0;
+        for (int d = 0; d < dim; ++d) {
+            double product = (double)q[(head * rows + row) * dim + d] *
+                             ta_load(dtype, tokens[token], (int64_t)head * dim + d);
+            sum += product;
+            magnitude += fabs(product);
+        }
+        snprintf(text, sizeof text, "%s %s rows %d n %d dim %d at %d", best->name,
+                 ta_dtype_name(dtype), rows, n, dim, i);
+        double error = fabs(scores[head * TA_BLOCK_SCORES + token * rows + row] - sum),
+               allowed = (dim / 8 + 4) * FLT_EPSILON * magnitude;
+        TEST_ASSERT_TRUE_MESSAGE(error <= allowed, text); /* false for a NaN */
+    }
+}
+
+static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
+{
+    static float weights[HEADS * TA_BLOCK_SCORES], o[TA_BLOCK_VALUES], before[TA_BLOCK_VALUES];
+    float rescale[HEADS * TA_ROW_BLOCK];
+    char text[128];
+    if (HEADS * rows * dim > TA_BLOCK_VALUES)
+        return;
+    for (int i = 0; i < HEADS * TA_BLOCK_SCORES; ++i)
+        weights[i] = (float)random_unit(&source);
+    for (int i = 0; i < HEADS * TA_ROW_BLOCK; ++i)
+        rescale[i] = (float)random_unit(&source);
+    for (int i = 0; i < HEADS * rows * dim; ++i)
+        o[i] = before[i] = (float)random_normal(&source);
+    ta_block block = make_block(dtype, rows, n, dim, weights);
+    best->weigh[dtype](&block, o, rescale);
+    for (int i = 0; i < HEADS * rows * dim; ++i) {
+        int head = i / (rows * dim), row = i / dim % rows, d = i % dim;
+        double sum = (double)before[i] * rescale[head * TA_ROW_BLOCK + row], magnitude = fabs(sum);
+        for (int t = 0; t < n; ++t) {
+            double product = (double)weights[head * TA_BLOCK_SCORES + t * rows + row] *
+                             ta_load(dtype, tokens[t], (int64_t)head * dim + d);
+            sum += product;
+            magnitude += fabs(product);
+        }
+        snprintf(text, sizeof text, "%s %s rows %d n %d dim %d at %d", best->name,
+                 ta_dtype_name(dtype), rows, n, dim, i);
+        TEST_ASSERT_TRUE_MESSAGE(fabs(o[i] - sum) <= (n + 2) * FLT_EPSILON * magnitude, text);
+    }
+}
+
+static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
+{
+    static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
+                     counts[] = {1, 2, 3, 5, 63, 64};
+    for (ta_dtype dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+        for (int i = 0; i < 9; ++i) {
+            fill(dtype, dims[i]);
+            for (int j = 0; j < 6; ++j) {
+                check(dtype, 1, counts[j], dims[i]);
+                check(dtype, TA_ROW_BLOCK, counts[j], dims[i]);
+            }
+        }
+}
+
+static void test_scores(void)
+{
+    for_shapes(check_score);
+}
+
+static void test_weighted_sums(void)
+{
+    for_shapes(check_weigh);
+}
+
+/* One row and many: the maximum, the sum and the weights of a block, and a NaN that stays in its
+ * row. */
+static void check_softmax(int rows, int n, int nan_row)
+{
+    float scores[TA_BLOCK_SCORES], given[TA_BLOCK_SCORES], rescale[TA_ROW_BLOCK];
+    float m[TA_ROW_BLOCK], l[TA_ROW_BLOCK];
+    uint64_t hidden[TA_ROW_BLOCK];
+    for (int i = 0; i < n * rows; ++i)
+        given[i] = scores[i] = (float)(random_normal(&source) * 20);
+    if (nan_row >= 0)
+        given[nan_row] = scores[nan_row] = NAN; /* its first token */
+    for (int r = 0; r < rows; ++r) {
+        m[r] = -3.0f;
+        l[r] = 2.0f;
+    }
+    TEST_ASSERT_EQUAL_INT(0, best->softmax(scores, n, rows, m, l, rescale, hidden));
+    for (int r = 0; r < rows; ++r) {
+        double largest = -3, sum, sum_allowed = 0;
+        if (r == nan_row) {
+            TEST_ASSERT_TRUE(isnan(l[r]));
+            continue;
+        }
+        for (int t = 0; t < n; ++t)
+            largest = fmax(largest, given[t * rows + r]);
+        TEST_ASSERT_TRUE(m[r] == (float)largest);
+        sum = 2 * exp2(-3 - largest);
+        for (int t = 0; t < n; ++t) {
+            /* The difference of two floats is rounded before exp2 takes it. */
+            double x = given[t * rows + r] - largest, weight = exp2(x);
+            double allowed = (4 - x) * FLT_EPSILON * weight;
+            TEST_ASSERT_TRUE(fabs(scores[t * rows + r] - weight) <= allowed + 1e-37);
+            sum += weight;
+            sum_allowed += allowed;
+        }
+        TEST_ASSERT_TRUE(fabs(l[r] - sum) <= sum_allowed + 16 * FLT_EPSILON * sum);
+    }
+}
+
+static void test_softmax(void)
+{
+    for (int n = 1; n <= TA_TOKEN_BLOCK; ++n) {
+        check_softmax(1, n, -1);
+        check_softmax(TA_ROW_BLOCK, n, -1);
+        check_softmax(TA_ROW_BLOCK, n, n % TA_ROW_BLOCK);
+    }
+}
+
+static void test_merge_is_the_scalar_one_and_commutes(void)
+{
+    float a[MOST_DIM + 2], b[MOST_DIM + 2], ab[MOST_DIM + 2], ba[MOST_DIM + 2];
+    for (int i = 0; i < 300; ++i) {
+        int dim = 8 + i % 72 * 8;
+        size_t bytes = (size_t)ta_record_floats(dim) * sizeof(float);
+        for (int d = 0; d < dim + 2; ++d) {
+            a[d] = (float)random_normal(&source);
+            b[d] = (float)random_normal(&source);
+        }
+        if (i % 5 == 0)
+            b[dim] = a[dim];
+        memcpy(ab, a, bytes);
+        best->merge(ab, b, dim);
+        memcpy(ba, b, bytes);
+        best->merge(ba, a, dim);
+        TEST_ASSERT_EQUAL_MEMORY(ab, ba, bytes);
+        memcpy(ba, a, bytes);
+        ta_kernels_scalar.merge(ba, b, dim);
+        TEST_ASSERT_EQUAL_MEMORY(ab, ba, bytes);
+    }
+}
+
+static void test_conversions_are_the_scalar_ones(void)
+{
+    for (ta_dtype dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
+        float from[64], back[64], truth[64];
+        uint32_t to[64], expected[64];
+        for (int i = 0; i < 64; ++i)
+            from[i] = (float)(random_normal(&source) * exp2(i - 32));
+        memset(to, 0, sizeof to);
+        memset(expected, 0, sizeof expected);
+        best->store[dtype](from, 64, 0.75f, to);
+        ta_kernels_scalar.store[dtype](from, 64, 0.75f, expected);
+        TEST_ASSERT_EQUAL_MEMORY(expected, to, sizeof to);
+        best->load[dtype](to, 64, 1.25f, back);
+        ta_kernels_scalar.load[dtype](to, 64, 1.25f, truth);
+        TEST_ASSERT_EQUAL_MEMORY(truth, back, sizeof back);
+    }
+}
+
+static void run_level(const char *name)
+{
+    best = ta_host_kernels_find(name);
+    TEST_ASSERT_NOT_NULL(best);
+    RUN_TEST(test_scores);
+    RUN_TEST(test_weighted_sums);
+    RUN_TEST(test_softmax);
+    RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
+    RUN_TEST(test_conversions_are_the_scalar_ones);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    run_level("scalar");
+    run_level(NULL);
+    return UNITY_END() != 0;
+}
