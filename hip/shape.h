@@ -47,6 +47,8 @@ typedef struct ta_gpu_limits {
 #define TA_MMA_TILE 64
 #define TA_MMA_ROWS_MIN 8
 #define TA_MMA_ROW_TILES 4
+/* Parts of k_dim on different waves, at most: each is one more copy of the scores to add up. */
+#define TA_MMA_K_PARTS 4
 /* A weight is a sum of at most this many numbers of the type of V (attend_mma.hip). */
 #define TA_MMA_WEIGHT_PARTS 3
 
@@ -175,6 +177,8 @@ static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
     s->v_stride = (int32_t)ta_round_up(p->v_dim, TA_MMA_EDGE) * 2 + 16;
     s->s_stride = s->tile + 4;
     s->k_parts = waves > tiles ? waves / tiles : 1;
+    if (s->k_parts > TA_MMA_K_PARTS)
+        s->k_parts = TA_MMA_K_PARTS;
     if (s->k_parts > k_steps)
         s->k_parts = k_steps;
     s->shared_bytes = 0;
