@@ -166,7 +166,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     return s;
 }
 
-static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
+static inline void ta_mma_lay_out(const ta_problem *p, int32_t parts_most, ta_attend_shape *s)
 {
     int32_t waves = s->threads / 32;
     int32_t tiles = s->rows / TA_MMA_EDGE * (s->tile / TA_MMA_EDGE); /* of the scores */
@@ -177,8 +177,8 @@ static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
     s->v_stride = (int32_t)ta_round_up(p->v_dim, TA_MMA_EDGE) * 2 + 16;
     s->s_stride = s->tile + 4;
     s->k_parts = waves > tiles ? waves / tiles : 1;
-    if (s->k_parts > TA_MMA_K_PARTS)
-        s->k_parts = TA_MMA_K_PARTS;
+    if (s->k_parts > parts_most)
+        s->k_parts = parts_most;
     if (s->k_parts > k_steps)
         s->k_parts = k_steps;
     s->shared_bytes = 0;
@@ -211,11 +211,12 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
             s->tile = TA_MMA_TILE;
         if (s->tile == 0 || outputs > s->threads / 32 * s->tiles)
             continue;
-        for (; s->tile > 0; s->tile -= TA_MMA_EDGE) {
-            ta_mma_lay_out(p, s);
-            if (s->shared_bytes + TA_BLOCK_BYTES <= limits->shared_bytes)
-                return 1;
-        }
+        for (; s->tile > 0; s->tile -= TA_MMA_EDGE)
+            for (int32_t parts = TA_MMA_K_PARTS; parts > 0; parts /= 2) {
+                ta_mma_lay_out(p, parts, s);
+                if (s->shared_bytes + TA_BLOCK_BYTES <= limits->shared_bytes)
+                    return 1;
+            }
     }
     return 0;
 }
