@@ -89,20 +89,27 @@ TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *s
     }
 }
 
+/* Halve the rows of which a lane has sums, by exchange with the lane at distance Half, until one is
+ * left. */
+template <int Half, int Rows> TA_DEVICE void halve_rows(float (&sum)[Rows], int32_t lane)
+{
+    if constexpr (Half > 0) {
+        bool upper = (lane & Half) != 0;
+#pragma unroll
+        for (int r = 0; r < Half; r++) {
+            float low = sum[r], high = sum[r + Half];
+            float give = upper ? low : high, keep = upper ? high : low;
+            sum[r] = keep + ta_shfl_xor(give, Half);
+        }
+        halve_rows<Half / 2>(sum, lane);
+    }
+}
+
 /* Each lane has a sum for every row; afterwards sum[0] is the total over `lanes` neighbours for row
- * lane % Rows. Halving the rows at each step takes fewer exchanges than a total for each row. */
+ * lane % Rows. Halving takes fewer exchanges than a total for each row. */
 template <int Rows> TA_DEVICE void reduce_rows(float (&sum)[Rows], int32_t lane, int32_t lanes)
 {
-#pragma unroll
-    for (int half = Rows / 2; half > 0; half /= 2) {
-        bool upper = (lane & half) != 0;
-#pragma unroll
-        for (int r = 0; r < half; r++) {
-            float give = upper ? sum[r] : sum[r + half];
-            float keep = upper ? sum[r + half] : sum[r];
-            sum[r] = keep + ta_shfl_xor(give, half);
-        }
-    }
+    halve_rows<Rows / 2>(sum, lane);
     for (int mask = Rows; mask < lanes; mask *= 2)
         sum[0] += ta_shfl_xor(sum[0], mask);
 }
@@ -256,7 +263,7 @@ template <int Rows>
 TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const ta_team &t,
                              const ta_columns<Rows> &o, char *shared)
 {
-    int32_t v_dim = p.problem.v_dim;
+    int32_t v_dim = ta_uniform(b.v_dim);
     float *meeting = reinterpret_cast<float *>(shared + p.shape.v_at) +
                      (threadIdx.x - t.thread) * TA_TEAM_COLUMNS;
 #pragma unroll
@@ -269,7 +276,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
         ta_syncthreads();
         if (t.first_row + r >= b.row_count)
             continue;
-        float *record = ta_row_record(p, b, t.first_row + r);
+        float *record = ta_row_record(b, t.first_row + r);
         for (int32_t i = t.thread; i < v_dim; i += p.shape.team_threads) {
             float sum = meeting[i];
             for (int32_t part = 1; part < o.token_step; part++)
@@ -279,7 +286,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
     }
     int32_t r = t.thread;
     if (r < Rows && t.first_row + r < b.row_count) {
-        float *record = ta_row_record(p, b, t.first_row + r);
+        float *record = ta_row_record(b, t.first_row + r);
         record[v_dim] = ta_row_m(t.rows()[r]);
         record[v_dim + 1] = t.rows()[r].l;
     }
@@ -291,25 +298,23 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_block, b);
     const ta_attend_shape &s = p.shape;
-    if (threadIdx.x == 0)
-        b = ta_find_block(p);
-    ta_syncthreads();
+    ta_start_block(p, sizeof(typename Type::element), b,
+                   reinterpret_cast<ta_row *>(shared + s.rows_at));
     ta_team t(s, shared);
     ta_columns<Rows> o;
     start_columns<Rows>(p, t, o);
     ta_tiles<Type, Aligned, TA_UNITS> tiles(p, b, shared);
     tiles.begin();
     stage_query<Type>(p, b, shared);
-    if (t.thread < Rows)
-        t.rows()[t.thread] = ta_start_row(p, b, t.first_row + t.thread);
 
     bool two_keys = s.tile > s.team_threads / s.lanes;
     int32_t tile_of_run = 0;
-    for (int32_t at = b.first; at < b.end; at += s.tile) {
+    const int32_t end = ta_uniform(b.end);
+    for (int32_t at = ta_uniform(b.first); at < end; at += s.tile) {
         ta_forget(t.thread);
         ta_forget(t.first_row);
         tiles.forget();
-        bool ends_run = ++tile_of_run == s.run || at + s.tile >= b.end;
+        bool ends_run = ++tile_of_run == s.run || at + s.tile >= end;
         const int32_t *positions = tiles.positions() + tiles.found_at();
         tiles.store_k();
         tiles.look_up();
@@ -320,12 +325,12 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
         else
             score_tile<Type, Rows, 1>(p, t, shared + s.k_at);
         ta_syncthreads();
-        int32_t count = min(b.end - at, s.tile);
+        int32_t count = min(end - at, s.tile);
         weigh_keys<Rows>(p, t, at, count, positions, ends_run);
         tiles.store_v(0, s.tile);
         ta_syncthreads();
         tiles.load_v();
-        if (at >= b.all_see.first && at + count <= b.all_see.end)
+        if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))
             add_values<Type, Rows, false>(p, t, shared + s.v_at, count, o);
         else
             add_values<Type, Rows, true>(p, t, shared + s.v_at, count, o);

@@ -40,23 +40,16 @@ TA_DEVICE constexpr float weight_scale(ta_type_bf16)
     return 1.0f;
 }
 
-/* Are all elements of a unit finite? */
-TA_DEVICE bool all_finite(ta_type_f16, ta_vec16 unit)
+/* Bit 15 or 31 is set if that half of a word is an infinity or NaN: one more would be too large an
+ * exponent. */
+TA_DEVICE uint32_t not_finite(ta_type_f16, uint32_t word)
 {
-    bool finite = true;
-    for (int i = 0; i < 4; i++)
-        finite = finite && (unit.word[i] & 0x7c00u) != 0x7c00u &&
-                 (unit.word[i] & 0x7c000000u) != 0x7c000000u;
-    return finite;
+    return ((word & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
 }
 
-TA_DEVICE bool all_finite(ta_type_bf16, ta_vec16 unit)
+TA_DEVICE uint32_t not_finite(ta_type_bf16, uint32_t word)
 {
-    bool finite = true;
-    for (int i = 0; i < 4; i++)
-        finite = finite && (unit.word[i] & 0x7f80u) != 0x7f80u &&
-                 (unit.word[i] & 0x7f800000u) != 0x7f800000u;
-    return finite;
+    return ((word & 0x7f807f80u) + 0x00800080u) & 0x80008000u;
 }
 
 /* The query rows as they are, and zeros up to whole tiles in it and in K: their product must be
@@ -79,30 +72,43 @@ TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *s
                                       (k_dim + i % pad) * 2) = 0;
 }
 
-/* The dot products of all rows with all keys of the tile. */
-template <class Type, int Wave> TA_DEVICE void score_tile(const ta_attend_params &p, char *shared)
+/* One tile of dot products: the rows from `row`, the keys from `key`, every k_parts-th part of
+ * k_dim. */
+template <class Type, int Wave>
+TA_DEVICE void score(const ta_attend_params &p, char *shared, int32_t row, int32_t key,
+                     int32_t part)
 {
     const ta_attend_shape &s = p.shape;
-    int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
-    int32_t row_tiles = s.rows / edge, key_tiles = s.tile / edge;
-    int32_t k_steps = (p.problem.k_dim + edge - 1) / edge;
-    for (int32_t i = ta_wave_id(); i < row_tiles * key_tiles * s.k_parts; i += waves) {
-        int32_t part = i % s.k_parts;
-        int32_t row = i / s.k_parts % row_tiles * edge, key = i / s.k_parts / row_tiles * edge;
-        const char *q = shared + s.q_at + row * s.q_stride;
-        const char *k = shared + s.k_at + key * s.k_stride;
-        ta_product<Wave> c;
-        ta_product_clear(c);
-        for (int32_t step = part; step < k_steps; step += s.k_parts)
-            ta_mma<Type>(c, ta_load_a<Wave>(q + step * edge * 2, s.q_stride),
-                         ta_load_b_rows<Wave>(k + step * edge * 2, s.k_stride));
-        float *scores =
-            reinterpret_cast<float *>(shared + s.scores_at) + part * s.rows * s.s_stride;
+    const char *q = shared + s.q_at + row * s.q_stride;
+    const char *k = shared + s.k_at + key * s.k_stride;
+    ta_product<Wave> c;
+    ta_product_clear(c);
+    for (int32_t at = part * edge; at < p.problem.k_dim; at += s.k_parts * edge)
+        ta_mma<Type>(c, ta_load_a<Wave>(q + at * 2, s.q_stride),
+                     ta_load_b_rows<Wave>(k + at * 2, s.k_stride));
+    float *scores = reinterpret_cast<float *>(shared + s.scores_at) + part * s.rows * s.s_stride;
 #pragma unroll
-        for (int e = 0; e < 256 / Wave; e++)
-            scores[(row + ta_product_row<Wave>(e)) * s.s_stride + key +
-                   ta_product_column<Wave>(e)] = c.x[e];
-    }
+    for (int e = 0; e < 256 / Wave; e++)
+        scores[(row + ta_product_row<Wave>(e)) * s.s_stride + key + ta_product_column<Wave>(e)] =
+            c.x[e];
+}
+
+/* The dot products of all rows with all keys of the tile; the waves take turns. */
+template <class Type, int Wave>
+TA_DEVICE void score_tile(const ta_attend_params &p, char *shared, int32_t waves)
+{
+    const ta_attend_shape &s = p.shape;
+    int32_t wait = ta_wave_id(); /* how many turns it is to the next of this wave */
+    for (int32_t row = 0; row < s.rows; row += edge)
+        for (int32_t key = 0; key < s.tile; key += edge)
+            for (int32_t part = 0; part < s.k_parts; part++) {
+                if (wait > 0) {
+                    wait--;
+                    continue;
+                }
+                score<Type, Wave>(p, shared, row, key, part);
+                wait = waves - 1;
+            }
 }
 
 template <class Type>
@@ -121,13 +127,13 @@ TA_DEVICE void store_weight(const ta_attend_shape &s, char *shared, int32_t row,
 
 /* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first:
  * -inf for a key that the row does not see. */
-TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t at, int32_t count,
-                           const int32_t *positions, float *scores)
+TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t lane, int32_t at,
+                           int32_t count, const int32_t *positions, float *scores)
 {
     const ta_attend_shape &s = p.shape;
 #pragma unroll 1
-    for (int32_t key = static_cast<int32_t>(threadIdx.x) % row_lanes; key < s.tile;
-         key += row_lanes) {
+    for (int32_t first = 0; first < s.tile; first += row_lanes) {
+        int32_t key = first + lane;
         float dot = scores[key];
         for (int32_t part = 1; part < s.k_parts; part++)
             dot += scores[part * s.rows * s.s_stride + key];
@@ -136,37 +142,33 @@ TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t
     }
 }
 
-/* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see. */
+/* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see.
+ * Rows and keys come in sixteens, so all lanes of a wave have one, or none has. */
 template <class Type>
 TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, int32_t count,
                           const int32_t *positions)
 {
     const ta_attend_shape &s = p.shape;
-    int32_t lane = static_cast<int32_t>(threadIdx.x) % row_lanes;
-    int32_t rows_at_once = static_cast<int32_t>(blockDim.x) / row_lanes;
-    ta_row *rows = reinterpret_cast<ta_row *>(shared + s.rows_at);
-    for (int32_t first = 0; first < s.rows; first += rows_at_once) {
-        int32_t r = first + static_cast<int32_t>(threadIdx.x) / row_lanes;
-        bool has_row = r < s.rows;
-        ta_row row = rows[has_row ? r : 0];
+    int32_t thread = static_cast<int32_t>(threadIdx.x);
+    ta_forget(thread);
+    int32_t lane = thread % row_lanes, rows_at_once = static_cast<int32_t>(blockDim.x) / row_lanes;
+    for (int32_t r = thread / row_lanes; ta_uniform(r < s.rows); r += rows_at_once) {
+        ta_row *place = reinterpret_cast<ta_row *>(shared + s.rows_at) + r;
+        ta_row row = *place;
         float *made = reinterpret_cast<float *>(shared + s.scores_at) + r * s.s_stride;
-        if (has_row)
-            make_scores(p, row, at, count, positions, made);
+        make_scores(p, row, lane, at, count, positions, made);
         float scores[row_keys];
 #pragma unroll
         for (int i = 0; i < row_keys; i++)
-            scores[i] =
-                has_row && lane + i * row_lanes < s.tile ? made[lane + i * row_lanes] : -INFINITY;
+            scores[i] = i * row_lanes < s.tile ? made[i * row_lanes + lane] : -INFINITY;
         float rescale = ta_soften<row_lanes>(row, scores);
         ta_end_run(row);
-        if (!has_row)
-            continue;
 #pragma unroll
         for (int i = 0; i < row_keys; i++)
-            if (lane + i * row_lanes < s.tile)
-                store_weight<Type>(s, shared, r, lane + i * row_lanes, scores[i]);
+            if (i * row_lanes < s.tile)
+                store_weight<Type>(s, shared, r, i * row_lanes + lane, scores[i]);
         if (lane == 0) {
-            rows[r] = row;
+            *place = row;
             reinterpret_cast<float *>(shared + s.scales_at)[r] = rescale;
         }
     }
@@ -190,35 +192,32 @@ TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t 
     }
 }
 
-/* Output tile number i of a wave. */
+/* A tile of the output; wave w has numbers w, w + waves, w + 2 · waves, … */
 struct ta_output_tile {
     int32_t row, column;
     bool exists;
 };
 
-template <int Wave>
-TA_DEVICE ta_output_tile find_output(const ta_attend_shape &s, int32_t v_dim, int32_t wave, int i)
+TA_DEVICE ta_output_tile find_output(int32_t row_tiles, int32_t v_dim, int32_t number)
 {
-    int32_t tile = wave + i * (static_cast<int32_t>(blockDim.x) / Wave);
-    int32_t row_tiles = s.rows / edge;
     ta_output_tile t;
-    t.row = tile % row_tiles * edge;
-    t.column = tile / row_tiles * edge;
+    t.row = number % row_tiles * edge;
+    t.column = number / row_tiles * edge;
     t.exists = t.column < v_dim;
     return t;
 }
 
 /* Add the tile's values to the sums of rows [first_row, end_row). */
 template <class Type, int Tiles, int Wave>
-TA_DEVICE void sum_tile(const ta_attend_params &p, const char *shared, int32_t first_row,
-                        int32_t end_row, ta_product<Wave> (&o)[Tiles])
+TA_DEVICE void sum_tile(const ta_attend_params &p, const char *shared, int32_t waves,
+                        int32_t first_row, int32_t end_row, ta_product<Wave> (&o)[Tiles])
 {
     const float *rescales = reinterpret_cast<const float *>(shared + p.shape.scales_at);
     int32_t wave = ta_wave_id();
-    ta_forget(wave);
+    ta_forget_uniform(wave);
 #pragma unroll
     for (int i = 0; i < Tiles; i++) {
-        ta_output_tile t = find_output<Wave>(p.shape, p.problem.v_dim, wave, i);
+        ta_output_tile t = find_output(p.shape.row_tiles, p.problem.v_dim, wave + i * waves);
         if (!t.exists)
             continue;
         ta_product<Wave> c;
@@ -235,38 +234,38 @@ TA_DEVICE void sum_tile(const ta_attend_params &p, const char *shared, int32_t f
 
 template <class Type, int Tiles, int Wave>
 TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const char *shared,
-                             const ta_product<Wave> (&o)[Tiles])
+                             int32_t waves, const ta_product<Wave> (&o)[Tiles])
 {
     const ta_row *rows = reinterpret_cast<const ta_row *>(shared + p.shape.rows_at);
-    int32_t v_dim = p.problem.v_dim;
+    int32_t v_dim = ta_uniform(b.v_dim);
 #pragma unroll
     for (int i = 0; i < Tiles; i++) {
-        ta_output_tile t = find_output<Wave>(p.shape, v_dim, ta_wave_id(), i);
+        ta_output_tile t = find_output(p.shape.row_tiles, v_dim, ta_wave_id() + i * waves);
 #pragma unroll
         for (int e = 0; e < 256 / Wave; e++) {
             int32_t row = t.row + ta_product_row<Wave>(e);
             int32_t column = t.column + ta_product_column<Wave>(e);
             if (row < b.row_count && column < v_dim)
-                ta_row_record(p, b, row)[column] = o[i].x[e] * (1.0f / weight_scale(Type()));
+                ta_row_record(b, row)[column] = o[i].x[e] * (1.0f / weight_scale(Type()));
         }
     }
     int32_t row = static_cast<int32_t>(threadIdx.x);
     if (row < b.row_count) {
-        float *record = ta_row_record(p, b, row);
+        float *record = ta_row_record(b, row);
         record[v_dim] = ta_row_m(rows[row]);
         record[v_dim + 1] = rows[row].l;
     }
 }
 
-/* Is a value of the tile in registers not finite? Each wave writes down its answer. */
-template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles, int32_t *notes)
+/* Is a value of the tile in registers not finite? Then `note` becomes 1. */
+template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles, int32_t *note)
 {
-    bool finite = true;
-    for (int i = 0; i < TA_UNITS; i++)
-        finite = finite && all_finite(Type(), tiles.v_units[i]);
-    bool any = ta_ballot(!finite) != 0;
-    if (ta_lane() == 0)
-        notes[ta_wave_id()] = any;
+    uint32_t found = 0;
+#pragma unroll
+    for (int i = 0; i < TA_UNITS * 4; i++)
+        found |= not_finite(Type(), tiles.v_units[i / 4].word[i % 4]);
+    if (found != 0)
+        atomicOr(note, 1);
 }
 
 /* In a tile in which some value is not finite and some row does not see all keys, a weight of 0
@@ -280,10 +279,9 @@ TA_DEVICE int32_t hide_values(const ta_attend_params &p, const ta_block &b, char
     ta_syncthreads(); /* the rows before are done with the values */
     tiles.store_v(sees.first - at, sees.end - at);
     ta_syncthreads();
-    if (first_row >= b.row_count)
-        return p.shape.rows;
     int32_t token = (b.first_row + first_row) / b.heads;
-    return min((token + 1) * b.heads - b.first_row, b.row_count);
+    int32_t next = min((token + 1) * b.heads - b.first_row, b.row_count);
+    return ta_uniform(first_row < b.row_count ? next : p.shape.rows);
 }
 
 template <class Type, int Few, int Wave>
@@ -292,53 +290,53 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     TA_ONLY_WAVE(Wave);
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_block, b);
-    TA_SHARED(int32_t, notes, [TA_BLOCK_THREADS_MAX / Wave]);
+    TA_SHARED(int32_t, note);
     const int tile_count = Few * Wave / 32;
+    const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
     const ta_attend_shape &s = p.shape;
-    if (threadIdx.x == 0)
-        b = ta_find_block(p);
-    ta_syncthreads();
+    ta_start_block(p, sizeof(typename Type::element), b,
+                   reinterpret_cast<ta_row *>(shared + s.rows_at));
     ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);
     tiles.begin();
     stage_query(p, b, shared);
-    int32_t thread = static_cast<int32_t>(threadIdx.x);
-    if (thread < s.rows)
-        reinterpret_cast<ta_row *>(shared + s.rows_at)[thread] = ta_start_row(p, b, thread);
     ta_product<Wave> o[tile_count];
 #pragma unroll
     for (int i = 0; i < tile_count; i++)
         ta_product_clear(o[i]);
 
-    for (int32_t at = b.first; at < b.end; at += s.tile) {
+    const int32_t end = ta_uniform(b.end);
+    for (int32_t at = ta_uniform(b.first); at < end; at += s.tile) {
         tiles.forget();
-        int32_t count = min(b.end - at, s.tile);
-        bool all_see = at >= b.all_see.first && at + count <= b.all_see.end;
+        int32_t count = min(end - at, s.tile);
+        bool all_see = ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end);
         const int32_t *positions = tiles.positions() + tiles.found_at();
         tiles.store_k();
         tiles.look_up();
         ta_syncthreads();
+        int32_t thread = static_cast<int32_t>(threadIdx.x);
+        ta_forget(thread);
+        if (thread == 0)
+            note = 0;
         tiles.load_k();
-        score_tile<Type, Wave>(p, shared);
+        score_tile<Type, Wave>(p, shared, waves);
         ta_syncthreads();
         weigh_keys<Type>(p, shared, at, count, positions);
         tiles.store_v(0, s.tile);
         if (!all_see)
-            note_values<Type>(tiles, notes);
+            note_values<Type>(tiles, &note);
         ta_syncthreads();
-        bool careful = false;
-        for (int i = 0; !all_see && i < static_cast<int>(blockDim.x) / Wave; i++)
-            careful = careful || notes[i];
+        bool careful = !all_see && ta_uniform(note);
         if (!careful)
             tiles.load_v();
         for (int32_t first_row = 0, end_row = s.rows; first_row < s.rows; first_row = end_row) {
             if (careful)
                 end_row = hide_values(p, b, shared, tiles, at, first_row);
-            sum_tile<Type, tile_count, Wave>(p, shared, first_row, end_row, o);
+            sum_tile<Type, tile_count, Wave>(p, shared, waves, first_row, end_row, o);
         }
         if (careful)
             tiles.load_v();
     }
-    write_records<Type, tile_count, Wave>(p, b, shared, o);
+    write_records<Type, tile_count, Wave>(p, b, shared, waves, o);
 }
 
 /* Whatever is done for all four kernels of a width. */

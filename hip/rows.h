@@ -50,84 +50,7 @@ TA_DEVICE ta_visible ta_tokens_see(const ta_problem &p, const int32_t *bounds, i
     return all;
 }
 
-/* The rows and tokens of a block. In shared memory: every thread needs some of it now and then, and
- * none should spend registers on it. */
-struct ta_block {
-    ta_item item;
-    int32_t length;        /* of the sequence */
-    int32_t heads;         /* query heads of the KV head; row = token · heads + head */
-    const int32_t *bounds; /* of the sequence, or NULL */
-    int32_t first_row, row_count;
-    int32_t first, end; /* local positions that it reads; first ≥ end if there are none */
-    ta_visible all_see; /* local positions that every row sees */
-};
-
-TA_DEVICE ta_block ta_find_block(const ta_attend_params &p)
-{
-    ta_block b;
-    b.item = ta_find_item(p);
-    b.length = p.kv.lengths[b.item.sequence];
-    b.bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, b.item.sequence);
-    b.heads = p.problem.query_heads / p.problem.kv_heads;
-    b.first_row = b.item.group * p.shape.rows;
-    b.row_count = min(p.shape.rows, b.heads * p.problem.query_tokens - b.first_row);
-
-    int32_t first_token = b.first_row / b.heads;
-    int32_t last_token = (b.first_row + b.row_count - 1) / b.heads;
-    ta_visible first = ta_token_sees(p.problem, b.bounds, b.length, first_token);
-    ta_visible last = ta_token_sees(p.problem, b.bounds, b.length, last_token);
-    b.all_see.first = last.first;
-    b.all_see.end = first.end;
-
-    ta_visible all = ta_tokens_see(p.problem, b.bounds, b.length);
-    int32_t split_tokens = ta_split_tokens(all.end - all.first, p.splits);
-    int64_t split_first = all.first + static_cast<int64_t>(b.item.split) * split_tokens;
-    int64_t split_end = split_first + split_tokens;
-    b.first = static_cast<int32_t>(
-        max(static_cast<int64_t>(first.first), min(split_first, static_cast<int64_t>(last.end))));
-    b.end = static_cast<int32_t>(min(static_cast<int64_t>(last.end), split_end));
-    return b;
-}
-
-/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the
- * runs that are complete, `run` is of the tiles since; all are relative to m. */
-struct alignas(16) ta_row { /* TA_ROW_BYTES */
-    ta_visible sees;        /* local positions; none for a row that the block does not have */
-    int32_t position;
-    float slope; /* of ALiBi, for scores in base 2 */
-    float m, l, run;
-    float o_scale; /* what the complete runs of o are still to be multiplied by */
-};
-
-TA_DEVICE ta_row ta_start_row(const ta_attend_params &p, const ta_block &b, int32_t row)
-{
-    ta_row r;
-    r.sees.first = r.sees.end = 0;
-    r.position = 0;
-    r.slope = 0.0f;
-    r.m = -INFINITY;
-    r.l = r.run = 0.0f;
-    r.o_scale = 1.0f;
-    if (row >= b.row_count)
-        return r;
-    int32_t token = (b.first_row + row) / b.heads;
-    int32_t head = b.item.kv_head * b.heads + (b.first_row + row) % b.heads;
-    r.sees = ta_token_sees(p.problem, b.bounds, b.length, token);
-    r.position = b.length - p.problem.query_tokens + token;
-    if (p.rule.alibi)
-        r.slope = p.problem.alibi_slopes[head] * TA_LOG2E;
-    return r;
-}
-
-/* Where element 0 of a row's query is. */
-TA_DEVICE int64_t ta_row_query(const ta_attend_params &p, const ta_block &b, int32_t row)
-{
-    int32_t token = (b.first_row + row) / b.heads;
-    int32_t head = b.item.kv_head * b.heads + (b.first_row + row) % b.heads;
-    return b.item.sequence * p.q.batch_stride + token * p.q.token_stride + head * p.q.head_stride;
-}
-
-/* Where the record of a row goes if there are no splits to merge, and where from otherwise. */
+/* The number of a row's record in the result, and of its record of one split in the workspace. */
 TA_DEVICE int64_t ta_record_index(const ta_problem &p, int32_t sequence, int32_t kv_head,
                                   int32_t row)
 {
@@ -144,15 +67,174 @@ TA_DEVICE int64_t ta_split_record_index(const ta_problem &p, int32_t splits, int
     return ((static_cast<int64_t>(sequence) * p.kv_heads + kv_head) * splits + split) * rows + row;
 }
 
-TA_DEVICE float *ta_row_record(const ta_attend_params &p, const ta_block &b, int32_t row)
+/* The rows and tokens of a block, and what it was given that is needed only now and then. In shared
+ * memory: no thread should spend registers on it. */
+struct ta_block {
+    ta_item item;
+    int32_t length;        /* of the sequence */
+    int32_t heads;         /* query heads of the KV head; row = token · heads + head */
+    const int32_t *bounds; /* of the sequence, or NULL */
+    int32_t first_row, row_count;
+    int32_t first, end; /* local positions that it reads; first ≥ end if there are none */
+    ta_visible all_see; /* local positions that every row sees */
+    /* The cache: K and V of this KV head, and without pages of this sequence. */
+    const char *k, *v;
+    int64_t k_page_stride, k_token_stride, v_page_stride, v_token_stride; /* bytes */
+    const int32_t *pages; /* of the sequence, or NULL */
+    int64_t page_entries;
+    int32_t page_tokens, page_count, max_tokens;
+    ta_shard shard;
+    /* The records: of the first row's head 0 and token 0. */
+    float *records;
+    int64_t record_head_stride, record_token_stride;
+    int32_t v_dim;
+};
+
+/* Which tokens a block reads: `sees` are what the first and the last query token of its rows see,
+ * and what the sequence's first and last see. */
+TA_DEVICE void ta_find_tokens(int32_t splits, const ta_visible *sees, ta_block &b)
 {
-    int32_t r = b.first_row + row;
-    if (p.splits == 1)
-        return p.records + ta_record_index(p.problem, b.item.sequence, b.item.kv_head, r) *
-                               ta_record_floats(p.problem.v_dim);
-    return p.records + ta_split_record_index(p.problem, p.splits, b.item.sequence, b.item.kv_head,
-                                             b.item.split, r) *
-                           p.split_floats;
+    ta_visible first = sees[0], last = sees[1];
+    b.all_see.first = last.first;
+    b.all_see.end = first.end;
+    int32_t all_first = sees[2].first, all_end = sees[3].end;
+    int32_t split_tokens = ta_split_tokens(all_end - all_first, splits);
+    int64_t split_first = all_first + static_cast<int64_t>(b.item.split) * split_tokens;
+    int64_t split_end = split_first + split_tokens;
+    b.first = static_cast<int32_t>(
+        max(static_cast<int64_t>(first.first), min(split_first, static_cast<int64_t>(last.end))));
+    b.end = static_cast<int32_t>(min(static_cast<int64_t>(last.end), split_end));
+}
+
+TA_DEVICE void ta_find_cache(const ta_attend_params &p, int64_t size, ta_block &b)
+{
+    const ta_tensor &k = p.kv.k, &v = p.kv.v;
+    int64_t sequence = p.kv.page_table ? 0 : b.item.sequence;
+    b.k = static_cast<const char *>(k.data) +
+          (sequence * k.batch_stride + b.item.kv_head * k.head_stride) * size;
+    b.v = static_cast<const char *>(v.data) +
+          (sequence * v.batch_stride + b.item.kv_head * v.head_stride) * size;
+    b.k_page_stride = k.batch_stride * size;
+    b.k_token_stride = k.token_stride * size;
+    b.v_page_stride = v.batch_stride * size;
+    b.v_token_stride = v.token_stride * size;
+    b.pages = nullptr;
+    if (p.kv.page_table)
+        b.pages = p.kv.page_table + b.item.sequence * p.kv.page_table_stride;
+    b.page_entries = p.kv.page_table_stride;
+    b.page_tokens = p.kv.page_tokens;
+    b.page_count = p.kv.page_count;
+    b.max_tokens = k.data && v.data ? p.problem.max_tokens : 0;
+    b.shard = p.problem.shard;
+}
+
+/* Where the records go: the result if there are no splits to merge, else the workspace. */
+TA_DEVICE void ta_find_records(const ta_attend_params &p, ta_block &b)
+{
+    const ta_item &i = b.item;
+    b.v_dim = p.problem.v_dim;
+    if (p.splits == 1) {
+        int64_t floats = ta_record_floats(p.problem.v_dim);
+        int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+        b.records = p.records + ta_record_index(p.problem, i.sequence, i.kv_head, 0) * floats;
+        b.record_head_stride = rows * floats;
+        b.record_token_stride = floats;
+    } else {
+        b.records = p.records +
+                    ta_split_record_index(p.problem, p.splits, i.sequence, i.kv_head, i.split, 0) *
+                        p.split_floats;
+        b.record_head_stride = p.split_floats;
+        b.record_token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
+    }
+}
+
+/* Where the record of the block's row `row` is. */
+TA_DEVICE float *ta_row_record(const ta_block &b, int32_t row)
+{
+    int32_t head = (b.first_row + row) % b.heads, token = (b.first_row + row) / b.heads;
+    return b.records + head * b.record_head_stride + token * b.record_token_stride;
+}
+
+/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the
+ * runs that are complete, `run` is of the tiles since; all are relative to m. */
+struct alignas(16) ta_row { /* TA_ROW_BYTES */
+    ta_visible sees;        /* local positions; none for a row that the block does not have */
+    int32_t position;
+    float slope; /* of ALiBi, for scores in base 2 */
+    float m, l, run;
+    float o_scale; /* what the complete runs of o are still to be multiplied by */
+};
+
+TA_DEVICE ta_row ta_start_row(const ta_attend_params &p, const ta_block &b, int32_t row,
+                              ta_visible sees)
+{
+    ta_row r;
+    r.sees.first = r.sees.end = 0;
+    r.position = 0;
+    r.slope = 0.0f;
+    r.m = -INFINITY;
+    r.l = r.run = 0.0f;
+    r.o_scale = 1.0f;
+    if (row >= b.row_count)
+        return r;
+    r.sees = sees;
+    r.position = b.length - p.problem.query_tokens + (b.first_row + row) / b.heads;
+    if (p.rule.alibi)
+        r.slope = p.problem.alibi_slopes[b.item.kv_head * b.heads + (b.first_row + row) % b.heads] *
+                  TA_LOG2E;
+    return r;
+}
+
+/* What the query tokens see, one thread for each row and four more for what ta_find_tokens() asks:
+ * it takes long divisions, so there is one place in the code for all. */
+TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row *rows,
+                            ta_visible *ends)
+{
+    int32_t thread = static_cast<int32_t>(threadIdx.x), end = thread - p.shape.rows;
+    if (end >= 4)
+        return;
+    int32_t row = min(thread, b.row_count - 1);
+    if (end >= 0)
+        row = end == 0 ? 0 : b.row_count - 1;
+    int32_t token = (b.first_row + row) / b.heads;
+    if (end >= 2)
+        token = end == 2 ? 0 : p.problem.query_tokens - 1;
+    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, token);
+    if (end < 0)
+        rows[thread] = ta_start_row(p, b, thread, sees);
+    else
+        ends[end] = sees;
+}
+
+/* Find out what this block is to do: fills in `b` and the rows, all in shared memory. `size` is
+ * that of an element of K and V. Every thread calls it; ends with a barrier. */
+TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block &b, ta_row *rows)
+{
+    TA_SHARED(ta_visible, ends, [4]);
+    if (threadIdx.x == 0) {
+        b.item = ta_find_item(p);
+        b.length = p.kv.lengths[b.item.sequence];
+        b.bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, b.item.sequence);
+        b.heads = p.problem.query_heads / p.problem.kv_heads;
+        b.first_row = b.item.group * p.shape.rows;
+        b.row_count = min(p.shape.rows, b.heads * p.problem.query_tokens - b.first_row);
+        ta_find_cache(p, size, b);
+        ta_find_records(p, b);
+    }
+    ta_syncthreads();
+    ta_find_seen(p, b, rows, ends);
+    ta_syncthreads();
+    if (threadIdx.x == 0)
+        ta_find_tokens(p.splits, ends, b);
+    ta_syncthreads();
+}
+
+/* Where element 0 of a row's query is. */
+TA_DEVICE int64_t ta_row_query(const ta_attend_params &p, const ta_block &b, int32_t row)
+{
+    int32_t token = (b.first_row + row) / b.heads;
+    int32_t head = b.item.kv_head * b.heads + (b.first_row + row) % b.heads;
+    return b.item.sequence * p.q.batch_stride + token * p.q.token_stride + head * p.q.head_stride;
 }
 
 #endif

@@ -47,6 +47,8 @@ typedef struct ta_gpu_limits {
 #define TA_MMA_TILE 64
 #define TA_MMA_ROWS_MIN 8
 #define TA_MMA_ROW_TILES 4
+/* Parts of k_dim on different waves, at most: each is one more copy of the scores to add up. */
+#define TA_MMA_K_PARTS 4
 /* A weight is a sum of at most this many numbers of the type of V (attend_mma.hip). */
 #define TA_MMA_WEIGHT_PARTS 3
 
@@ -68,9 +70,10 @@ typedef struct ta_attend_shape {
     int32_t tile; /* tokens */
     int32_t run;  /* FMA: tiles whose weights are added up before they join the sum of all */
     int32_t team_rows, team_threads; /* FMA */
-    int32_t lanes;   /* FMA: threads that share the dot products of one key: 8, 16 or 32 */
-    int32_t tiles;   /* MMA: TA_MMA_TILES_FEW or TA_MMA_TILES_MANY */
-    int32_t k_parts; /* MMA: parts of k_dim that different waves multiply */
+    int32_t lanes;     /* FMA: threads that share the dot products of one key: 8, 16 or 32 */
+    int32_t tiles;     /* MMA: TA_MMA_TILES_FEW or TA_MMA_TILES_MANY */
+    int32_t row_tiles; /* MMA: rows / TA_MMA_EDGE */
+    int32_t k_parts;   /* MMA: parts of k_dim that different waves multiply */
     int32_t q_stride, k_stride, v_stride; /* bytes from row to row in shared memory */
     int32_t s_stride;                     /* floats from row to row of the scores */
     int32_t w_stride;                     /* MMA: bytes from row to row of the weights */
@@ -163,7 +166,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     return s;
 }
 
-static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
+static inline void ta_mma_lay_out(const ta_problem *p, int32_t parts_most, ta_attend_shape *s)
 {
     int32_t waves = s->threads / 32;
     int32_t tiles = s->rows / TA_MMA_EDGE * (s->tile / TA_MMA_EDGE); /* of the scores */
@@ -174,6 +177,8 @@ static inline void ta_mma_lay_out(const ta_problem *p, ta_attend_shape *s)
     s->v_stride = (int32_t)ta_round_up(p->v_dim, TA_MMA_EDGE) * 2 + 16;
     s->s_stride = s->tile + 4;
     s->k_parts = waves > tiles ? waves / tiles : 1;
+    if (s->k_parts > parts_most)
+        s->k_parts = parts_most;
     if (s->k_parts > k_steps)
         s->k_parts = k_steps;
     s->shared_bytes = 0;
@@ -196,6 +201,7 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
 {
     int32_t widest = (p->k_dim > p->v_dim ? p->k_dim : p->v_dim) / 8;
     int32_t outputs = row_tiles * (int32_t)ta_ceil_div(p->v_dim, TA_MMA_EDGE);
+    s->row_tiles = row_tiles;
     s->rows = row_tiles * TA_MMA_EDGE;
     for (s->threads = 128; s->threads <= TA_BLOCK_THREADS_MAX; s->threads *= 2) {
         s->tiles =
@@ -205,11 +211,12 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
             s->tile = TA_MMA_TILE;
         if (s->tile == 0 || outputs > s->threads / 32 * s->tiles)
             continue;
-        for (; s->tile > 0; s->tile -= TA_MMA_EDGE) {
-            ta_mma_lay_out(p, s);
-            if (s->shared_bytes + TA_BLOCK_BYTES <= limits->shared_bytes)
-                return 1;
-        }
+        for (; s->tile > 0; s->tile -= TA_MMA_EDGE)
+            for (int32_t parts = TA_MMA_K_PARTS; parts > 0; parts /= 2) {
+                ta_mma_lay_out(p, parts, s);
+                if (s->shared_bytes + TA_BLOCK_BYTES <= limits->shared_bytes)
+                    return 1;
+            }
     }
     return 0;
 }

@@ -7,10 +7,10 @@
  * one split is 8 blocks, the device holds 528. The time is rounds / splits, where a round is as
  * many blocks as the device holds: 66 splits are one full round, 1/66 of the time of one block
  * reading it all. 60 splits are one round too, at 1/60, within a tenth of the best; fewer splits
- * are less to merge, so 60 it is. A sequence that has all 131,072 tokens is cut into 60 splits of
- * 2,240 tokens, the last with 1,152; one of 1,000 tokens into 8 of 128. With 600 blocks to a split
- * there are 2 rounds for 1 split (time 2.00), 3 for 2 (1.50), 4 for 3 (1.33), 5 for 4 (1.25) … 8
- * for 7 (1.14): 4 splits. */
+ * are less to merge, so 60 it is. A sequence that has all 131,072 tokens is cut into pieces of
+ * 2,240 (a sixtieth, rounded up to 64), of which it has 59; one of 1,000 tokens into 8 of 128. With
+ * 700 blocks to a split there are 2 rounds for 1 split (time 2.00), 3 for 2 (1.50), 4 for 3 (1.33,
+ * about the best there is): 3 splits. */
 #ifndef TA_HIP_SPLITS_H
 #define TA_HIP_SPLITS_H
 

@@ -61,7 +61,7 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     {
         k_deal.start(p.problem.k_dim / Type::unit, p.shape.tile);
         v_deal.start(p.problem.v_dim / Type::unit, p.shape.tile);
-        ahead = b.first;
+        ahead = ta_uniform(b.first);
         turn = 0;
         read_page();
     }
@@ -82,18 +82,15 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         return reinterpret_cast<int32_t *>(k_places() + 4 * p.shape.tile);
     }
 
-    /* The page of this thread's token in the tile that will be looked up next; without pages the
-     * sequence is one. */
+    /* The page of this thread's token in the tile that will be looked up next. */
     __device__ __forceinline__ void read_page()
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
-        page = b.item.sequence;
-        if (!p.kv.page_table || thread >= p.shape.tile || token >= b.end)
+        page = 0;
+        if (!b.pages || thread >= p.shape.tile || token >= b.end)
             return;
-        int32_t entry = token / p.kv.page_tokens;
-        page = -1;
-        if (entry < p.kv.page_table_stride)
-            page = p.kv.page_table[b.item.sequence * p.kv.page_table_stride + entry];
+        int32_t entry = token / b.page_tokens;
+        page = entry < b.page_entries ? b.pages[entry] : -1;
     }
 
     /* A token that the arguments give no place, though the sequence's length says it is here, is
@@ -101,16 +98,7 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
      * them. */
     __device__ __forceinline__ bool has_place(int32_t token) const
     {
-        return token < p.problem.max_tokens &&
-               (!p.kv.page_table || (page >= 0 && page < p.kv.page_count));
-    }
-
-    __device__ __forceinline__ const char *place(const ta_tensor &tensor, int32_t token) const
-    {
-        int64_t element = page * tensor.batch_stride + token * tensor.token_stride +
-                          b.item.kv_head * tensor.head_stride;
-        return static_cast<const char *>(tensor.data) +
-               element * static_cast<int64_t>(sizeof(typename Type::element));
+        return token < b.max_tokens && (!b.pages || (page >= 0 && page < b.page_count));
     }
 
     /* Write down where the tokens of the next tile are, and read the pages of the one after. */
@@ -118,14 +106,15 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
         if (thread < p.shape.tile && token < b.end) {
-            int32_t within = p.kv.page_table ? token % p.kv.page_tokens : token;
+            int64_t within = b.pages ? token % b.page_tokens : token;
             int32_t at = turn * p.shape.tile + thread;
             bool found = has_place(token);
-            k_places()[at] = found ? place(p.kv.k, within) : nullptr;
-            v_places()[at] = found ? place(p.kv.v, within) : nullptr;
+            k_places()[at] =
+                found ? b.k + page * b.k_page_stride + within * b.k_token_stride : nullptr;
+            v_places()[at] =
+                found ? b.v + page * b.v_page_stride + within * b.v_token_stride : nullptr;
             if (p.rule.alibi)
-                positions()[at] =
-                    static_cast<int32_t>(ta_shard_global(&p.problem.shard, b.bounds, token));
+                positions()[at] = static_cast<int32_t>(ta_shard_global(&b.shard, b.bounds, token));
         }
         ahead += p.shape.tile;
         turn ^= 1;
@@ -135,7 +124,7 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     /* The tokens of the tile that was looked up last, and its half of the places. */
     __device__ __forceinline__ int32_t found_count() const
     {
-        return min(b.end - (ahead - p.shape.tile), p.shape.tile);
+        return min(ta_uniform(b.end) - (ahead - p.shape.tile), p.shape.tile);
     }
 
     __device__ __forceinline__ int32_t found_at() const

@@ -19,7 +19,10 @@
  *     ta_ballot(p)                               64 bits, whatever the width
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
  *     ta_store16(p, v)
- *     ta_forget(i)                       what follows from i is not computed in advance
+ *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
+ *     ta_forget(i)                               in a loop: what follows from a thread's own i is
+ *                                                not computed in advance, in dear registers
+ *     ta_forget_uniform(i)                       the same for an i that the wave's lanes share
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
  *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
@@ -405,9 +408,17 @@ TA_DEVICE uint64_t ta_ballot(bool predicate)
     return __ballot_sync(TA_ALL_LANES, predicate);
 }
 
-/* In a loop: what follows from `value` is computed in each turn, not once for all turns in
- * registers that are dearer. */
+TA_DEVICE int32_t ta_uniform(int32_t value)
+{
+    return value;
+}
+
 TA_DEVICE void ta_forget(int32_t &value)
+{
+    asm volatile("" : "+r"(value));
+}
+
+TA_DEVICE void ta_forget_uniform(int32_t &value)
 {
     asm volatile("" : "+r"(value));
 }
@@ -503,6 +514,21 @@ TA_DEVICE uint64_t ta_ballot(bool predicate)
     return __ballot(predicate);
 }
 
+TA_DEVICE int32_t ta_uniform(int32_t value)
+{
+    return __builtin_amdgcn_readfirstlane(value);
+}
+
+TA_DEVICE void ta_forget(int32_t &value)
+{
+    asm volatile("" : "+v"(value));
+}
+
+TA_DEVICE void ta_forget_uniform(int32_t &value)
+{
+    asm volatile("" : "+s"(value));
+}
+
 /* Within 1 unit in the last place, subnormal results become 0. */
 TA_DEVICE float ta_exp2(float x)
 {
@@ -590,6 +616,19 @@ TA_DEVICE uint64_t ta_ballot(bool predicate, simt::call where = simt::call::here
     return simt::wave_ballot(where, predicate);
 }
 
+TA_DEVICE int32_t ta_uniform(int32_t value)
+{
+    return value;
+}
+
+TA_DEVICE void ta_forget(int32_t &)
+{
+}
+
+TA_DEVICE void ta_forget_uniform(int32_t &)
+{
+}
+
 TA_DEVICE float ta_exp2(float x)
 {
     return exp2f(x);
@@ -630,12 +669,6 @@ TA_DEVICE uint16_t ta_to_f16(float value)
     return ta_f32_to_f16(value);
 }
 
-#endif
-
-#if !defined(TA_CUDA) /* AMD has registers to spare, the CPU no such worry */
-TA_DEVICE void ta_forget(int32_t &)
-{
-}
 #endif
 
 /* bf16 is the upper half of a binary32: the same on all vendors. Rounds to nearest, ties to
