@@ -94,11 +94,12 @@ static void arrange_even_odd(float *q, int32_t k_dim)
 INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, const vf *key,
                        vf *sums)
 {
-    UNROLL for (int r = 0; r < rows; r++)
-    {
+    UNROLL
+    for (int r = 0; r < rows; r++) {
         vf query = vf_load(q + r * q_stride);
-        UNROLL for (int t = 0; t < tokens; t++) sums[t * rows + r] =
-            vf_fma(query, key[t], sums[t * rows + r]);
+        UNROLL
+        for (int t = 0; t < tokens; t++)
+            sums[t * rows + r] = vf_fma(query, key[t], sums[t * rows + r]);
     }
 }
 
@@ -110,38 +111,53 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, i
 {
     const char *from[4];
     vf sums[12], key[4];
-    UNROLL for (int t = 0; t < tokens; t++) from[t] = (const char *)k[t] + offset;
-    UNROLL for (int i = 0; i < 12; i++) sums[i] = vf_zero();
+    UNROLL
+    for (int t = 0; t < tokens; t++)
+        from[t] = (const char *)k[t] + offset;
+    UNROLL
+    for (int i = 0; i < 12; i++)
+        sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
-        UNROLL for (int half = 0; half < 2; half++)
-        {
-            UNROLL for (int t = 0; t < tokens; t++) key[t] = load_half(dtype, from[t], i, half);
+        UNROLL
+        for (int half = 0; half < 2; half++) {
+            UNROLL
+            for (int t = 0; t < tokens; t++)
+                key[t] = dtype == TA_BF16 && half
+                             ? vf_load_bf16_odd_tight((const uint16_t *)(const void *)from[t] + i)
+                             : load_half(dtype, from[t], i, half);
             score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
         }
     }
     if (i < k_dim) {
-        UNROLL for (int t = 0; t < tokens; t++) key[t] = load8(dtype, from[t], i);
+        UNROLL
+        for (int t = 0; t < tokens; t++)
+            key[t] = load8(dtype, from[t], i);
         score_step(rows, tokens, q + i, q_stride, key, sums);
     }
-    UNROLL for (int s = 0; s < rows * tokens; s += 4) vf_store_sum4(scores + s, sums + s);
+    UNROLL
+    for (int s = 0; s < rows * tokens; s += 4)
+        vf_store_sum4(scores + s, sums + s);
 }
 
-INLINE void score_block(ta_dtype dtype, int rows, int tokens, const ta_block *b, const float *q)
+INLINE void score_block(ta_dtype dtype, int rows, int tokens, ta_block b, const float *q)
 {
-    int group = b->heads == 1 ? b->n : tokens;
-    for (int first = 0; first < b->n; first += group) {
-        int end = first + group < b->n ? first + group : b->n;
-        for (int h = 0; h < b->heads; h++) {
-            const float *q_head = q + h * b->head_stride;
-            float *scores = b->scores + h * TA_BLOCK_SCORES;
-            int64_t offset = h * b->token_head_bytes;
+    int group = b.heads == 1 ? b.n : tokens;
+    for (int first = 0; first < b.n; first += group) {
+        int end = first + group < b.n ? first + group : b.n;
+        for (int h = 0; h < b.heads; h++) {
+            const float *q_head = q + h * b.head_stride;
+            float *scores = b.scores + h * TA_BLOCK_SCORES;
+            int64_t offset = h * b.token_head_bytes;
             int t = first;
-            for (; t + tokens <= end; t += tokens)
-                score_tokens(dtype, rows, tokens, q_head, b->row_stride, b->tokens + t, offset,
-                             b->dim, scores + t * rows);
-            for (; t < end; t++)
-                score_tokens(dtype, rows, 1, q_head, b->row_stride, b->tokens + t, offset, b->dim,
+            for (; t + tokens <= end && (tokens == 4 || end - t != 4); t += tokens)
+                score_tokens(dtype, rows, tokens, q_head, b.row_stride, b.tokens + t, offset, b.dim,
+                             scores + t * rows);
+            for (; t + 2 <= end; t += 2)
+                score_tokens(dtype, rows, 2, q_head, b.row_stride, b.tokens + t, offset, b.dim,
+                             scores + t * rows);
+            if (t < end)
+                score_tokens(dtype, rows, 1, q_head, b.row_stride, b.tokens + t, offset, b.dim,
                              scores + t * rows);
         }
     }
@@ -150,9 +166,9 @@ INLINE void score_block(ta_dtype dtype, int rows, int tokens, const ta_block *b,
 INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
 {
     if (b->rows == TA_ROW_BLOCK)
-        score_block(dtype, TA_ROW_BLOCK, 3, b, q);
+        score_block(dtype, TA_ROW_BLOCK, 3, *b, q);
     else
-        score_block(dtype, 1, 4, b, q);
+        score_block(dtype, 1, 4, *b, q);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */
@@ -249,45 +265,50 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 
 /* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
  * which are v_dim apart. */
-INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, float *sums, const float *weights,
-                       const void *const *v, int64_t offset, int n, int32_t v_dim, int32_t at)
+INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *sums,
+                       const float *weights, const void *const *v, int64_t offset, int n,
+                       int32_t v_dim, int32_t at)
 {
     vf part[8];
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
-            vf_load(sums + r * v_dim + at + i * LANES);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            part[r * vectors + i] = start ? vf_zero() : vf_load(sums + r * v_dim + at + i * LANES);
     }
     for (int t = 0; t < n; t++) {
         const char *from = (const char *)v[t] + offset;
         vf value[8];
-        UNROLL for (int i = 0; i < vectors; i++) value[i] =
-            vectors == 1 ? load8(dtype, from, at)
-                         : load_half(dtype, from, at + i / 2 * PAIR, i % 2);
-        UNROLL for (int r = 0; r < rows; r++)
-        {
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            value[i] = vectors == 1 ? load8(dtype, from, at)
+                                    : load_half(dtype, from, at + i / 2 * PAIR, i % 2);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
             vf weight = vf_set(weights[t * rows + r]);
-            UNROLL for (int i = 0; i < vectors; i++) part[r * vectors + i] =
-                vf_fma(weight, value[i], part[r * vectors + i]);
+            UNROLL
+            for (int i = 0; i < vectors; i++)
+                part[r * vectors + i] = vf_fma(weight, value[i], part[r * vectors + i]);
         }
     }
-    UNROLL for (int r = 0; r < rows; r++)
-    {
-        UNROLL for (int i = 0; i < vectors; i++)
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        UNROLL
+        for (int i = 0; i < vectors; i++)
             vf_store(sums + r * v_dim + at + i * LANES, part[r * vectors + i]);
     }
 }
 
-INLINE void weigh_tokens(ta_dtype dtype, int rows, float *sums, const float *weights,
+INLINE void weigh_tokens(ta_dtype dtype, int rows, int start, float *sums, const float *weights,
                          const void *const *v, int64_t offset, int n, int32_t v_dim)
 {
     int32_t at = 0;
     for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
-        weigh_dims(dtype, rows, 8 / rows, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 8 / rows, start, sums, weights, v, offset, n, v_dim, at);
     for (; at + PAIR <= v_dim; at += PAIR)
-        weigh_dims(dtype, rows, 2, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 2, start, sums, weights, v, offset, n, v_dim, at);
     if (at < v_dim)
-        weigh_dims(dtype, rows, 1, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 1, start, sums, weights, v, offset, n, v_dim, at);
 }
 
 /* o = o · rescale + sums, with the sums in the order of pairs. */
@@ -308,33 +329,37 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 /* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
  * registers. Long chunks would read memory in too large steps for the CPU to fetch ahead, short
  * ones load and store the sums more often. */
-INLINE void weigh_block(ta_dtype dtype, int rows, const ta_block *b, float *o, const float *rescale)
+INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
 {
-    const int chunk = rows == 1 || dtype == TA_F32 || b->heads > 1 ? 4 : 8;
+    const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 8;
     _Alignas(64) float sums[TA_BLOCK_VALUES];
-    int head_floats = rows * b->dim;
-    for (int i = 0; i < b->heads * head_floats; i += LANES)
-        vf_store(sums + i, vf_zero());
-    for (int t = 0; t < b->n; t += chunk) {
-        int n = b->n - t < chunk ? b->n - t : chunk;
-        for (int h = 0; h < b->heads; h++)
-            weigh_tokens(dtype, rows, sums + h * head_floats,
-                         b->scores + h * TA_BLOCK_SCORES + t * rows, b->tokens + t,
-                         h * b->token_head_bytes, n, b->dim);
+    int head_floats = rows * b.dim;
+    for (int t = 0; t < b.n; t += chunk) {
+        int n = b.n - t < chunk ? b.n - t : chunk;
+        for (int h = 0; h < b.heads; h++) {
+            float *sums_h = sums + h * head_floats;
+            const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
+            int64_t offset = h * b.token_head_bytes;
+            if (t == 0)
+                weigh_tokens(dtype, rows, 1, sums_h, weights, b.tokens, offset, n, b.dim);
+            else
+                weigh_tokens(dtype, rows, 0, sums_h, weights, b.tokens + t, offset, n, b.dim);
+        }
     }
-    for (int h = 0; h < b->heads; h++) {
-        UNROLL for (int r = 0; r < rows; r++)
-            finish_sums(dtype, o + h * b->head_stride + r * b->row_stride,
-                        rescale[h * TA_ROW_BLOCK + r], sums + h * head_floats + r * b->dim, b->dim);
+    for (int h = 0; h < b.heads; h++) {
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            finish_sums(dtype, o + h * b.head_stride + r * b.row_stride,
+                        rescale[h * TA_ROW_BLOCK + r], sums + h * head_floats + r * b.dim, b.dim);
     }
 }
 
 INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
     if (b->rows == TA_ROW_BLOCK)
-        weigh_block(dtype, TA_ROW_BLOCK, b, o, rescale);
+        weigh_block(dtype, TA_ROW_BLOCK, *b, o, rescale);
     else
-        weigh_block(dtype, 1, b, o, rescale);
+        weigh_block(dtype, 1, *b, o, rescale);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */

@@ -224,7 +224,7 @@ static void attend_tile(const item_state *s)
 
 static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
 {
-    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads);
+    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
     for (int32_t left; (left = end - first) > 0; first += most) {
         ta_tile_neighbours(&s->source, first, left < most ? left : most, &s->buffers->tile);
         attend_tile(s);
@@ -234,7 +234,7 @@ static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
 /* `lane_tokens` tokens in each of the lanes from `first` on, all of which all rows see. */
 static void attend_lanes(const item_state *s, int32_t first, int32_t lane_tokens)
 {
-    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads) / TA_TILE_LANES;
+    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows) / TA_TILE_LANES;
     for (int32_t at = 0; at < lane_tokens; at += most) {
         int32_t left = lane_tokens - at;
         ta_tile_of_lanes(&s->source, first + at, lane_tokens, left < most ? left : most,
@@ -243,8 +243,8 @@ static void attend_lanes(const item_state *s, int32_t first, int32_t lane_tokens
     }
 }
 
-/* All rows against the tokens [first, end). What all rows see goes by in lanes, as far as whole
- * blocks can be made of it; what only some see, and the rest, in its own order. */
+/* All rows against the tokens [first, end). What all rows see goes by in lanes; what only
+ * some see, and the rest, in its own order. */
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t shared = first, shared_end = end;
@@ -253,15 +253,14 @@ static void attend_range(const item_state *s, int32_t first, int32_t end)
         shared = visible.first > shared ? visible.first : shared;
         shared_end = visible.end < shared_end ? visible.end : shared_end;
     }
-    int32_t tokens = shared_end - shared;
-    if (tokens < TA_TOKEN_BLOCK) {
+    int32_t lane_tokens = (shared_end - shared) / TA_TILE_LANES;
+    if (lane_tokens <= 0) {
         attend_neighbours(s, first, end);
         return;
     }
-    tokens -= tokens % TA_TOKEN_BLOCK;
     attend_neighbours(s, first, shared);
-    attend_lanes(s, shared, tokens / TA_TILE_LANES);
-    attend_neighbours(s, shared + tokens, end);
+    attend_lanes(s, shared, lane_tokens);
+    attend_neighbours(s, shared + lane_tokens * TA_TILE_LANES, end);
 }
 
 /* Load a query row and empty its partial. */

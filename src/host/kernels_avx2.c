@@ -49,6 +49,16 @@ VF vf vf_load_bf16_odd(const uint16_t *from)
     return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)from), upper));
 }
 
+/* The same where no register is left for the mask: it is loaded each time. */
+VF vf vf_load_bf16_odd_tight(const uint16_t *from)
+{
+    static const _Alignas(32)
+        uint32_t mask[8] = {0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u,
+                            0xffff0000u, 0xffff0000u, 0xffff0000u, 0xffff0000u};
+    __m256i upper = *(const volatile __m256i *)mask;
+    return _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256((const __m256i *)from), upper));
+}
+
 /* Undo it: from even and odd elements to the first 8 and the last 8. */
 VF void vf_interleave(vf *even, vf *odd)
 {

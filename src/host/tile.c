@@ -22,15 +22,15 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
     return s;
 }
 
-int ta_tile_tokens(const ta_problem *problem, int heads)
+int ta_tile_tokens(const ta_problem *problem, int heads, int rows)
 {
-    int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
-    int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);
-    int blocks = TA_TILE_BYTES / token_bytes / TA_TOKEN_BLOCK;
-    if (blocks > TA_TILE_BLOCKS / heads)
-        blocks = TA_TILE_BLOCKS / heads;
-    if (blocks > TA_TILE_MAX / TA_TOKEN_BLOCK)
-        blocks = TA_TILE_MAX / TA_TOKEN_BLOCK;
+    int blocks = TA_TILE_BLOCKS / heads;
+    if (rows > TA_ROW_BLOCK) {
+        int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
+        int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);
+        int kept = TA_TILE_BYTES / token_bytes / TA_TOKEN_BLOCK;
+        blocks = kept < blocks ? kept : blocks;
+    }
     return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 

@@ -14,13 +14,13 @@
 /* Lanes of a tile. With K and V that is 8 streams, about as many as CPUs follow. */
 #define TA_TILE_LANES 4
 
-/* The most tokens of a tile, and the most bytes of K or V in it, unless it is a single block of the
- * kernels: the second cache level keeps it while several query rows use it. */
-#define TA_TILE_MAX 512
-#define TA_TILE_BYTES (128 << 10)
-
-/* The most pairs of a KV head and a block of tokens in a tile. */
+/* The most tokens of a tile, and the most pairs of a KV head and a block of tokens in it. */
+#define TA_TILE_MAX 2048
 #define TA_TILE_BLOCKS 32
+
+/* The most bytes of K or V in a tile that several blocks of query rows use, if that is more than
+ * one block of tokens: the second cache level keeps it for them. */
+#define TA_TILE_BYTES (128 << 10)
 
 /* Where the tokens of one sequence are, for its KV heads from one on. */
 typedef struct ta_tile_source {
@@ -49,8 +49,9 @@ static inline const int32_t *ta_kv_bounds(const ta_kv *kv, int32_t sequence)
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head);
 
-/* How many tokens are a tile when `heads` KV heads are read: a multiple of TA_TOKEN_BLOCK. */
-int ta_tile_tokens(const ta_problem *problem, int heads);
+/* How many tokens are a tile when `rows` query rows of each of `heads` KV heads use it: a multiple
+ * of TA_TOKEN_BLOCK. */
+int ta_tile_tokens(const ta_problem *problem, int heads, int rows);
 
 /* The `count` tokens from local position `first` on. */
 void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
