@@ -26,6 +26,7 @@ static random_source source = {0};
 static float q[HEADS * TA_ROW_BLOCK * MOST_DIM];
 static uint32_t elements[HEADS * TA_TOKEN_BLOCK * MOST_DIM]; /* of any type */
 static const void *tokens[TA_TOKEN_BLOCK];
+static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
 
 static void fill(ta_dtype dtype, int dim)
 {
@@ -47,7 +48,8 @@ static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scor
                       .tokens = tokens,
                       .token_head_bytes = dim * (int64_t)ta_dtype_bytes(dtype),
                       .dim = dim,
-                      .scores = scores};
+                      .scores = scores,
+                      .sums = sums};
 }
 
 static void check_score(ta_dtype dtype, int rows, int n, int dim)

@@ -225,18 +225,19 @@ INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float
 {
     int count = n * rows, whole = count / LANES * LANES;
     vf before = vf_load_rows(m, rows), after = before;
-    unsigned low = 0; /* is a score -inf or NaN? */
+    vf any_low = vf_zero(); /* is a score -inf or NaN? */
     for (int i = 0; i < whole; i += LANES) {
         vf s = vf_load(scores + i);
         after = vf_max(s, after); /* if the row is NaN already, it stays so */
-        low |= vf_low_bits(s);
+        any_low = vf_or(any_low, vf_low(s));
     }
+    unsigned low = vf_bits(any_low);
     if (whole < count) {
         for (int i = count; i < whole + LANES; i++)
             scores[i] = -INFINITY;
         vf s = vf_load(scores + whole);
         after = vf_max(s, after);
-        low |= vf_low_bits(s) & ((1u << (count - whole)) - 1);
+        low |= vf_bits(vf_low(s)) & ((1u << (count - whole)) - 1);
     }
     if (low) /* rare, and it matters which */
         return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
@@ -332,25 +333,24 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
 {
     const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 8;
-    _Alignas(64) float sums[TA_BLOCK_VALUES];
     int head_floats = rows * b.dim;
     for (int t = 0; t < b.n; t += chunk) {
         int n = b.n - t < chunk ? b.n - t : chunk;
         for (int h = 0; h < b.heads; h++) {
-            float *sums_h = sums + h * head_floats;
+            float *sums = b.sums + h * head_floats;
             const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
             int64_t offset = h * b.token_head_bytes;
             if (t == 0)
-                weigh_tokens(dtype, rows, 1, sums_h, weights, b.tokens, offset, n, b.dim);
+                weigh_tokens(dtype, rows, 1, sums, weights, b.tokens, offset, n, b.dim);
             else
-                weigh_tokens(dtype, rows, 0, sums_h, weights, b.tokens + t, offset, n, b.dim);
+                weigh_tokens(dtype, rows, 0, sums, weights, b.tokens + t, offset, n, b.dim);
         }
     }
     for (int h = 0; h < b.heads; h++) {
         UNROLL
         for (int r = 0; r < rows; r++)
             finish_sums(dtype, o + h * b.head_stride + r * b.row_stride,
-                        rescale[h * TA_ROW_BLOCK + r], sums + h * head_floats + r * b.dim, b.dim);
+                        rescale[h * TA_ROW_BLOCK + r], b.sums + h * head_floats + r * b.dim, b.dim);
     }
 }
 

@@ -22,6 +22,7 @@ typedef struct item_buffers {
     float rescale[TA_TILE_BLOCKS][TA_ROW_BLOCK];
     uint64_t hidden[TA_TILE_BLOCKS][TA_ROW_BLOCK];
     int any_hidden[TA_TILE_BLOCKS];
+    _Alignas(64) float sums[TA_BLOCK_VALUES];
 } item_buffers;
 
 /* The rows of an item, and its tokens. All arrays are in the thread's scratch, [head][row] with
@@ -154,7 +155,8 @@ static void add_values(const item_state *s, int32_t row, int rows, int at, int n
                       .tokens = b->tile.v + at,
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
-                      .scores = b->weights[slot]};
+                      .scores = b->weights[slot],
+                      .sums = b->sums};
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];

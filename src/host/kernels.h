@@ -19,12 +19,9 @@
  * 8. */
 #define TA_BLOCK_SCORES (TA_TOKEN_BLOCK * TA_ROW_BLOCK + 8)
 
-/* The most floats of o that weigh() takes at a time: heads · rows · v_dim. Its sums stay in the
- * first cache level. */
-#define TA_BLOCK_VALUES 4096
-
-/* The most KV heads of a block. */
-#define TA_HEADS_MAX 32
+/* The most KV heads of a block, and the most floats of o: heads · rows · v_dim. */
+#define TA_HEADS_MAX 64
+#define TA_BLOCK_VALUES 16384
 
 /* Indexed by ta_dtype. */
 #define TA_DTYPES 4
@@ -40,6 +37,7 @@ typedef struct ta_block {
     int64_t token_head_bytes;        /* from the vector of one head to the next */
     int32_t dim;                     /* of those vectors */
     float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
+    float *sums;   /* room for heads · rows · dim floats, for weigh() only */
 } ta_block;
 
 typedef struct ta_host_kernels {

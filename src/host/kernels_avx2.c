@@ -148,10 +148,21 @@ VF vf vf_low_bits_as_exponent(vf x)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
 }
 
-/* Bit i is set if x[i] is -inf or NaN. */
-VF unsigned vf_low_bits(vf x)
+/* All bits of x[i] are set if it is -inf or NaN, none otherwise. */
+VF vf vf_low(vf x)
 {
-    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, vf_set(-__builtin_inff()), _CMP_NGT_UQ));
+    return _mm256_cmp_ps(x, vf_set(-__builtin_inff()), _CMP_NGT_UQ);
+}
+
+VF vf vf_or(vf a, vf b)
+{
+    return _mm256_or_ps(a, b);
+}
+
+/* Bit i is the highest bit of x[i]. */
+VF unsigned vf_bits(vf x)
+{
+    return (unsigned)_mm256_movemask_ps(x);
 }
 
 /* In each half: lanes 0 + 2, 1 + 3 of a, then of b. */

@@ -25,6 +25,8 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
 int ta_tile_tokens(const ta_problem *problem, int heads, int rows)
 {
     int blocks = TA_TILE_BLOCKS / heads;
+    if (blocks > TA_TILE_MAX / TA_TOKEN_BLOCK)
+        blocks = TA_TILE_MAX / TA_TOKEN_BLOCK;
     if (rows > TA_ROW_BLOCK) {
         int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
         int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);

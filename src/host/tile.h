@@ -16,7 +16,7 @@
 
 /* The most tokens of a tile, and the most pairs of a KV head and a block of tokens in it. */
 #define TA_TILE_MAX 2048
-#define TA_TILE_BLOCKS 32
+#define TA_TILE_BLOCKS 64
 
 /* The most bytes of K or V in a tile that several blocks of query rows use, if that is more than
  * one block of tokens: the second cache level keeps it for them. */
