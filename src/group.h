@@ -1,6 +1,7 @@
-/* What a group does: move bytes between its ranks. group_threads.c implements the table for threads
- * of one process; other engines implement the same table. group.c has the public calls and builds
- * the collectives that an engine leaves out from its point-to-point messages.
+/* What a group does: move bytes between its ranks, and add them up. group_threads.c implements the
+ * table for threads of one process; the other engines are modules (see module.h). group.c has the
+ * public calls and builds the collectives that an engine leaves out from its point-to-point
+ * messages, with group_reduce.c and group_split.c.
  *
  * Every wait is bounded by the group's timeout. Calls on one group happen in the same order on all
  * its ranks. After a failure other than TA_ERR_INVALID the group is broken: all calls on all ranks
@@ -14,6 +15,16 @@
 /* Ranks that are threads of one process: far more than a machine has CPUs. */
 #define TA_MAX_THREAD_RANKS 4096
 
+/* What is added up: elements of a kind, in one of two ways. A maximum with a NaN in it is NaN; a
+ * sum of integers wraps around. */
+typedef enum ta_element_kind { TA_ELEMENT_F32, TA_ELEMENT_I64 } ta_element_kind;
+typedef enum ta_reduction { TA_REDUCE_MAX, TA_REDUCE_SUM } ta_reduction;
+
+static inline size_t ta_element_bytes(ta_element_kind element)
+{
+    return element == TA_ELEMENT_I64 ? 8 : 4;
+}
+
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
 
@@ -26,25 +37,84 @@ typedef struct ta_group_ops {
     void (*abort)(ta_group *group, const char *reason);
     void (*destroy)(ta_group *group);
 
-    /* Optional: NULL is built from exchange() by group.c. */
+    /* As ta_group_split(). group_split.c helps engines that have no such call of their own. */
+    ta_status (*split)(ta_group *group, int color, int key, ta_group **part);
+
+    /* Optional: NULL is built from exchange(), which needs a group of host memory where something
+     * is added up or copied. Their contracts are those of the functions below. */
     ta_status (*barrier)(ta_group *group, void *stream);
     ta_status (*broadcast)(ta_group *group, void *data, size_t bytes, int root, void *stream);
-    /* Rank r contributes offsets[r] … offsets[r + 1] bytes of `data`; afterwards all ranks have
-     * all. */
     ta_status (*all_gather)(ta_group *group, void *data, const size_t *offsets, void *stream);
+    ta_status (*all_reduce)(ta_group *group, const void *from, void *to, size_t count,
+                            ta_element_kind element, ta_reduction reduction, void *stream);
+    ta_status (*reduce_scatter)(ta_group *group, const void *from, void *to, const size_t *offsets,
+                                ta_element_kind element, ta_reduction reduction, void *stream);
+    ta_status (*all_to_all)(ta_group *group, const void *from, const size_t *from_offsets, void *to,
+                            const size_t *to_offsets, void *stream);
 } ta_group_ops;
 
 struct ta_group {
     const ta_group_ops *ops;
     int rank, size;
     int timeout_ms;
+    ta_device *device; /* whose memory this group moves; NULL: host memory */
     ta_group_stats stats;
 };
 
+/* The calls below count into group->stats, engines do not: each message of exchange(), and a
+ * collective that the engine has itself as one message out, with the bytes that this rank gave, and
+ * one in, with the bytes that it got. */
+
 ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
                             void *receive, size_t receive_bytes, int from, void *stream);
+
+/* No rank returns (on a stream: goes on) before all have come. */
 ta_status ta_group_barrier(ta_group *group, void *stream);
+
+/* Copy `root`'s data to all. */
 ta_status ta_group_broadcast(ta_group *group, void *data, size_t bytes, int root, void *stream);
+
+/* Rank r contributes offsets[r] … offsets[r + 1] bytes of `data`; afterwards all ranks have all. */
 ta_status ta_group_all_gather(ta_group *group, void *data, const size_t *offsets, void *stream);
+
+/* to[i] = the reduction of all ranks' from[i], the same bits on all ranks and in every run. In
+ * place if to == from; otherwise they do not overlap. */
+ta_status ta_group_all_reduce(ta_group *group, const void *from, void *to, size_t count,
+                              ta_element_kind element, ta_reduction reduction, void *stream);
+
+/* Rank r gets the reduction of elements offsets[r] … offsets[r + 1] of all ranks' `from` at `to`,
+ * the same bits in every run. In place if `to` is that part of `from`; otherwise they do not
+ * overlap. In place, the other parts are left as they were. */
+ta_status ta_group_reduce_scatter(ta_group *group, const void *from, void *to,
+                                  const size_t *offsets, ta_element_kind element,
+                                  ta_reduction reduction, void *stream);
+
+/* Bytes from_offsets[r] … from_offsets[r + 1] of `from` go to rank r, and what comes from rank r
+ * goes to to_offsets[r] … of `to`. The two do not overlap. */
+ta_status ta_group_all_to_all(ta_group *group, const void *from, const size_t *from_offsets,
+                              void *to, const size_t *to_offsets, void *stream);
+
+/* The config's timeout with its default filled in; `config` may be NULL. */
+ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms);
+
+/* group_reduce.c: the reductions over exchange(), in host memory. */
+ta_status ta_reduce_all(ta_group *group, void *data, size_t count, ta_element_kind element,
+                        ta_reduction reduction);
+ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size_t *offsets,
+                         ta_element_kind element, ta_reduction reduction);
+
+/* Which ranks of a group go into the part that this one is in. */
+typedef struct ta_members {
+    int rank, size; /* this rank's place in the part, and how many it has */
+    int *ranks;     /* [size]: the part's ranks, as the group numbers them */
+    int64_t ticket; /* the largest that any rank of the group gave */
+} ta_members;
+
+/* group_split.c: tell all ranks of a group, in host memory, of this one's color and key, and sort.
+ * A negative color is in no part: size is 0. `ticket` is the caller's, see ta_members. Free with
+ * ta_members_free(). */
+ta_status ta_members_gather(ta_group *group, int color, int key, int64_t ticket,
+                            ta_members *members);
+void ta_members_free(ta_members *members);
 
 #endif

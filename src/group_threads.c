@@ -11,10 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "group.h"
+#include "group_threads.h"
 #include "status.h"
 
-#define DEFAULT_TIMEOUT_MS 60000
 /* How often a waiting rank looks before it sleeps: a few microseconds, then a few time slices. */
 #define SPINS 512
 #define YIELDS 16
@@ -183,14 +182,16 @@ static void post(ta_team *team, int rank, int to, const void *data, size_t bytes
     wake_rank(team, to);
 }
 
-/* After a failure: make sure that nobody reads the sender's memory when its call returns. */
-static void withdraw(ta_team *team, int rank, int to)
+/* After a failure: make sure that nobody reads the sender's memory when its call returns. Returns
+ * whether the message was still there: if not, its receiver has it. */
+static int withdraw(ta_team *team, int rank, int to)
 {
     ta_channel *out = &team->channels[rank * team->size + to];
     int posted = CHANNEL_POSTED;
-    atomic_compare_exchange_strong(&out->state, &posted, CHANNEL_EMPTY);
+    int withdrawn = atomic_compare_exchange_strong(&out->state, &posted, CHANNEL_EMPTY);
     while (atomic_load(&out->state) == CHANNEL_COPYING)
         sched_yield();
+    return withdrawn;
 }
 
 static ta_status receive_from(ta_team *team, int rank, int from, void *data, size_t bytes)
@@ -224,16 +225,15 @@ static ta_status threads_exchange(ta_group *group, const void *send, size_t send
     if (to >= 0)
         post(team, group->rank, to, send, send_bytes);
     if (from >= 0)
-        TA_TRY_GOTO(receive_from(team, group->rank, from, receive, receive_bytes), withdraw_sent);
-    if (to >= 0)
-        TA_TRY_GOTO(wait_for(team, group->rank, &team->channels[group->rank * team->size + to],
-                             CHANNEL_EMPTY, to),
-                    withdraw_sent);
-    return TA_OK;
-
-withdraw_sent:
-    if (to >= 0)
+        status = receive_from(team, group->rank, from, receive, receive_bytes);
+    if (status != TA_OK && to >= 0)
         withdraw(team, group->rank, to);
+    if (status != TA_OK || to < 0)
+        return status;
+    ta_channel *out = &team->channels[group->rank * team->size + to];
+    status = wait_for(team, group->rank, out, CHANNEL_EMPTY, to);
+    if (status != TA_OK && !withdraw(team, group->rank, to))
+        return TA_OK; /* taken at the last moment: who sends a handle must know that it is gone */
     return status;
 }
 
@@ -273,6 +273,7 @@ static const ta_group_ops threads_ops = {
     .exchange = threads_exchange,
     .abort = threads_abort,
     .destroy = threads_destroy,
+    .split = ta_threads_split,
 };
 
 static ta_team *make_team(int ranks, int timeout_ms)
@@ -304,29 +305,13 @@ static ta_team *make_team(int ranks, int timeout_ms)
     return team;
 }
 
-static ta_status check_config(int ranks, const ta_group_config *config, int *timeout_ms)
-{
-    if (ranks < 1 || ranks > TA_MAX_THREAD_RANKS)
-        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d", ranks,
-                       TA_MAX_THREAD_RANKS);
-    *timeout_ms = DEFAULT_TIMEOUT_MS;
-    if (!config)
-        return TA_OK;
-    if (config->size != sizeof *config)
-        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_GROUP_CONFIG_INIT",
-                       config->size, sizeof *config);
-    if (config->timeout_ms < 0)
-        return ta_fail(TA_ERR_INVALID, "config.timeout_ms is %d: must be 0 (default) or more",
-                       config->timeout_ms);
-    if (config->timeout_ms)
-        *timeout_ms = config->timeout_ms;
-    return TA_OK;
-}
-
 ta_status ta_group_create_threads(int ranks, const ta_group_config *config, ta_group **groups)
 {
     int timeout_ms, made = 0;
-    TA_TRY(check_config(ranks, config, &timeout_ms));
+    if (ranks < 1 || ranks > TA_MAX_THREAD_RANKS)
+        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d", ranks,
+                       TA_MAX_THREAD_RANKS);
+    TA_TRY(ta_group_check_config(config, &timeout_ms));
     if (!groups)
         return ta_fail(TA_ERR_INVALID, "groups is NULL: must point to %d handles", ranks);
     ta_team *team = make_team(ranks, timeout_ms);
@@ -337,7 +322,8 @@ ta_status ta_group_create_threads(int ranks, const ta_group_config *config, ta_g
         handles[made] = calloc(1, sizeof *handles[made]);
         if (!handles[made])
             goto free_made;
-        handles[made]->group = (ta_group){&threads_ops, made, ranks, timeout_ms, {0}};
+        handles[made]->group =
+            (ta_group){.ops = &threads_ops, .rank = made, .size = ranks, .timeout_ms = timeout_ms};
         handles[made]->team = team;
     }
     for (int rank = 0; rank < ranks; ++rank)

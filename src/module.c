@@ -27,7 +27,19 @@ typedef struct loaded {
 static loaded modules[] = {{.name = "cuda"}, {.name = "rocm"}, {.name = "simt"}};
 static pthread_mutex_t modules_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static const ta_core core = {sizeof core, ta_fail, ta_text_add};
+static const ta_core core = {
+    .size = sizeof core,
+    .fail = ta_fail,
+    .text_add = ta_text_add,
+    .fail_quietly = ta_fail_quietly,
+    .log_info = ta_log_info,
+    .last_error = ta_last_error,
+    .exchange = ta_group_exchange,
+    .barrier = ta_group_barrier,
+    .broadcast = ta_group_broadcast,
+    .members_gather = ta_members_gather,
+    .members_free = ta_members_free,
+};
 
 /* Ask the entry function of an open module for its table. */
 static void enter(loaded *m, void *handle)

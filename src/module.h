@@ -1,31 +1,46 @@
-/* The contract between the core and a GPU module: a shared object built from hip/ alone, loaded at
- * run time, that exports one function. The core links no GPU library; a module links none of the
- * core and calls it only through ta_core. module.c loads; hip/module.c is the other side. */
+/* The contract between the core and a module: a shared object, loaded at run time, that exports one
+ * function and brings devices, groups, or both. The core links no GPU library and no MPI; a module
+ * links none of the core and calls it only through ta_core. module.c loads; hip/module.c and
+ * group_mpi.c are the other side. */
 #ifndef TA_MODULE_H
 #define TA_MODULE_H
 
 #include "device.h"
+#include "group.h"
 
-/* Grows when anything in this file, device.h, shard.h or partial.h changes its layout or meaning. A
- * module of another number is refused. */
-#define TA_MODULE_ABI 1
+/* Grows when anything in this file, device.h, group.h, shard.h or partial.h changes its layout or
+ * meaning. A module of another number is refused. */
+#define TA_MODULE_ABI 2
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
 typedef struct ta_core {
     size_t size;
-    /* As ta_fail() and ta_text_add(). */
+    /* As the functions ta_fail(), ta_text_add() … of these names. */
     ta_status (*fail)(ta_status status, const char *format, ...);
     void (*text_add)(ta_text *text, const char *format, ...);
+    ta_status (*fail_quietly)(ta_status status, const char *format, ...);
+    void (*log_info)(const char *format, ...);
+    const char *(*last_error)(void);
+    ta_status (*exchange)(ta_group *group, const void *send, size_t send_bytes, int to,
+                          void *receive, size_t receive_bytes, int from, void *stream);
+    ta_status (*barrier)(ta_group *group, void *stream);
+    ta_status (*broadcast)(ta_group *group, void *data, size_t bytes, int root, void *stream);
+    ta_status (*members_gather)(ta_group *group, int color, int key, int64_t ticket,
+                                ta_members *members);
+    void (*members_free)(ta_members *members);
 } ta_core;
+
+struct ta_ccl_config;
 
 typedef struct ta_module {
     size_t size;
     int abi;
-    const char *name;  /* "cuda", "rocm", "simt": the first part of a device's name */
-    const char *archs; /* compiled for, separated by spaces */
+    const char *name;  /* "cuda", "rocm", "simt": the first part of a device's name; "mpi" */
+    const char *archs; /* compiled for, separated by spaces; "mpi": which MPI, one line */
 
-    /* How many devices there are. Fails, with the runtime's own words, when there is no driver. */
+    /* How many devices there are. Fails, with the runtime's own words, when there is no driver.
+     * NULL: a module without devices. */
     ta_status (*count)(int *devices);
 
     /* Open device `index`; sets device->ops and device->name. */
@@ -33,6 +48,14 @@ typedef struct ta_module {
 
     /* Lines for ta_info(): runtime and driver versions, the devices and their memory. */
     void (*describe)(ta_text *text);
+
+    /* As ta_group_create_mpi(), with a checked config that has no zeros in it; only in "mpi". */
+    ta_status (*create_mpi)(const void *comm, const ta_group_config *config, ta_group **group);
+
+    /* As ta_ccl_id() and ta_group_create_ccl(), with checked configs; NULL: no such library. */
+    ta_status (*ccl_id)(ta_device *device, void *id);
+    ta_status (*create_ccl)(ta_device *device, const struct ta_ccl_config *ccl,
+                            const ta_group_config *config, ta_group **group);
 } ta_module;
 
 /* Returns NULL if the module is not of this ABI; then *module_abi says which it is. `core` outlives

@@ -2,6 +2,7 @@
  * are threads. */
 #include "group.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "expect.h"
@@ -187,6 +188,128 @@ static void test_bad_arguments_of_count(void)
     ta_group_destroy(group);
 }
 
+/* Sums whose value depends on the order: all ranks must have the same bits, in every run. */
+static ta_status reduce_order_rank(ta_group *group, void *context)
+{
+    enum { COUNT = 10000 };
+    int rank = ta_group_rank(group), size = ta_group_size(group);
+    float *own = malloc(COUNT * sizeof *own), *sum = malloc(COUNT * sizeof *sum);
+    float *first = malloc(COUNT * sizeof *first);
+    (void)context;
+    for (int i = 0; i < COUNT; ++i)
+        own[i] = sinf((float)(i * 13 + rank * 7)) * powf(10, (float)((i + rank) % 9));
+    for (int round = 0; round < 3; ++round) {
+        TA_TRY(ta_group_all_reduce(group, own, sum, COUNT, TA_ELEMENT_F32, TA_REDUCE_SUM, NULL));
+        if (round == 0)
+            memcpy(first, sum, COUNT * sizeof *sum);
+        RANK_EXPECT(memcmp(first, sum, COUNT * sizeof *sum) == 0);
+    }
+    TA_TRY(ta_group_broadcast(group, first, COUNT * sizeof *first, size - 1, NULL));
+    RANK_EXPECT(memcmp(first, sum, COUNT * sizeof *sum) == 0);
+    free(first);
+    free(sum);
+    free(own);
+    return TA_OK;
+}
+
+static void test_a_sum_has_the_same_bits_everywhere(void)
+{
+    run_everywhere(reduce_order_rank, NULL);
+}
+
+/* Each rank in turn has a NaN; all have zeros of either sign. */
+static ta_status reduce_nan_rank(ta_group *group, void *context)
+{
+    int rank = ta_group_rank(group), size = ta_group_size(group);
+    float values[16], most[16];
+    uint32_t bits[16], first[16];
+    (void)context;
+    for (int reduction = TA_REDUCE_MAX; reduction <= TA_REDUCE_SUM; ++reduction) {
+        for (int i = 0; i < 16; ++i)
+            values[i] = i == rank ? NAN : (i + rank) % 2 ? -0.0f : 0.0f;
+        TA_TRY(ta_group_all_reduce(group, values, most, 16, TA_ELEMENT_F32, (ta_reduction)reduction,
+                                   NULL));
+        for (int i = 0; i < 16; ++i)
+            RANK_EXPECT(i < size ? isnan(most[i]) : most[i] == 0);
+        memcpy(bits, most, sizeof bits);
+        memcpy(first, most, sizeof first);
+        TA_TRY(ta_group_broadcast(group, first, sizeof first, 0, NULL));
+        RANK_EXPECT(memcmp(first, bits, sizeof bits) == 0);
+    }
+    return TA_OK;
+}
+
+static void test_a_nan_is_never_hidden(void)
+{
+    run_everywhere(reduce_nan_rank, NULL);
+}
+
+/* Parts are what ta_group_split() says, and live on when the group is gone or broken. */
+static ta_status split_rank(ta_group *group, void *context)
+{
+    int rank = ta_group_rank(group), size = ta_group_size(group);
+    ta_group *part = group, *none = group;
+    (void)context;
+    TA_TRY(ta_group_split(group, -1 - rank, 0, &none));
+    RANK_EXPECT(none == NULL);
+    TA_TRY(ta_group_split(group, rank % 3, -rank, &part));
+    int members = (size - 1 - rank % 3) / 3 + 1;
+    RANK_EXPECT(ta_group_size(part) == members);
+    RANK_EXPECT(ta_group_rank(part) == members - 1 - rank / 3);
+    (void)ta_group_barrier(group, NULL); /* all have their part, or somebody has gone on already */
+    ta_group_abort(group, "the whole is not needed any more");
+    int64_t sum = rank;
+    TA_TRY(ta_group_all_reduce(part, &sum, &sum, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL));
+    RANK_EXPECT(sum == members * (rank % 3) + 3 * members * (members - 1) / 2);
+    ta_group_destroy(part);
+    return TA_OK;
+}
+
+static void test_split(void)
+{
+    run_everywhere(split_rank, NULL);
+}
+
+static ta_status split_without_rank(ta_group *group, void *context)
+{
+    ta_group *part = NULL;
+    (void)context;
+    if (ta_group_rank(group) == 1)
+        return TA_OK;
+    return ta_group_split(group, 0, 0, &part);
+}
+
+static void test_split_that_fails(void)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_group *group, *part = (ta_group *)&config;
+    config.timeout_ms = 100;
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, split_without_rank, NULL),
+                 "rank 1 did not arrive", NULL);
+    EXPECT_OK(ta_group_create_threads(1, NULL, &group));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(NULL, 0, 0, &part), "group is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(group, 0, 0, NULL), "part is NULL", NULL);
+    ta_group_abort(group, "enough");
+    EXPECT_ERROR(TA_ERR_ABORTED, ta_group_exchange(group, NULL, 0, 0, NULL, 0, -1, NULL), "enough",
+                 NULL);
+    TEST_ASSERT_EQUAL_PTR(&config, part);
+    ta_group_destroy(group);
+}
+
+static ta_status to_itself_rank(ta_group *group, void *context)
+{
+    size_t out[] = {0, 4, 8}, in[] = {0, 3, 8};
+    char from[8] = {0}, to[8];
+    (void)context;
+    return ta_group_all_to_all(group, from, out, to, in, NULL);
+}
+
+static void test_all_to_all_that_contradicts_itself(void)
+{
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, to_itself_rank, NULL),
+                 "sends itself 4 bytes and expects", NULL);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -194,6 +317,11 @@ int main(void)
     RUN_TEST(test_all_gather_of_uneven_parts);
     RUN_TEST(test_barrier);
     RUN_TEST(test_counts);
+    RUN_TEST(test_a_sum_has_the_same_bits_everywhere);
+    RUN_TEST(test_a_nan_is_never_hidden);
+    RUN_TEST(test_split);
+    RUN_TEST(test_split_that_fails);
+    RUN_TEST(test_all_to_all_that_contradicts_itself);
     RUN_TEST(test_rank_and_size);
     RUN_TEST(test_bad_arguments_of_count);
     return UNITY_END() != 0;

@@ -25,7 +25,7 @@ static void expect_refused(ta_status status, const char *name, const char *first
 
 static void test_another_interface_is_refused_by_number(void)
 {
-    expect_refused(TA_ERR_NOT_FOUND, "cuda:0", "module interface 42", "needs 1");
+    expect_refused(TA_ERR_NOT_FOUND, "cuda:0", "module interface 42", "needs 2");
     expect_refused(TA_ERR_NOT_FOUND, "cuda", "treeattn-cuda.so", "module interface 42");
 }
 

@@ -165,10 +165,19 @@ typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
+/* Split a group: ranks with the same `color` form a part of their own, in which they are numbered
+ * by `key`, and by their rank in `group` where keys are equal. A rank with a color below 0 is in no
+ * part and gets NULL. Collective: every rank of the group calls it. The part has the group's kind
+ * and timeout and is independent of it: either can be used, aborted or destroyed without the other,
+ * and a part can be split again. */
+TA_API ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part);
+
 TA_API int ta_group_rank(const ta_group *group);
 TA_API int ta_group_size(const ta_group *group);
 
-/* What has gone through one rank's handle since it was made. */
+/* What has gone through one rank's handle since it was made: messages that this library sends and
+ * receives. A collective that is left to another library (NCCL's all-gather, say) counts as one
+ * message out and one in, with the bytes that this rank gave and got. */
 typedef struct ta_group_stats {
     size_t size;
     uint64_t messages_sent, messages_received;
