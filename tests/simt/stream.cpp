@@ -2,6 +2,7 @@
 #include "stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "random_source.h"
@@ -86,9 +87,17 @@ static void close_queue(queue_lock &lock, const std::shared_ptr<queue> &q)
     table.all.erase(std::remove(table.all.begin(), table.all.end(), q), table.all.end());
 }
 
+static std::atomic<bool> ending;
+
+bool process_ends()
+{
+    return ending;
+}
+
 /* Work that nobody waited for is dropped when the process ends. */
 queue_table::~queue_table()
 {
+    ending = true;
     queue_lock lock(mutex);
     while (!all.empty()) {
         std::shared_ptr<queue> q = all.back();
@@ -195,6 +204,14 @@ void wait_for_device(int device)
             std::swap(here[i - 1], here[random.below(i)]);
     for (const std::shared_ptr<queue> &q : here)
         wait_for(lock, q, q->last);
+}
+
+void want_device(int device)
+{
+    queue_lock lock(queues().mutex);
+    for (const std::shared_ptr<queue> &q : queues().all)
+        if (q->device == device)
+            want(q.get(), q->last);
 }
 
 } // namespace simt

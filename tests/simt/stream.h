@@ -74,6 +74,10 @@ uint64_t append(const std::shared_ptr<queue> &queue, work &&work,
 
 /* Without the lock. */
 void wait_for_device(int device);
+/* Let everything that is queued on the device run. */
+void want_device(int device);
+/* Work that waits for other work gives up when this is so. */
+bool process_ends();
 
 /* ---- Capture: capture.cpp ------------------------------------------------------------------ */
 
