@@ -1,6 +1,6 @@
 /* Inside the collectives: communicators, and the calls that wait to meet their counterparts on
- * other ranks. ccl_comm.cpp makes communicators, ccl_end.cpp ends them, ccl_call.cpp takes calls and queues them
- * on streams, ccl_run.cpp is what runs there.
+ * other ranks. ccl_comm.cpp makes communicators, ccl_end.cpp splits and ends them, ccl_call.cpp
+ * takes calls and queues them on streams, ccl_run.cpp is what runs there.
  *
  * One lock guards all of it (`ccl().mutex`). It may be held while stream.h's lock is taken, never
  * the other way round. */

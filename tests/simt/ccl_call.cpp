@@ -114,10 +114,11 @@ static ncclResult_t queue_calls(const grouped_calls &g)
     work piece;
     piece.name = "ccl";
     for (const ccl_call &c : calls) {
-        const uint64_t words[] = {static_cast<uint64_t>(c.kind), reinterpret_cast<uintptr_t>(c.from),
-                                  reinterpret_cast<uintptr_t>(c.to), c.count,
-                                  static_cast<uint64_t>(c.type), static_cast<uint64_t>(c.op),
-                                  static_cast<uint64_t>(c.peer)};
+        const uint64_t words[] = {
+            static_cast<uint64_t>(c.kind),     reinterpret_cast<uintptr_t>(c.from),
+            reinterpret_cast<uintptr_t>(c.to), c.count,
+            static_cast<uint64_t>(c.type),     static_cast<uint64_t>(c.op),
+            static_cast<uint64_t>(c.peer)};
         const unsigned char *first = reinterpret_cast<const unsigned char *>(words);
         piece.identity.insert(piece.identity.end(), first, first + sizeof words);
         piece.addresses.push_back(c.from);
@@ -156,9 +157,8 @@ static ncclResult_t end_group()
         ccl_lock lock(ccl().mutex);
         if (!member->blocking)
             keep_worst(&result, ncclInProgress);
-        else if (!ccl_wait(lock, member->world.get(), [&] {
-                     return member_state(member.get()) != ncclInProgress;
-                 }))
+        else if (!ccl_wait(lock, member->world.get(),
+                           [&] { return member_state(member.get()) != ncclInProgress; }))
             keep_worst(&result, ncclSystemError);
     }
     for (const grouped_calls &g : ended.queued)

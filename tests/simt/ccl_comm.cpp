@@ -208,7 +208,7 @@ const char *ncclGetLastError(ncclComm_t comm)
     static thread_local std::string text;
     ccl_lock lock(ccl().mutex);
     text = comm && ccl().live.count(comm) && comm->member->error != ncclSuccess ? comm->member->text
-                                                                                 : last_text;
+                                                                                : last_text;
     return text.c_str();
 }
 

@@ -95,7 +95,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
     ccl().changed.notify_all();
     if (!member->blocking)
         return ncclInProgress;
-    ccl_wait(lock, member->world.get(), [&] { return member_state(member.get()) != ncclInProgress; });
+    ccl_wait(lock, member->world.get(),
+             [&] { return member_state(member.get()) != ncclInProgress; });
     return member_state(member.get());
 }
 
@@ -110,7 +111,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return ccl_fail(ncclInvalidUsage, "ncclCommDestroy: finalize the communicator first");
     member->finalizing = true;
     ccl().changed.notify_all();
-    ccl_wait(lock, member->world.get(), [&] { return member_state(member.get()) != ncclInProgress; });
+    ccl_wait(lock, member->world.get(),
+             [&] { return member_state(member.get()) != ncclInProgress; });
     leave(comm);
     return ncclSuccess;
 }

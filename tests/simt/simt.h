@@ -2,6 +2,7 @@
  * this when TA_SIMT is defined. docs/simt.md says how it works and what it can see.
  *
  *     simt_runtime.h    the hip… calls, for C too
+ *     simt_ccl.h        the nccl… calls, for C too; vendor.h includes it where it is wanted
  *     simt_language.h   the kernel language
  *     simt_launch.h     launches, and any other work for a stream
  *     simt_control.h    thread order, wave width, faults, counts: for the tests */

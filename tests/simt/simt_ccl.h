@@ -1,6 +1,6 @@
 /* NCCL's calls as the SIMT executor offers them: the types and functions that hip/ uses, with
  * NCCL's names, values and meaning. For C and C++. Ranks are threads of one process, each on a
- * device of its own. Implemented in ccl_comm.cpp, ccl_call.cpp and ccl_run.cpp.
+ * device of its own. Implemented in ccl_*.cpp.
  *
  * Where NCCL leaves something open, this is strict. A send waits for its receive, whatever its
  * size. A communicator that is not blocking says ncclInProgress after every call that queues work,
