@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
 {
@@ -23,10 +24,24 @@ ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *a
     return status;
 }
 
+/* A kernel's name for "%.*s". With template arguments it is in parentheses, as macros need it. */
+#define KERNEL_NAME(kernel) name_length(kernel), (kernel) + ((kernel)[0] == '(')
+#define LAST_KERNEL(gpu) KERNEL_NAME((gpu)->last_kernel ? (gpu)->last_kernel : "none")
+
+static int name_length(const char *kernel)
+{
+    return (int)strlen(kernel) - (kernel[0] == '(' ? 2 : 0);
+}
+
 ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched)
 {
+    /* The error may be of a kernel that was queued earlier. */
+    TA_TRY(ta_gpu_check(gpu, (hipError_t)launched.error,
+                        "launching kernel %.*s (last kernel: %.*s)", KERNEL_NAME(launched.kernel),
+                        LAST_KERNEL(gpu)));
     gpu->last_kernel = launched.kernel;
-    return ta_gpu_check(gpu, (hipError_t)launched.error, "launching kernel %s", launched.kernel);
+    ++gpu->device.stats.launches;
+    return TA_OK;
 }
 
 ta_status ta_gpu_enter(const ta_gpu_device *gpu, int *before)
@@ -96,31 +111,60 @@ static void gpu_free_host(ta_device *device, void *memory)
     int before;
     if (ta_gpu_enter(gpu, &before) != TA_OK)
         return;
+    (void)hipDeviceSynchronize(); /* copies that are still to come may use it */
     (void)hipHostFree(memory);
     ta_gpu_leave(gpu, before);
+}
+
+static ta_status wait(ta_gpu_device *gpu, void *stream)
+{
+    ++gpu->device.stats.waits;
+    return ta_gpu_check(gpu, hipStreamSynchronize((hipStream_t)stream),
+                        "the work on a stream (last kernel: %.*s)", LAST_KERNEL(gpu));
 }
 
 static ta_status gpu_synchronize(ta_device *device, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    ON_DEVICE(gpu, ta_gpu_check(gpu, hipStreamSynchronize((hipStream_t)stream),
-                                "the work on a stream (last kernel: %s)",
-                                gpu->last_kernel ? gpu->last_kernel : "none"));
+    ON_DEVICE(gpu, wait(gpu, stream));
 }
 
+static int gpu_capturing(ta_device *device, void *stream)
+{
+    hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
+    (void)device;
+    if (!stream) /* the null stream can't be captured */
+        return 0;
+    if (hipStreamIsCapturing((hipStream_t)stream, &capture) != hipSuccess) {
+        (void)hipGetLastError();
+        return 0;
+    }
+    return capture != hipStreamCaptureStatusNone;
+}
+
+/* A copy from memory that is not pinned may read it at any time until it is done. */
 static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t bytes, void *stream)
 {
-    hipError_t error = hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream);
-    /* The source may be changed when this returns. In device memory that happens in stream order,
-     * the host's must have been read. */
-    if (error == hipSuccess && !ta_on_device(from))
-        error = hipStreamSynchronize((hipStream_t)stream);
-    return ta_gpu_check(gpu, error, "copying %zu bytes", bytes);
+    ta_memory source = ta_memory_of(from), target = ta_memory_of(to);
+    if (source == TA_MEMORY_HOST && gpu_capturing(&gpu->device, stream))
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
+                                 "copying %zu bytes of host memory that is not pinned has to wait "
+                                 "for stream %p, which is being captured",
+                                 bytes, stream);
+    TA_TRY(ta_gpu_check(gpu, hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream),
+                        "copying %zu bytes (last kernel: %.*s)", bytes, LAST_KERNEL(gpu)));
+    if (source != TA_MEMORY_DEVICE && target == TA_MEMORY_DEVICE)
+        gpu->device.stats.bytes_to_device += bytes;
+    if (source == TA_MEMORY_DEVICE && target != TA_MEMORY_DEVICE)
+        gpu->device.stats.bytes_from_device += bytes;
+    return source == TA_MEMORY_HOST ? wait(gpu, stream) : TA_OK;
 }
 
 static ta_status gpu_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
+    if (bytes == 0)
+        return TA_OK;
     ON_DEVICE(gpu, copy(gpu, to, from, bytes, stream));
 }
 
@@ -171,6 +215,7 @@ static const ta_device_ops gpu_ops = {
     .alloc_host = gpu_alloc_host,
     .free_host = gpu_free_host,
     .synchronize = gpu_synchronize,
+    .capturing = gpu_capturing,
     .copy = gpu_copy,
     .attend_bytes = ta_gpu_attend_bytes,
     .check_kv = ta_gpu_check_kv,
@@ -191,7 +236,9 @@ static ta_status prepare(ta_gpu_device *gpu)
     gpu->limits.shared_bytes_per_unit = g->shared_bytes_per_unit;
     if (!gpu->limits.matrix)
         return TA_OK;
-    return ta_gpu_check_launch(gpu, ta_prepare_attend_mma(g->wave, g->shared_bytes));
+    ta_launched prepared = ta_prepare_attend_mma(g->wave, g->shared_bytes);
+    return ta_gpu_check(gpu, (hipError_t)prepared.error, "preparing kernel %.*s",
+                        KERNEL_NAME(prepared.kernel));
 }
 
 ta_status ta_gpu_open(int index, const ta_device_config *config, ta_device **device)

@@ -137,7 +137,9 @@
 #define hipMemsetAsync cudaMemsetAsync
 #define hipPointerAttribute_t struct cudaPointerAttributes
 #define hipPointerGetAttributes cudaPointerGetAttributes
+#define hipMemoryType enum cudaMemoryType
 #define hipMemoryTypeDevice cudaMemoryTypeDevice
+#define hipMemoryTypeHost cudaMemoryTypeHost
 
 #define hipStream_t cudaStream_t
 #define hipStreamDefault cudaStreamDefault
@@ -227,20 +229,29 @@ static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
     return hipSuccess;
 }
 
-/* Is this an address in a device's memory? */
-static inline int ta_on_device(const void *address)
+/* Whose memory is it? */
+typedef enum ta_memory {
+    TA_MEMORY_HOST,   /* any that the runtime did not give out */
+    TA_MEMORY_PINNED, /* the host's, from hipHostMalloc() */
+    TA_MEMORY_DEVICE
+} ta_memory;
+
+static inline ta_memory ta_memory_of(const void *address)
 {
     hipPointerAttribute_t attributes;
     memset(&attributes, 0, sizeof attributes);
     if (hipPointerGetAttributes(&attributes, address) != hipSuccess) {
         (void)hipGetLastError(); /* HIP's way to say that it never saw the address */
-        return 0;
+        return TA_MEMORY_HOST;
     }
 #if defined(TA_ROCM) && HIP_VERSION_MAJOR < 6
-    return attributes.memoryType == hipMemoryTypeDevice;
+    hipMemoryType type = attributes.memoryType;
 #else
-    return attributes.type == hipMemoryTypeDevice;
+    hipMemoryType type = attributes.type;
 #endif
+    if (type == hipMemoryTypeDevice)
+        return TA_MEMORY_DEVICE;
+    return type == hipMemoryTypeHost ? TA_MEMORY_PINNED : TA_MEMORY_HOST;
 }
 
 /* ---- Kernels ------------------------------------------------------------------------------- */

@@ -82,9 +82,42 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, plan->device->name);
+    if (ta_plan_stages(plan) && plan->device->ops->capturing &&
+        plan->device->ops->capturing(plan->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: group %s moves host memory, so a step of %d "
+                       "ranks has to wait for the device; capture steps of one rank, or of a group "
+                       "that moves device memory",
+                       stream, plan->group->ops->name, plan->ranks);
     TA_TRY(check_query(plan, q, step));
     TA_TRY(check_kv(plan, kv, step));
     return check_out(plan, out, lse, step);
+}
+
+static ta_step_counts count(const ta_plan *plan)
+{
+    ta_step_counts counts = {.device = plan->device->stats};
+    if (plan->group)
+        counts.group = plan->group->stats;
+    return counts;
+}
+
+/* The step in between has ended: keep what it did. */
+static void count_step(ta_plan *plan, const ta_step_counts *before)
+{
+    ta_step_counts now = count(plan);
+    const ta_device_stats *device = &before->device;
+    const ta_group_stats *group = &before->group;
+    now.device.launches -= device->launches;
+    now.device.waits -= device->waits;
+    now.device.bytes_to_device -= device->bytes_to_device;
+    now.device.bytes_from_device -= device->bytes_from_device;
+    now.group.messages_sent -= group->messages_sent;
+    now.group.messages_received -= group->messages_received;
+    now.group.bytes_sent -= group->bytes_sent;
+    now.group.bytes_received -= group->bytes_received;
+    plan->last_step = now;
+    ++plan->steps;
 }
 
 ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
@@ -98,7 +131,9 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
     ta_fault fault = {checked, plan->rank};
+    ta_step_counts before = count(plan);
     ta_status status = ta_tree_decode(plan, &step.q, &step.kv, &step.out, step.lse, &fault, stream);
+    count_step(plan, &before);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;

@@ -36,9 +36,17 @@ static inline int64_t ta_problem_rows(const ta_problem *p)
 
 typedef struct ta_device_ops ta_device_ops;
 
+/* What a device was told to do since it was opened, counted by its slots where they do it. */
+typedef struct ta_device_stats {
+    uint64_t launches;                           /* kernels queued; the host has none */
+    uint64_t waits;                              /* times the host waited for a stream */
+    uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
+} ta_device_stats;
+
 struct ta_device {
     const ta_device_ops *ops;
     char name[32];
+    ta_device_stats stats;
 };
 
 struct ta_device_ops {
@@ -62,8 +70,14 @@ struct ta_device_ops {
      * of the kernel. NULL on a device without streams. */
     ta_status (*synchronize)(ta_device *device, void *stream);
 
-    /* Copy between any two of host and device memory, in stream order. Returns when `from` may be
-     * changed. */
+    /* Is work on `stream` recorded for later (stream capture) instead of run? Waiting for it is an
+     * error then. NULL: the device has no capture. */
+    int (*capturing)(ta_device *device, void *stream);
+
+    /* Copy between any two of host and device memory, in stream order. `to` is written when the
+     * copy runs. `from` in device memory or in memory of alloc_host() must stay as it is until
+     * then. Any other host memory has been read when this returns, which means that the host waits
+     * for the stream; while the stream is captured that is TA_ERR_UNSUPPORTED. */
     ta_status (*copy)(ta_device *device, void *to, const void *from, size_t bytes, void *stream);
 
     /* Bytes of workspace that attend() needs for this problem. */

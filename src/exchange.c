@@ -104,6 +104,8 @@ static ta_status merge_received(ta_plan *plan, range heads, ta_fault *fault, voi
                              sizeof theirs, stream));
     if (theirs.status != TA_OK && (fault->status == TA_OK || theirs.rank < fault->rank))
         *fault = theirs;
+    if (fault->status != TA_OK) /* nobody will read the result, but an earlier one may be in use */
+        return TA_OK;
     int64_t records = (heads.end - heads.first) * ta_problem_rows(&plan->problem);
     return device->ops->merge(device, records_at(plan, heads.first), plan->received, records,
                               plan->problem.v_dim, stream);
@@ -135,6 +137,8 @@ static ta_status take_from(ta_plan *plan, int from, range heads, ta_fault *fault
     TA_TRY(ta_group_exchange(plan->group, NULL, 0, -1, plan->received, bytes, from, stream));
     TA_TRY(device->ops->copy(device, fault, plan->received + range_floats(plan, heads),
                              sizeof *fault, stream));
+    if (fault->status != TA_OK)
+        return TA_OK;
     return device->ops->copy(device, records_at(plan, heads.first), plan->received,
                              bytes - sizeof *fault, stream);
 }

@@ -74,6 +74,27 @@ static void add_run(const ta_plan *plan, ta_text *out)
                 plan->owns_memory ? "the plan's own" : "the caller's");
 }
 
+/* Counted, not derived from the plan: what ta_decode() itself queued, copied and sent. */
+static void add_last_step(const ta_plan *plan, ta_text *out)
+{
+    const ta_device_stats *device = &plan->last_step.device;
+    const ta_group_stats *group = &plan->last_step.group;
+    ta_text_add(out, "steps: %llu\n", (unsigned long long)plan->steps);
+    if (plan->steps == 0)
+        return;
+    ta_text_add(out, "last step launches: %llu\n", (unsigned long long)device->launches);
+    ta_text_add(out, "last step waits: %llu\n", (unsigned long long)device->waits);
+    ta_text_add(out, "last step copies: %llu bytes to the device, %llu bytes from it\n",
+                (unsigned long long)device->bytes_to_device,
+                (unsigned long long)device->bytes_from_device);
+    ta_text_add(out,
+                "last step exchange: %llu messages and %llu bytes sent, %llu messages and %llu "
+                "bytes received\n",
+                (unsigned long long)group->messages_sent, (unsigned long long)group->bytes_sent,
+                (unsigned long long)group->messages_received,
+                (unsigned long long)group->bytes_received);
+}
+
 ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes)
 {
     ta_text out;
@@ -89,6 +110,7 @@ ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *n
                 plan->group ? plan->group->ops->name : "none", plan->ranks, plan->rank);
     add_work(plan, &out);
     add_run(plan, &out);
+    add_last_step(plan, &out);
     if (needed_bytes)
         *needed_bytes = out.length + 1;
     return TA_OK;

@@ -1,5 +1,6 @@
 /* A plan: the work with every default filled in, what will run, and the memory for it. Built once
- * by plan.c, read-only afterwards; the algorithms read it, explain.c prints it. */
+ * by plan.c, read-only afterwards but for the counts of the last step; the algorithms read it,
+ * explain.c prints it. */
 #ifndef TA_PLAN_H
 #define TA_PLAN_H
 
@@ -14,6 +15,12 @@ typedef struct ta_fault {
     int32_t status; /* TA_OK: none */
     int32_t rank;   /* the lowest rank that has one */
 } ta_fault;
+
+/* What a step did, as its device and its group counted it. */
+typedef struct ta_step_counts {
+    ta_device_stats device;
+    ta_group_stats group;
+} ta_step_counts;
 
 struct ta_plan {
     ta_group *group; /* NULL: one rank */
@@ -41,6 +48,10 @@ struct ta_plan {
     float *received;         /* records from another rank; NULL on one rank */
     float *sent;             /* a copy on the way out; NULL unless output is scattered by heads */
     size_t *query_at;        /* [ranks + 1] byte offsets of the ranks' heads in the query */
+
+    /* Written by ta_decode() for ta_explain(); no step depends on it. */
+    uint64_t steps;
+    ta_step_counts last_step;
 };
 
 /* The query heads that `rank` has under a placement: [*first, *first + *count). */

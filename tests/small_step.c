@@ -3,9 +3,17 @@
 
 #include <string.h>
 
+#include <stddef.h>
+
 #include "bound.h"
+#include "device.h"
 #include "number.h"
 #include "random.h"
+#include "status.h"
+
+/* The arrays of a step, from the query to the lengths. */
+#define ARRAYS_AT offsetof(small_step, query)
+#define ARRAYS_BYTES (offsetof(small_step, q) - ARRAYS_AT)
 
 static void draw(random_source *source, double *numbers, size_t count)
 {
@@ -73,11 +81,63 @@ void small_step_init(small_step *step, int rank, int ranks)
     fill(step);
 }
 
-ta_status small_step_decode(small_step *step, ta_plan *plan)
+/* Where the device has one of the arrays. */
+static void *place_of(const small_step *step, const void *array)
+{
+    if (!step->device)
+        return (void *)array;
+    return (char *)step->memory + ((const char *)array - (const char *)step->query);
+}
+
+ta_status small_step_to_device(small_step *step, ta_device *device)
+{
+    if (!device->ops->alloc_host)
+        return TA_OK;
+    TA_TRY(device->ops->alloc(device, ARRAYS_BYTES, &step->memory));
+    step->device = device;
+    step->q.data = place_of(step, step->query);
+    step->out.data = place_of(step, step->results);
+    step->kv.k.data = place_of(step, step->keys);
+    step->kv.v.data = place_of(step, step->values);
+    step->kv.lengths = place_of(step, step->lengths);
+    return TA_OK;
+}
+
+void small_step_release(small_step *step)
+{
+    if (step->device)
+        step->device->ops->free(step->device, step->memory);
+    step->device = NULL;
+}
+
+ta_status small_step_fill(small_step *step)
 {
     number_poison(TA_F32, step->results, SMALL_ROWS * SMALL_V_DIM);
     number_poison(TA_F32, step->lse, SMALL_ROWS);
-    return ta_decode(plan, &step->q, &step->kv, &step->out, step->lse, NULL);
+    if (!step->device)
+        return TA_OK;
+    return step->device->ops->copy(step->device, step->memory, step->query, ARRAYS_BYTES, NULL);
+}
+
+ta_status small_step_queue(small_step *step, ta_plan *plan, void *stream)
+{
+    return ta_decode(plan, &step->q, &step->kv, &step->out, place_of(step, step->lse), stream);
+}
+
+ta_status small_step_fetch(small_step *step, void *stream)
+{
+    if (!step->device)
+        return TA_OK;
+    size_t bytes = sizeof step->results + sizeof step->lse;
+    TA_TRY(step->device->ops->copy(step->device, step->results, step->out.data, bytes, stream));
+    return step->device->ops->synchronize(step->device, stream);
+}
+
+ta_status small_step_decode(small_step *step, ta_plan *plan)
+{
+    TA_TRY(small_step_fill(step));
+    TA_TRY(small_step_queue(step, plan, NULL));
+    return small_step_fetch(step, NULL);
 }
 
 bool small_step_untouched(const small_step *step)

@@ -39,13 +39,26 @@ typedef struct small_step {
     int32_t lengths[SMALL_BATCH];
     ta_tensor q, out;
     ta_kv kv;
+    ta_device *device; /* NULL: the arrays above are used where they are */
+    void *memory;      /* their copies on the device */
 } small_step;
 
 /* The step as one rank sees it: query and output on all ranks. */
 void small_step_init(small_step *step, int rank, int ranks);
 
+/* Give the arrays copies in the device's memory, for q, out and kv to point to. On the host they
+ * stay where they are. End with small_step_release(). */
+ta_status small_step_to_device(small_step *step, ta_device *device);
+void small_step_release(small_step *step);
+
 /* Poison the results, then decode. */
 ta_status small_step_decode(small_step *step, ta_plan *plan);
+
+/* The parts of it: bring the arrays to the device with poisoned results; the step alone, which on a
+ * GPU has only been queued when it returns; and the results back, when the stream is done. */
+ta_status small_step_fill(small_step *step);
+ta_status small_step_queue(small_step *step, ta_plan *plan, void *stream);
+ta_status small_step_fetch(small_step *step, void *stream);
 
 /* Do the results still have the poison of small_step_decode() everywhere? */
 bool small_step_untouched(const small_step *step);

@@ -74,6 +74,7 @@ static ta_status energy_rank(ta_group *group, void *context)
     small_step_init(&step, ta_group_rank(group), ta_group_size(group));
     step.config.sinks = with_sinks ? sinks : NULL;
     TA_TRY(ta_device_open(options.device, NULL, &device));
+    TA_TRY(small_step_to_device(&step, device));
     TA_TRY(ta_plan_create(group, device, &step.config, &plan));
     TA_TRY(small_step_decode(&step, plan));
     oracle_problem problem = {.query_tokens = SMALL_QUERY_TOKENS,
@@ -103,6 +104,7 @@ static ta_status energy_rank(ta_group *group, void *context)
             }
     oracle_row_free(&exact);
     ta_plan_destroy(plan);
+    small_step_release(&step);
     ta_device_close(device);
     return TA_OK;
 }

@@ -109,6 +109,30 @@ static void test_text_rules(void)
     ta_device_close(device);
 }
 
+/* What the last step did is counted. On the host nothing is launched or copied. */
+static void test_the_last_step(void)
+{
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+    small_step_init(&step, 0, 1);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    EXPECT_OK(ta_explain(plan, text, sizeof text, NULL));
+    expect_says("steps: 0\n");
+    TEST_ASSERT_NULL(strstr(text, "last step"));
+    for (int i = 0; i < 3; ++i)
+        EXPECT_OK(small_step_decode(&step, plan));
+    EXPECT_OK(ta_explain(plan, text, sizeof text, NULL));
+    expect_says("steps: 3\n");
+    expect_says("last step launches: 0\n");
+    expect_says("last step waits: 0\n");
+    expect_says("last step copies: 0 bytes to the device, 0 bytes from it\n");
+    expect_says("last step exchange: 0 messages and 0 bytes sent, 0 messages and 0 bytes received");
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
 static ta_status explain_rank(ta_group *group, void *context)
 {
     small_step step;
@@ -129,6 +153,16 @@ static ta_status explain_rank(ta_group *group, void *context)
     RANK_EXPECT(strstr(own, "heads"));
     RANK_EXPECT(strstr(own, "root"));
     RANK_EXPECT(strstr(own, "3 rounds"));
+    ta_group_stats before = group->stats, after;
+    TA_TRY(small_step_decode(&step, plan));
+    TA_TRY(ta_explain(plan, own, sizeof own, NULL));
+    after = group->stats;
+    snprintf(expected, sizeof expected, "last step exchange: %d messages and %d bytes sent, ",
+             (int)(after.messages_sent - before.messages_sent),
+             (int)(after.bytes_sent - before.bytes_sent));
+    RANK_EXPECT(after.messages_sent + after.messages_received >
+                before.messages_sent + before.messages_received);
+    RANK_EXPECT(strstr(own, expected));
     ta_plan_destroy(plan);
     ta_device_close(device);
     return TA_OK;
@@ -146,6 +180,7 @@ int main(void)
     RUN_TEST(test_what_is_not_asked_is_not_said);
     RUN_TEST(test_lines_have_keys);
     RUN_TEST(test_text_rules);
+    RUN_TEST(test_the_last_step);
     RUN_TEST(test_ranks_and_rounds);
     return UNITY_END() != 0;
 }

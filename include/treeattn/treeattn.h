@@ -386,8 +386,9 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 
 /* ---- Explain ------------------------------------------------------------------------------- */
 
-/* Describe a plan: what was asked, what will run, what it moves and needs. Text rules as
- * ta_info(). */
+/* Describe a plan: what was asked, what will run, what it needs; after a step also what the last
+ * one did, as it was counted: kernel launches, times the host waited, bytes copied between host and
+ * device, messages and bytes exchanged with other ranks. Text rules as ta_info(). */
 TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
 
 #ifdef __cplusplus

@@ -7,7 +7,8 @@
 #include "../partial.h"
 #include "../status.h"
 
-/* Copy from the device to where other ranks can see it; returns when it is there. */
+/* Copy from the device to where other ranks can see it; returns when it is there. So whatever was
+ * staged in by an earlier step has been read too, and its place may be written again. */
 static ta_status stage_out(ta_plan *plan, void *to, const void *from, size_t bytes, void *stream)
 {
     if (!ta_plan_stages(plan) || bytes == 0)
@@ -52,6 +53,8 @@ static ta_status move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *f
                               .batch_stride = (int64_t)p->query_tokens * p->k_dim,
                               .token_stride = p->k_dim,
                               .head_stride = rows * p->k_dim};
+    if (fault->status != TA_OK) /* nothing will read it */
+        return TA_OK;
     return stage_in(plan, plan->query, plan->exchange_query, all_bytes, stream);
 }
 

@@ -7,6 +7,6 @@ const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi)
 {
     (void)abi;
     (void)core;
-    *module_abi = TA_MODULE_ABI + 40;
+    *module_abi = 4242;
     return NULL;
 }

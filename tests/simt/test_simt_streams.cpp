@@ -365,8 +365,8 @@ static void test_copies_that_are_refused(void)
     CHECK_HIP(hipMemcpyAsync(host, x.data, 16, hipMemcpyDefault, nullptr));
     CHECK_ERROR(hipErrorInvalidValue, hipFree(host), "not the start of such memory");
     CHECK_ERROR(hipErrorInvalidValue, hipFree(x.data + 1), "not the start of such memory");
-    TEST_ASSERT_TRUE(ta_on_device(x.data + 1));
-    TEST_ASSERT_FALSE(ta_on_device(host));
+    TEST_ASSERT_EQUAL_INT(TA_MEMORY_DEVICE, ta_memory_of(x.data + 1));
+    TEST_ASSERT_EQUAL_INT(TA_MEMORY_HOST, ta_memory_of(host));
     CHECK_HIP(hipDeviceSynchronize());
 }
 
