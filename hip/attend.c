@@ -87,7 +87,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
                         const ta_kv *kv, float *records, void *workspace, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    int64_t size = ta_element_bytes(problem->kv_dtype);
+    int64_t size = ta_number_bytes(problem->kv_dtype);
     int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
     method m = choose(&gpu->limits, problem, aligned);
     int64_t blocks = (int64_t)problem->batch * problem->kv_heads * m.splits * m.shape.groups;

@@ -177,7 +177,7 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
                              .query_tokens = problem->query_tokens,
                              .heads = heads,
                              .k_dim = problem->k_dim,
-                             .element_bytes = ta_element_bytes(problem->query_dtype),
+                             .element_bytes = ta_number_bytes(problem->query_dtype),
                              .packed = packed};
     ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
 }

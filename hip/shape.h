@@ -87,7 +87,7 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
     return p->query_heads / p->kv_heads * p->query_tokens;
 }
 
-static inline int32_t ta_element_bytes(ta_dtype dtype)
+static inline int32_t ta_number_bytes(ta_dtype dtype)
 {
     return dtype == TA_F32 ? 4 : 2;
 }
@@ -108,7 +108,7 @@ static inline int64_t ta_shape_places_bytes(const ta_attend_shape *s)
 
 static inline void ta_fma_lay_out(const ta_problem *p, int32_t teams, ta_attend_shape *s)
 {
-    int32_t size = ta_element_bytes(p->kv_dtype);
+    int32_t size = ta_number_bytes(p->kv_dtype);
     s->rows = teams * s->team_rows;
     s->threads = teams * s->team_threads;
     s->q_stride = p->k_dim * 4;
@@ -137,7 +137,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     memset(&s, 0, sizeof s);
     int32_t rows = ta_problem_group_rows(p);
     int32_t widest = p->k_dim > p->v_dim ? p->k_dim : p->v_dim;
-    int32_t units = widest / (16 / ta_element_bytes(p->kv_dtype)); /* of a token */
+    int32_t units = widest / (16 / ta_number_bytes(p->kv_dtype)); /* of a token */
     s.team_rows = !aligned || rows > 1 ? TA_TEAM_ROWS : 1;
     int32_t columns = p->v_dim / TA_TEAM_COLUMNS;
     s.team_threads = (int32_t)ta_round_up(columns > units ? columns : units, 64);

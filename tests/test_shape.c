@@ -44,7 +44,7 @@ static void name_case(const ta_problem *p, const ta_gpu_limits *d)
 /* What both kernels and tile.h rely on. */
 static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_attend_shape *s)
 {
-    int unit = 16 / ta_element_bytes(p->kv_dtype);
+    int unit = 16 / ta_number_bytes(p->kv_dtype);
     TEST_ASSERT_TRUE_MESSAGE(s->threads % 64 == 0 && s->threads <= TA_BLOCK_THREADS_MAX, text);
     TEST_ASSERT_TRUE_MESSAGE(s->tile >= 1 && s->tile <= s->threads, text);
     TEST_ASSERT_TRUE_MESSAGE(s->tile <= TA_UNITS * (s->threads / (p->k_dim / unit)), text);
