@@ -12,8 +12,8 @@
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
- * Sections of this header: status, log, library, devices, groups, shard maps, plans, decode,
- * explain.
+ * Sections of this header: status, log, library, devices, groups, shard maps, clusters, plans,
+ * decode, explain.
  *
  * Conventions
  *
@@ -244,6 +244,29 @@ TA_API ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *ran
 /* The heads that rank `rank` of `ranks` holds when something is scattered by heads: the range from
  * heads·rank / ranks up to heads·(rank + 1) / ranks, rounded down. It can be empty. */
 TA_API ta_status ta_head_range(int heads, int ranks, int rank, int *first, int *count);
+
+/* ---- Clusters ------------------------------------------------------------------------------ */
+
+/* Where the ranks are and how fast they reach each other and their own memory: what a plan's costs
+ * are computed from. Read-only once it is made, so it may be shared by threads and plans. */
+typedef struct ta_cluster ta_cluster;
+
+/* Make a cluster from a description, which is one of
+ *
+ *     PRESET:NODESxRANKS [KEY=VALUE …]     "h100:16x8": 16 nodes of 8 devices, one rank on each
+ *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
+ *     the path of a file                   has a '/' in it or ends with ".cluster"
+ *
+ * Presets are h100, mi300x, rtx4090 and local (this machine, roughly). A file has lines `key =
+ * value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
+TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
+
+/* The cluster as the text of such a file. Text rules as ta_info(). */
+TA_API ta_status ta_cluster_text(const ta_cluster *cluster, char *text, size_t capacity,
+                                 size_t *needed_bytes);
+
+/* NULL is allowed. */
+TA_API void ta_cluster_destroy(ta_cluster *cluster);
 
 /* ---- Plans --------------------------------------------------------------------------------- */
 

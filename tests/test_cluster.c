@@ -1,0 +1,253 @@
+/* Clusters as data (src/cluster.c, cluster_text.c, cluster_presets.c): presets, the short
+ * description, files there and back, and every kind of bad input. */
+#include "cluster.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "expect.h"
+
+static char path[64];
+
+void setUp(void)
+{
+    snprintf(path, sizeof path, "/tmp/test_cluster_XXXXXX");
+    int file = mkstemp(path);
+    TEST_ASSERT_TRUE(file >= 0);
+    close(file);
+}
+
+void tearDown(void)
+{
+    unlink(path);
+}
+
+static ta_cluster *make(const char *description)
+{
+    ta_cluster *cluster = NULL;
+    EXPECT_OK(ta_cluster_create(description, &cluster));
+    return cluster;
+}
+
+static void write_file(const char *text)
+{
+    FILE *file = fopen(path, "w");
+    TEST_ASSERT_NOT_NULL(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static char *text_of(const ta_cluster *cluster)
+{
+    size_t bytes = 0;
+    EXPECT_OK(ta_cluster_text(cluster, NULL, 0, &bytes));
+    char *text = malloc(bytes);
+    EXPECT_OK(ta_cluster_text(cluster, text, bytes, NULL));
+    TEST_ASSERT_EQUAL_size_t(bytes, strlen(text) + 1);
+    return text;
+}
+
+static void test_a_preset_with_its_size(void)
+{
+    ta_cluster *c = make("h100:16x8");
+    TEST_ASSERT_EQUAL_INT(128, c->ranks);
+    TEST_ASSERT_EQUAL_INT(16, c->nodes);
+    TEST_ASSERT_EQUAL_STRING("h100:16x8", c->name);
+    TEST_ASSERT_TRUE(c->memory_bytes_per_s == 3.35e12);
+    TEST_ASSERT_TRUE(c->nics_per_node == 8);
+    TEST_ASSERT_EQUAL_INT(TA_LEVEL_NODE, ta_cluster_level(c, 8, 15));
+    TEST_ASSERT_EQUAL_INT(TA_LEVEL_NETWORK, ta_cluster_level(c, 7, 8));
+    ta_cluster_destroy(c);
+}
+
+static void test_racks_of_nodes(void)
+{
+    ta_cluster *c = make("mi300x:3x4x8");
+    TEST_ASSERT_EQUAL_INT(96, c->ranks);
+    TEST_ASSERT_EQUAL_INT(12, c->nodes);
+    TEST_ASSERT_EQUAL_INT(TA_LEVEL_NETWORK, ta_cluster_level(c, 0, 31));
+    TEST_ASSERT_EQUAL_INT(TA_LEVEL_RACK, ta_cluster_level(c, 31, 32));
+    TEST_ASSERT_EQUAL_INT(2, ta_cluster_rack(c, 11));
+    ta_cluster_destroy(c);
+}
+
+static void test_values_after_the_size(void)
+{
+    ta_cluster *c =
+        make("rtx4090:1x2 network.latency_seconds=0.5 nodes_per_rack=1 nics_per_node=3");
+    TEST_ASSERT_TRUE(c->levels[TA_LEVEL_NETWORK].latency_s == 0.5);
+    TEST_ASSERT_TRUE(c->nics_per_node == 3);
+    TEST_ASSERT_TRUE(c->nodes_per_rack == 1);
+    ta_cluster_destroy(c);
+    c = make("local:1x4");
+    TEST_ASSERT_TRUE(c->memory_bytes > 1e6);
+    ta_cluster_destroy(c);
+}
+
+static void test_unequal_nodes(void)
+{
+    write_file("preset = h100\nname = uneven\nnodes = 2x8 1x4 3x1\n");
+    ta_cluster *c = make(path);
+    TEST_ASSERT_EQUAL_INT(23, c->ranks);
+    TEST_ASSERT_EQUAL_INT(6, c->nodes);
+    TEST_ASSERT_EQUAL_INT(2, c->node_of[19]);
+    TEST_ASSERT_EQUAL_INT(5, c->node_of[22]);
+    char *text = text_of(c);
+    TEST_ASSERT_NOT_NULL(strstr(text, "nodes = 2x8 1x4 3x1\n"));
+    free(text);
+    ta_cluster_destroy(c);
+}
+
+/* What is written reads back to the same text, for every preset and kind of node list. */
+static void test_files_there_and_back(void)
+{
+    static const char *const descriptions[] = {
+        "h100:16x8",   "mi300x:2x3x8",
+        "rtx4090:1x2", "local:1x3 device.memory_bytes_per_second=12345678901.25",
+        "h100:512x8",  "h100:1x1 node_of_rank=0",
+    };
+    for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; ++i) {
+        ta_cluster *first = make(descriptions[i]);
+        char *text = text_of(first);
+        write_file(text);
+        ta_cluster *second = make(path);
+        char *again = text_of(second);
+        TEST_ASSERT_EQUAL_STRING(text, again);
+        TEST_ASSERT_EQUAL_INT(first->ranks, second->ranks);
+        free(text);
+        free(again);
+        ta_cluster_destroy(first);
+        ta_cluster_destroy(second);
+    }
+    write_file("preset = local\n# ranks dealt to the nodes in turn\nnode_of_rank = 0 1 2 0 1\n");
+    ta_cluster *c = make(path);
+    char *text = text_of(c);
+    TEST_ASSERT_NOT_NULL(strstr(text, "node_of_rank = 0 1 2 0 1\n"));
+    TEST_ASSERT_EQUAL_INT(3, c->nodes);
+    free(text);
+    ta_cluster_destroy(c);
+}
+
+static void refuses(const char *description, const char *first, const char *second)
+{
+    ta_cluster *untouched = (ta_cluster *)path, *cluster = untouched;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_cluster_create(description, &cluster), first, second);
+    TEST_ASSERT_TRUE(cluster == untouched);
+}
+
+static void test_bad_descriptions(void)
+{
+    refuses(NULL, "description is NULL", "h100:16x8");
+    refuses("", "description is empty", NULL);
+    refuses("h100", "'h100'", "PRESET:NODESxRANKS");
+    refuses("b200:1x8", "preset is 'b200'", "h100, mi300x, rtx4090 or local");
+    refuses("h100:8", "nodes is '8'", "COUNTxRANKS");
+    refuses("h100:0x8", "nodes is '0x8'", "COUNTxRANKS");
+    refuses("h100:2x-1", "nodes is '2x-1'", "COUNTxRANKS");
+    refuses("h100:2x8x", "nodes is '2x8x'", "COUNTxRANKS");
+    refuses("h100:2x8y", "nodes is '2x8y'", "COUNTxRANKS");
+    refuses("h100:0x2x8", "nodes is", "COUNTxRANKS");
+    refuses("h100:4096x4096", "nodes is '4096x4096'", "1048576 ranks");
+    refuses("h100:2x8 fast", "'fast' has no '='", "KEY=VALUE");
+    refuses("h100:2x8 speed=1", "unknown key 'speed'", "'1'");
+    refuses("h100:2x8 node_of_rank=0 nodes=", "nodes is ''", "COUNTxRANKS");
+    refuses("h100:2x8 node.rank_bytes_per_second=9e17", "node.total_bytes_per_second is 3.6e+12",
+            "at least node.rank_bytes_per_second");
+    ta_cluster *cluster;
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_cluster_create("/nowhere/x.cluster", &cluster),
+                 "/nowhere/x.cluster", "No such file");
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_cluster_create("x.cluster", &cluster), "x.cluster", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_cluster_create("h100:1x1", NULL), "cluster is NULL", NULL);
+}
+
+/* Every number refuses what is no number, and what is out of its range, with its name and line. */
+static void test_bad_numbers(void)
+{
+    for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
+        const ta_cluster_key *key = &ta_cluster_keys[i];
+        const char *bad[] = {"",    "fast", "1 s",  "-1",
+                             "nan", "inf",  "1e30", key->whole ? "1.5" : "-0.5"};
+        for (size_t k = 0; k < sizeof bad / sizeof *bad; ++k) {
+            char text[200], line[100], value[100];
+            snprintf(text, sizeof text, "preset = h100\n\n%s = %s\nnodes = 1x8\n", key->name,
+                     bad[k]);
+            write_file(text);
+            snprintf(line, sizeof line, "%s:3: %s is '%s'", path, key->name, bad[k]);
+            snprintf(value, sizeof value, "must be %s", key->right);
+            refuses(path, line, value);
+        }
+    }
+}
+
+static void test_missing_keys(void)
+{
+    ta_cluster *cluster = make("h100:2x8");
+    char *text = text_of(cluster);
+    ta_cluster_destroy(cluster);
+    for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
+        char *without = strdup(text), line[100], wanted[100];
+        snprintf(line, sizeof line, "\n%s = ", ta_cluster_keys[i].name);
+        strstr(without, line)[1] = '#';
+        write_file(without);
+        snprintf(wanted, sizeof wanted, "%s: %s is missing", path, ta_cluster_keys[i].name);
+        refuses(path, wanted, ta_cluster_keys[i].right);
+        free(without);
+    }
+    free(text);
+    write_file("preset = h100\n");
+    refuses(path, "nodes is missing", path);
+}
+
+static void test_bad_lines(void)
+{
+    static const struct {
+        const char *text, *wanted, *right;
+    } bad[] = {
+        {"preset = h100\nnodes\n", ":2: 'nodes' has no '='", "key = value"},
+        {"nodes = 1x8\npreset = h100\n", ":2: preset is 'h100'", "before all other keys"},
+        {"preset = h100\npreset = h100\n", ":2: preset is 'h100'", "before all other keys"},
+        {"preset = tpu\n", ":1: preset is 'tpu'", "must be h100"},
+        {"preset = h100\nname =\n", ":2: name is ''", "1 to 63 characters"},
+        {"preset = h100\ndevice = 0123456789012345678901234567890123456789012345678901234567890123"
+         "\n",
+         ":2: device is", "1 to 63 characters"},
+        {"preset = h100\nnode_of_rank = 0 2\n", ":2: node_of_rank is '0 2'", "none left out"},
+        {"preset = h100\nnode_of_rank = 0 x\n", ":2: node_of_rank is '0 x'", "none left out"},
+        {"preset = h100\nnode_of_rank = -1\n", ":2: node_of_rank is '-1'", "none left out"},
+        {"preset = h100\nnodes = 1x8 2\n", ":2: nodes is '1x8 2'", "COUNTxRANKS"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; ++i) {
+        write_file(bad[i].text);
+        refuses(path, bad[i].wanted, bad[i].right);
+    }
+}
+
+static void test_text_arguments(void)
+{
+    ta_cluster *c = make("h100:1x8");
+    char small[8];
+    size_t bytes;
+    EXPECT_OK(ta_cluster_text(c, small, sizeof small, &bytes));
+    TEST_ASSERT_EQUAL_STRING("name = ", small);
+    TEST_ASSERT_TRUE(bytes > sizeof small);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_cluster_text(NULL, NULL, 0, &bytes), "cluster is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_cluster_text(c, NULL, 5, &bytes), "text is NULL", "5");
+    ta_cluster_destroy(c);
+    ta_cluster_destroy(NULL);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_preset_with_its_size);
+    RUN_TEST(test_racks_of_nodes);
+    RUN_TEST(test_values_after_the_size);
+    RUN_TEST(test_unequal_nodes);
+    RUN_TEST(test_files_there_and_back);
+    RUN_TEST(test_bad_descriptions);
+    RUN_TEST(test_bad_numbers);
+    RUN_TEST(test_missing_keys);
+    RUN_TEST(test_bad_lines);
+    RUN_TEST(test_text_arguments);
+    return UNITY_END() != 0;
+}
