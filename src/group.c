@@ -57,10 +57,9 @@ void ta_group_destroy(ta_group *group)
         group->ops->destroy(group);
 }
 
-ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
-                            void *receive, size_t receive_bytes, int from, void *stream)
+static void count_messages(ta_group *group, size_t send_bytes, int to, size_t receive_bytes,
+                           int from)
 {
-    TA_TRY(group->ops->exchange(group, send, send_bytes, to, receive, receive_bytes, from, stream));
     if (to >= 0) {
         group->stats.messages_sent += 1;
         group->stats.bytes_sent += send_bytes;
@@ -69,7 +68,29 @@ ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes
         group->stats.messages_received += 1;
         group->stats.bytes_received += receive_bytes;
     }
+}
+
+ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
+                            void *receive, size_t receive_bytes, int from, void *stream)
+{
+    TA_TRY(group->ops->exchange(group, send, send_bytes, to, receive, receive_bytes, from, stream));
+    count_messages(group, send_bytes, to, receive_bytes, from);
     return TA_OK;
+}
+
+ta_status ta_group_start(ta_group *group, const void *send, size_t send_bytes, int to,
+                         void *receive, size_t receive_bytes, int from, void *stream)
+{
+    const ta_group_ops *ops = group->ops;
+    TA_TRY((ops->start ? ops->start : ops->exchange)(group, send, send_bytes, to, receive,
+                                                     receive_bytes, from, stream));
+    count_messages(group, send_bytes, to, receive_bytes, from);
+    return TA_OK;
+}
+
+ta_status ta_group_finish(ta_group *group, void *stream)
+{
+    return group->ops->start ? group->ops->finish(group, stream) : TA_OK;
 }
 
 /* A collective that the engine did itself. */

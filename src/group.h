@@ -40,6 +40,15 @@ typedef struct ta_group_ops {
     /* As ta_group_split(). group_split.c helps engines that have no such call of their own. */
     ta_status (*split)(ta_group *group, int color, int key, ta_group **part);
 
+    /* Optional, both or neither: begin an exchange now and end it later, so that computing goes on
+     * while it is under way. NULL: start() is a whole exchange(), and finish() has nothing to do.
+     * An engine with messages that complete by themselves posts both sides in start() (MPI_Isend
+     * and MPI_Irecv, say) and in finish() waits for both, at most the group's timeout from then.
+     * The contract is that of ta_group_start(). */
+    ta_status (*start)(ta_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, void *stream);
+    ta_status (*finish)(ta_group *group, void *stream);
+
     /* Optional: NULL is built from exchange(), which needs a group of host memory where something
      * is added up or copied. Their contracts are those of the functions below. */
     ta_status (*barrier)(ta_group *group, void *stream);
@@ -67,6 +76,15 @@ struct ta_group {
 
 ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
                             void *receive, size_t receive_bytes, int from, void *stream);
+
+/* As ta_group_exchange(), in two parts: until finish() has returned, `send` stays as it is and
+ * `receive` is not looked at. After a start() that succeeded, finish() is called once, also when the
+ * step failed in between; when it returns, with success or not, nobody uses the two buffers any
+ * more. One exchange of a group is under way at a time, and until it is finished nothing else is
+ * called on the group but abort(). The other side may use start() or ta_group_exchange(). */
+ta_status ta_group_start(ta_group *group, const void *send, size_t send_bytes, int to,
+                         void *receive, size_t receive_bytes, int from, void *stream);
+ta_status ta_group_finish(ta_group *group, void *stream);
 
 /* No rank returns (on a stream: goes on) before all have come. */
 ta_status ta_group_barrier(ta_group *group, void *stream);
