@@ -239,18 +239,33 @@ static void test_scores_far_apart(void)
     run(c);
 }
 
-static void test_a_nan_stays_in_its_row(void)
+static void test_a_nan_or_infinity_stays_in_its_row(void)
 {
-    for (int where = CASE_NAN_QUERY; where <= CASE_NAN_VALUE; ++where)
+    for (int special = CASE_NAN_QUERY; special <= CASE_INFINITE_VALUE; ++special)
         for (int seed = 0; seed < 10; ++seed) {
             decode_case c = usual(3, 33);
             c.seed = (uint64_t)seed;
             c.plan.query_tokens = 6;
             c.plan.batch = 2;
             c.lengths[1] = 21;
-            c.nan = (case_nan)where;
+            c.special = (case_special)special;
+            run(c);
+            c.plan.softcap = 5.0f;
             run(c);
         }
+}
+
+/* A key of -inf is as good as masked, also when its infinity is part of its value. */
+static void test_a_score_of_minus_infinity_is_a_key_that_is_not_there(void)
+{
+    for (int seed = 0; seed < 20; ++seed) {
+        decode_case c = usual(seed % 3 + 1, 40);
+        c.seed = (uint64_t)seed;
+        c.plan.kv_heads = seed % 2 ? 1 : 4;
+        c.v_in_k = true;
+        c.special = CASE_INFINITE_KEY;
+        run(c);
+    }
 }
 
 int main(int argc, char **argv)
@@ -270,6 +285,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_7_a_sink_counts_once);
     RUN_TEST(test_9_partials_travel_in_full_precision);
     RUN_TEST(test_scores_far_apart);
-    RUN_TEST(test_a_nan_stays_in_its_row);
+    RUN_TEST(test_a_nan_or_infinity_stays_in_its_row);
+    RUN_TEST(test_a_score_of_minus_infinity_is_a_key_that_is_not_there);
     return UNITY_END() != 0;
 }
