@@ -90,7 +90,7 @@ void oracle_attend(const oracle_problem *problem, const oracle_sequence *sequenc
     softmax(row);
     memset(row->out, 0, sizeof row->out);
     for (int i = 0; i < row->keys; ++i)
-        for (int d = 0; d < problem->v_dim && row->term[i].score != -INFINITY; ++d)
+        for (int d = 0; d < problem->v_dim; ++d)
             row->out[d] += row->term[i].weight * row->term[i].v[d];
 }
 

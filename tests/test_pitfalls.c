@@ -255,19 +255,6 @@ static void test_a_nan_or_infinity_stays_in_its_row(void)
         }
 }
 
-/* A key of -inf is as good as masked, also when its infinity is part of its value. */
-static void test_a_score_of_minus_infinity_is_a_key_that_is_not_there(void)
-{
-    for (int seed = 0; seed < 20; ++seed) {
-        decode_case c = usual(seed % 3 + 1, 40);
-        c.seed = (uint64_t)seed;
-        c.plan.kv_heads = seed % 2 ? 1 : 4;
-        c.v_in_k = true;
-        c.special = CASE_INFINITE_KEY;
-        run(c);
-    }
-}
-
 int main(int argc, char **argv)
 {
     if (!options_read(argc, argv))
@@ -286,6 +273,5 @@ int main(int argc, char **argv)
     RUN_TEST(test_9_partials_travel_in_full_precision);
     RUN_TEST(test_scores_far_apart);
     RUN_TEST(test_a_nan_or_infinity_stays_in_its_row);
-    RUN_TEST(test_a_score_of_minus_infinity_is_a_key_that_is_not_there);
     return UNITY_END() != 0;
 }

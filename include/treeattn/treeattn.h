@@ -398,8 +398,8 @@ typedef struct ta_kv {
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
- * row NaN; no other row. The same inputs on the same number of ranks give the same bits, whatever
- * the thread count.
+ * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
