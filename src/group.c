@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "modules.h"
 #include "status.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -22,6 +23,17 @@ ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms)
     if (config->timeout_ms)
         *timeout_ms = config->timeout_ms;
     return TA_OK;
+}
+
+ta_status ta_group_create_mpi(const void *comm, const ta_group_config *config, ta_group **group)
+{
+    ta_group_config complete = TA_GROUP_CONFIG_INIT;
+    TA_TRY(ta_group_check_config(config, &complete.timeout_ms));
+    if (!comm)
+        return ta_fail(TA_ERR_INVALID, "comm is NULL: must be the address of an MPI_Comm");
+    if (!group)
+        return ta_fail(TA_ERR_INVALID, "group is NULL: must point to the result");
+    return ta_modules_create_mpi(comm, &complete, group);
 }
 
 int ta_group_rank(const ta_group *group)

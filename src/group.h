@@ -125,14 +125,11 @@ ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size
 typedef struct ta_members {
     int rank, size; /* this rank's place in the part, and how many it has */
     int *ranks;     /* [size]: the part's ranks, as the group numbers them */
-    int64_t ticket; /* the largest that any rank of the group gave */
 } ta_members;
 
 /* group_split.c: tell all ranks of a group, in host memory, of this one's color and key, and sort.
- * A negative color is in no part: size is 0. `ticket` is the caller's, see ta_members. Free with
- * ta_members_free(). */
-ta_status ta_members_gather(ta_group *group, int color, int key, int64_t ticket,
-                            ta_members *members);
+ * A negative color is in no part: size is 0. Free with ta_members_free(). */
+ta_status ta_members_gather(ta_group *group, int color, int key, ta_members *members);
 void ta_members_free(ta_members *members);
 
 #endif

@@ -6,7 +6,7 @@
 #include "group.h"
 #include "status.h"
 
-#define PIECE_BYTES 16384
+#define PIECE_BYTES 65536
 
 typedef union piece {
     float f32[PIECE_BYTES / 4];

@@ -26,8 +26,7 @@ typedef struct ta_core {
                           void *receive, size_t receive_bytes, int from, void *stream);
     ta_status (*barrier)(ta_group *group, void *stream);
     ta_status (*broadcast)(ta_group *group, void *data, size_t bytes, int root, void *stream);
-    ta_status (*members_gather)(ta_group *group, int color, int key, int64_t ticket,
-                                ta_members *members);
+    ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
     void (*members_free)(ta_members *members);
 } ta_core;
 
