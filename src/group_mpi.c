@@ -48,6 +48,8 @@ static ta_status mpi_split(ta_group *group, int color, int key, ta_group **part)
 static const ta_group_ops mpi_ops = {
     .name = "mpi",
     .exchange = ta_mpi_exchange,
+    .start = ta_mpi_start,
+    .finish = ta_mpi_finish,
     .abort = mpi_abort,
     .destroy = mpi_destroy,
     .split = mpi_split,

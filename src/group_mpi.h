@@ -67,6 +67,13 @@ typedef struct ta_mpi_memory {
     int request_count;
 } ta_mpi_memory;
 
+/* One direction of an exchange, counted in pieces. Even an empty message is one piece. */
+typedef struct ta_mpi_flow {
+    int peer; /* -1: there is nothing to do */
+    char *data;
+    size_t bytes, pieces, started, finished;
+} ta_mpi_flow;
+
 typedef struct ta_mpi_group {
     ta_group group;
     ta_wire *wire;
@@ -79,6 +86,7 @@ typedef struct ta_mpi_group {
     atomic_int told;                  /* the others know, or are being told */
     int waits_for;                    /* the rank it waits for, -1 when it does not wait */
     int answer, answered_by;          /* the last answer to a question, -1: none */
+    ta_mpi_flow out, in;              /* of the exchange that is under way */
     ta_mpi_memory *memory;
 } ta_mpi_group;
 
@@ -120,6 +128,10 @@ ta_status ta_mpi_new_tag(const ta_wire *wire, int *tag);
 
 ta_status ta_mpi_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
                           void *receive, size_t receive_bytes, int from, void *stream);
+
+ta_status ta_mpi_start(ta_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, void *stream);
+ta_status ta_mpi_finish(ta_group *group, void *stream);
 
 /* ---- group_mpi_control.c ---- */
 

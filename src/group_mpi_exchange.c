@@ -7,33 +7,26 @@
 #include "group_mpi.h"
 #include "status.h"
 
-/* One direction of an exchange, counted in pieces. Even an empty message is one piece. */
-typedef struct flow {
-    int peer; /* -1: there is nothing to do */
-    char *data;
-    size_t bytes, pieces, started, finished;
-} flow;
-
-static flow make_flow(int peer, void *data, size_t bytes)
+static ta_mpi_flow make_flow(int peer, void *data, size_t bytes)
 {
-    flow f = {peer, data, bytes, 0, 0, 0};
+    ta_mpi_flow f = {peer, data, bytes, 0, 0, 0};
     if (peer >= 0)
         f.pieces = bytes ? (bytes - 1) / TA_MPI_PIECE_BYTES + 1 : 1;
     return f;
 }
 
-static size_t piece_bytes(const flow *f, size_t piece)
+static size_t piece_bytes(const ta_mpi_flow *f, size_t piece)
 {
     size_t left = f->bytes - piece * TA_MPI_PIECE_BYTES;
     return left < TA_MPI_PIECE_BYTES ? left : TA_MPI_PIECE_BYTES;
 }
 
-static int can_start(const flow *f)
+static int can_start(const ta_mpi_flow *f)
 {
     return f->started < f->pieces && f->started - f->finished < TA_MPI_SLOTS;
 }
 
-static ta_status start_sends(ta_mpi_group *g, flow *f)
+static ta_status start_sends(ta_mpi_group *g, ta_mpi_flow *f)
 {
     for (; can_start(f); ++f->started) {
         int place = (int)(f->started % TA_MPI_SLOTS);
@@ -52,7 +45,7 @@ static ta_status start_sends(ta_mpi_group *g, flow *f)
     return TA_OK;
 }
 
-static ta_status start_receives(ta_mpi_group *g, flow *f)
+static ta_status start_receives(ta_mpi_group *g, ta_mpi_flow *f)
 {
     for (; can_start(f); ++f->started) {
         int place = (int)(f->started % TA_MPI_SLOTS);
@@ -65,7 +58,7 @@ static ta_status start_receives(ta_mpi_group *g, flow *f)
     return TA_OK;
 }
 
-static ta_status finish_sends(ta_mpi_group *g, flow *f)
+static ta_status finish_sends(ta_mpi_group *g, ta_mpi_flow *f)
 {
     int done = 1;
     while (f->finished < f->started && done) {
@@ -77,7 +70,7 @@ static ta_status finish_sends(ta_mpi_group *g, flow *f)
 }
 
 /* Take a piece that has arrived. */
-static ta_status take(ta_mpi_group *g, flow *f, const ta_mpi_slot *slot, int count)
+static ta_status take(ta_mpi_group *g, ta_mpi_flow *f, const ta_mpi_slot *slot, int count)
 {
     size_t bytes = piece_bytes(f, f->finished);
     if (slot->message_bytes != f->bytes || (size_t)count != TA_MPI_SLOT_HEADER + bytes)
@@ -92,7 +85,7 @@ static ta_status take(ta_mpi_group *g, flow *f, const ta_mpi_slot *slot, int cou
     return TA_OK;
 }
 
-static ta_status finish_receives(ta_mpi_group *g, flow *f)
+static ta_status finish_receives(ta_mpi_group *g, ta_mpi_flow *f)
 {
     int done = 1, count = 0;
     while (f->finished < f->started && done) {
@@ -108,7 +101,7 @@ static ta_status finish_receives(ta_mpi_group *g, flow *f)
     return TA_OK;
 }
 
-static ta_status run_flows(ta_mpi_group *g, flow *out, flow *in)
+static ta_status run_flows(ta_mpi_group *g, ta_mpi_flow *out, ta_mpi_flow *in)
 {
     ta_mpi_wait wait = ta_mpi_wait_begin(g->group.timeout_ms);
     while (out->finished < out->pieces || in->finished < in->pieces) {
@@ -125,22 +118,49 @@ static ta_status run_flows(ta_mpi_group *g, flow *out, flow *in)
     return TA_OK;
 }
 
-ta_status ta_mpi_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
-                          void *receive, size_t receive_bytes, int from, void *stream)
+/* After a failure: MPI gives up what has not arrived. */
+static void cancel_receives(ta_mpi_group *g)
 {
-    ta_mpi_group *g = (ta_mpi_group *)group;
-    flow out = make_flow(to, (void *)send, send_bytes);
-    flow in = make_flow(from, receive, receive_bytes);
-    (void)stream;
-    atomic_store(&g->owner, pthread_self());
-    ta_status status = ta_mpi_check(g);
-    if (status == TA_OK)
-        status = run_flows(g, &out, &in);
-    g->waits_for = -1;
-    for (; status != TA_OK && in.finished < in.started; ++in.finished) {
-        MPI_Request *request = &ta_mpi_in(g->memory)[in.finished % TA_MPI_SLOTS];
+    for (; g->in.finished < g->in.started; ++g->in.finished) {
+        MPI_Request *request = &ta_mpi_in(g->memory)[g->in.finished % TA_MPI_SLOTS];
         if (*request != MPI_REQUEST_NULL)
             MPI_Cancel(request);
     }
+}
+
+ta_status ta_mpi_start(ta_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, void *stream)
+{
+    ta_mpi_group *g = (ta_mpi_group *)group;
+    ta_status status;
+    (void)stream;
+    atomic_store(&g->owner, pthread_self());
+    TA_TRY(ta_mpi_check(g));
+    g->out = make_flow(to, (void *)send, send_bytes);
+    g->in = make_flow(from, receive, receive_bytes);
+    TA_TRY_GOTO(start_receives(g, &g->in), cancel_started);
+    TA_TRY_GOTO(start_sends(g, &g->out), cancel_started);
+    return TA_OK;
+
+cancel_started:
+    cancel_receives(g);
     return status;
+}
+
+ta_status ta_mpi_finish(ta_group *group, void *stream)
+{
+    ta_mpi_group *g = (ta_mpi_group *)group;
+    (void)stream;
+    ta_status status = run_flows(g, &g->out, &g->in);
+    g->waits_for = -1;
+    if (status != TA_OK)
+        cancel_receives(g);
+    return status;
+}
+
+ta_status ta_mpi_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
+                          void *receive, size_t receive_bytes, int from, void *stream)
+{
+    TA_TRY(ta_mpi_start(group, send, send_bytes, to, receive, receive_bytes, from, stream));
+    return ta_mpi_finish(group, stream);
 }
