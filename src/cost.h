@@ -1,5 +1,5 @@
-/* The cost model: seconds = latency + bytes / bandwidth for each round of messages; the slowest rank
- * and the fullest shared link count. An algorithm's estimate() adds the messages that its run()
+/* The cost model: seconds = latency + bytes / bandwidth for each round of messages. The slowest
+ * rank and the fullest link count. An algorithm's estimate() adds the messages that its run()
  * sends, of all ranks, round by round; tests compare them with what a group recorded. Used by
  * exchange/, algo/ and planner.c; implemented in cost.c and cost_collectives.c. docs/model.md. */
 #ifndef TA_COST_H

@@ -2,9 +2,7 @@
  * ta_group_all_gather() and ta_group_all_reduce() over an engine's exchange(). tests/test_cost.c
  * holds the two together. */
 #include "cost.h"
-
-/* As PIECE_BYTES of group_reduce.c. */
-#define REDUCE_PIECE_BYTES 16384
+#include "group.h"
 
 void ta_cost_broadcast(ta_cost *cost, const char *phase, uint64_t bytes, int root)
 {
@@ -57,8 +55,9 @@ void ta_cost_all_reduce(ta_cost *cost, const char *phase, uint64_t bytes)
     while (positions * 2 <= cost->ranks)
         positions *= 2;
     int extras = cost->ranks - positions;
-    for (uint64_t done = 0; done < bytes; done += REDUCE_PIECE_BYTES) {
-        uint64_t piece = bytes - done < REDUCE_PIECE_BYTES ? bytes - done : REDUCE_PIECE_BYTES;
+    for (uint64_t done = 0; done < bytes; done += TA_REDUCE_PIECE_BYTES) {
+        uint64_t piece =
+            bytes - done < TA_REDUCE_PIECE_BYTES ? bytes - done : TA_REDUCE_PIECE_BYTES;
         add_fold(cost, phase, piece, extras, 0);
         for (int distance = 1; distance < positions; distance *= 2) {
             for (int position = 0; position < positions; ++position)

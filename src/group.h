@@ -25,6 +25,9 @@ static inline size_t ta_element_bytes(ta_element_kind element)
     return element == TA_ELEMENT_I64 ? 8 : 4;
 }
 
+/* Reductions over exchange() go piece by piece; the cost model counts the pieces. */
+#define TA_REDUCE_PIECE_BYTES 65536
+
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
 

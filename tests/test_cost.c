@@ -206,7 +206,8 @@ static void run_and_compare(trial *t)
 
 static void test_collectives_as_recorded(void)
 {
-    static const uint64_t sizes[] = {0, 4, 16384, 16388, 40000};
+    static const uint64_t sizes[] = {0, 4, TA_REDUCE_PIECE_BYTES, TA_REDUCE_PIECE_BYTES + 4,
+                                     150000};
     for (int ranks = 1; ranks <= MAX_RANKS; ++ranks)
         for (int collective = 1; collective <= 3; ++collective)
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
