@@ -156,11 +156,11 @@ ta_status ta_plan_agree(ta_group *group, const ta_plan *plan, ta_status status)
     *answer = (verdict){.status = status, .field = -1};
     if (status != TA_OK)
         snprintf(answer->error, sizeof answer->error, "%s", ta_last_error());
-    TA_TRY_GOTO(ta_group_broadcast(group, &first, sizeof first, 0, NULL), free_answers);
+    TA_TRY_GOTO(ta_group_broadcast_host(group, &first, sizeof first, 0), free_answers);
     compare(&own, &first, answer);
     for (int r = 0; r <= ranks; ++r)
         offsets[r] = (size_t)r * sizeof *answers;
-    TA_TRY_GOTO(ta_group_all_gather(group, answers, offsets, NULL), free_answers);
+    TA_TRY_GOTO(ta_group_all_gather_host(group, answers, offsets), free_answers);
     status = report(answers, ranks, rank, &first);
 
 free_answers:

@@ -10,7 +10,7 @@
 
 /* Grows when anything in this file, device.h, group.h, shard.h or partial.h changes its layout or
  * meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 4
+#define TA_MODULE_ABI 3
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -26,11 +26,12 @@ typedef struct ta_core {
                           void *receive, size_t receive_bytes, int from, void *stream);
     ta_status (*barrier)(ta_group *group, void *stream);
     ta_status (*broadcast)(ta_group *group, void *data, size_t bytes, int root, void *stream);
-    ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
+    ta_status (*broadcast_host)(ta_group *group, void *data, size_t bytes, int root);
+    ta_status (*all_gather_host)(ta_group *group, void *data, const size_t *offsets);
+    ta_status (*members_gather)(ta_group *group, int color, int key, int64_t ticket,
+                                ta_members *members);
     void (*members_free)(ta_members *members);
 } ta_core;
-
-struct ta_ccl_config;
 
 typedef struct ta_module {
     size_t size;
@@ -53,7 +54,7 @@ typedef struct ta_module {
 
     /* As ta_ccl_id() and ta_group_create_ccl(), with checked configs; NULL: no such library. */
     ta_status (*ccl_id)(ta_device *device, void *id);
-    ta_status (*create_ccl)(ta_device *device, const struct ta_ccl_config *ccl,
+    ta_status (*create_ccl)(ta_device *device, const ta_ccl_config *ccl,
                             const ta_group_config *config, ta_group **group);
 } ta_module;
 

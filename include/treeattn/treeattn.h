@@ -8,7 +8,7 @@
  * up to rounding. The steps of a program:
  *
  *     1. ta_device_open()   where the cache lives and the arithmetic runs ("host", "auto", …)
- *     2. ta_group_*()       the ranks that share the cache (threads, MPI processes, …)
+ *     2. ta_group_*()       the ranks that share the cache (threads of this process, …)
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
@@ -165,25 +165,49 @@ typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
-/* Make a group whose ranks are the processes of an MPI communicator, which may be on any number of
- * hosts; it moves host memory, and GPU devices are staged through it. `comm` is the address of an
- * MPI_Comm. Collective: every process of it calls this, with MPI initialised. The group works on a
- * duplicate; during this call it uses the tag MPI_TAG_UB of `comm` itself. If a process does not
- * join within the timeout, the error names its rank. Needs the module treeattn-mpi, built with the
- * MPI that the program uses.
- *
- * With MPI_THREAD_MULTIPLE, groups may be used on different threads, and ta_group_abort() from
- * another thread reaches the other ranks at once; otherwise it does so at this rank's next call on
- * the group. Destroy groups before MPI_Finalize(). */
-TA_API ta_status ta_group_create_mpi(const void *comm, const ta_group_config *config,
-                                     ta_group **group);
-
 /* Split a group: ranks with the same `color` form a part of their own, in which they are numbered
  * by `key`, and by their rank in `group` where keys are equal. A rank with a color below 0 is in no
  * part and gets NULL. Collective: every rank of the group calls it. The part has the group's kind
  * and timeout and is independent of it: either can be used, aborted or destroyed without the other,
  * and a part can be split again. */
 TA_API ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part);
+
+/* A name for a group of GPUs that NCCL (on NVIDIA) or RCCL (on AMD) connects: TA_CCL_ID_BYTES bytes.
+ * One rank makes it and gives it to the others by any means. `device` is any device of the kind. */
+#define TA_CCL_ID_BYTES 128
+TA_API ta_status ta_ccl_id(ta_device *device, void *id);
+
+/* Where a group of GPUs comes from: exactly one of `id`, `communicator` and `bootstrap` is set. */
+typedef struct ta_ccl_config {
+    size_t size;
+    const void *id;  /* from ta_ccl_id(), the same on all ranks; then also: */
+    int rank, ranks; /* this rank's number, and how many there are */
+    /* An ncclComm_t that the caller has and keeps: it outlives the group, and neither destroying
+     * nor aborting the group touches it. */
+    void *communicator;
+    /* A group of the same ranks, of any kind, over which rank 0's id is handed round: such as one
+     * of MPI processes. It is only used during the call. */
+    ta_group *bootstrap;
+} ta_ccl_config;
+#define TA_CCL_CONFIG_INIT                                                                         \
+    {                                                                                              \
+        sizeof(ta_ccl_config), NULL, 0, 0, NULL, NULL                                              \
+    }
+
+/* Make a group whose ranks are GPUs, one each, connected by NCCL or RCCL; it moves the memory of
+ * `device`, on the stream of each call, so a step needs no copy to the host, does not wait and can
+ * be captured. Collective: every rank calls it with its own device, which outlives the group. A
+ * plan with such a group must be on that device. If a rank does not join within the timeout, the
+ * error says how many came, and with a bootstrap which one did not.
+ *
+ * Once a call has returned, its work can still fail: the library may report an error, or another
+ * rank may never come. Within about twice the timeout this is noticed, the work on the stream is
+ * ended, and every later call on the group fails with the cause; what the stream wrote since is not
+ * to be relied on. Ranks in the same process hear of each other's failures at once. A step that is
+ * replayed from a captured graph can't be timed: there only what the library itself reports is
+ * noticed, and ta_group_abort() ends it. */
+TA_API ta_status ta_group_create_ccl(ta_device *device, const ta_ccl_config *ccl,
+                                     const ta_group_config *config, ta_group **group);
 
 TA_API int ta_group_rank(const ta_group *group);
 TA_API int ta_group_size(const ta_group *group);
@@ -411,8 +435,8 @@ typedef struct ta_kv {
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
- * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count.
+ * row NaN; no other row. The same inputs on the same number of ranks give the same bits, whatever
+ * the thread count.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends

@@ -1,0 +1,58 @@
+/* Collectives of host memory over any group: directly, or through memory of the group's device. Used
+ * where ranks agree on something, outside of steps. */
+#include "device.h"
+#include "group.h"
+#include "status.h"
+
+/* Copy in or out, in the order of the null stream; done when it returns. */
+static ta_status copy(ta_group *group, void *to, const void *from, size_t bytes)
+{
+    ta_device *device = group->device;
+    if (bytes > 0)
+        TA_TRY(device->ops->copy(device, to, from, bytes, NULL));
+    return device->ops->synchronize(device, NULL);
+}
+
+/* What comes out of the wait also tells whether all ranks took part. */
+static ta_status fetch(ta_group *group, void *to, const void *from, size_t bytes)
+{
+    TA_TRY(group->ops->wait(group, NULL));
+    return copy(group, to, from, bytes);
+}
+
+ta_status ta_group_broadcast_host(ta_group *group, void *data, size_t bytes, int root)
+{
+    void *memory;
+    if (!group->device)
+        return ta_group_broadcast(group, data, bytes, root, NULL);
+    if (bytes == 0)
+        return TA_OK;
+    TA_TRY(group->device->ops->alloc(group->device, bytes, &memory));
+    ta_status status;
+    TA_TRY_GOTO(copy(group, memory, data, bytes), free_memory);
+    TA_TRY_GOTO(ta_group_broadcast(group, memory, bytes, root, NULL), free_memory);
+    status = fetch(group, data, memory, bytes);
+
+free_memory:
+    group->device->ops->free(group->device, memory);
+    return status;
+}
+
+ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *offsets)
+{
+    size_t bytes = offsets[group->size];
+    void *memory;
+    if (!group->device)
+        return ta_group_all_gather(group, data, offsets, NULL);
+    if (bytes == 0)
+        return TA_OK;
+    TA_TRY(group->device->ops->alloc(group->device, bytes, &memory));
+    ta_status status;
+    TA_TRY_GOTO(copy(group, memory, data, bytes), free_memory);
+    TA_TRY_GOTO(ta_group_all_gather(group, memory, offsets, NULL), free_memory);
+    status = fetch(group, data, memory, bytes);
+
+free_memory:
+    group->device->ops->free(group->device, memory);
+    return status;
+}
