@@ -17,6 +17,14 @@ static hipError_t spoil(capture *c, hipError_t error, const char *call)
     return fail(error, "%s is not allowed while a stream is captured", call);
 }
 
+/* What this thread may do while there are captures. */
+static thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
+
+bool thread_is_relaxed()
+{
+    return thread_mode == hipStreamCaptureModeRelaxed;
+}
+
 bool capture_forbids_wait(const char *call, const queue *q)
 {
     std::thread::id me = std::this_thread::get_id();
@@ -165,6 +173,12 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
         return fail(hipErrorStreamCaptureUnjoined,
                     "hipStreamEndCapture: work of another stream was not joined back by an event");
     *graph = new simt_graph{std::move(c->nodes)};
+    return hipSuccess;
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
+{
+    std::swap(*mode, thread_mode);
     return hipSuccess;
 }
 

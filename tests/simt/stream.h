@@ -92,6 +92,9 @@ hipError_t capture_join(queue *queue, const std::shared_ptr<capture> &capture,
 bool capture_forbids_wait(const char *call, const queue *queue);
 /* With the lock: the null stream would take its turn after a captured stream. */
 bool capture_forbids_null(int device);
+/* Has this thread said that it knows what it does (hipThreadExchangeStreamCaptureMode)? It may ask
+ * about work outside of captures at any time. */
+bool thread_is_relaxed();
 /* Without the lock: the same for calls that concern the whole device or process. */
 bool capture_forbids(const char *call);
 
