@@ -72,6 +72,19 @@ typedef struct ta_finish_params {
 
 ta_launched ta_launch_finish(const ta_finish_params *params, void *stream);
 
+/* One of several ranks that reduce: the ranks' elements are in `others`, rank r's from r · stride
+ * on, except those of this rank, which are in `own`. */
+typedef struct ta_reduce_params {
+    const void *others, *own;
+    void *to; /* may be `own` */
+    int64_t count, stride;
+    int32_t rank, ranks;
+    int32_t integers; /* 1: int64_t, 0: float */
+    int32_t sum;      /* 1: sum, 0: maximum */
+} ta_reduce_params;
+
+ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream);
+
 typedef struct ta_pack_params {
     ta_tensor q;
     int32_t rows, query_tokens, heads, k_dim, element_bytes;

@@ -1,10 +1,15 @@
 /* The module's one exported function and the table it returns. The core loads this
  * (src/module.c). */
+#ifdef TA_CCL
+#include "ccl.h"
+#else
 #include "gpu.h"
+#endif
 
 #include <stdio.h>
 
-/* TA_ARCHS: what the kernels were compiled for, from the build. */
+/* From the build: TA_ARCHS, what the kernels were compiled for; TA_CCL if there was a header of
+ * NCCL or RCCL. */
 
 const ta_core *ta_gpu_core;
 
@@ -41,6 +46,11 @@ static void module_describe(ta_text *text)
                                   (double)gpu.memory_bytes / (1 << 30));
     }
     (void)hipGetLastError();
+#ifdef TA_CCL
+    ta_ccl_describe(text);
+#else
+    ta_gpu_core->text_add(text, TA_VENDOR " collectives: none, this module was built without\n");
+#endif
 }
 
 static const ta_module module = {
@@ -51,6 +61,10 @@ static const ta_module module = {
     .count = module_count,
     .open = ta_gpu_open,
     .describe = module_describe,
+#ifdef TA_CCL
+    .ccl_id = ta_ccl_new_id,
+    .create_ccl = ta_ccl_create,
+#endif
 };
 
 TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi);

@@ -171,6 +171,7 @@
 #define hipStreamBeginCapture cudaStreamBeginCapture
 #define hipStreamEndCapture cudaStreamEndCapture
 #define hipStreamIsCapturing cudaStreamIsCapturing
+#define hipThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
 #define hipGraph_t cudaGraph_t
 #define hipGraphExec_t cudaGraphExec_t
 #define hipGraphInstantiateWithFlags cudaGraphInstantiateWithFlags
@@ -253,6 +254,47 @@ static inline ta_memory ta_memory_of(const void *address)
         return TA_MEMORY_DEVICE;
     return type == hipMemoryTypeHost ? TA_MEMORY_PINNED : TA_MEMORY_HOST;
 }
+
+/* ---- Collectives: only in files that define TA_CCL_CALLS before this is included ----------- */
+
+#ifdef TA_CCL_CALLS
+
+/* Types and prototypes; no call is linked, ccl_library.c finds them in this file at run time. */
+#if defined(TA_SIMT)
+#include "simt_ccl.h"
+#define TA_CCL_NAME "the executor's NCCL"
+#define TA_CCL_FILE "libsimt.so"
+#elif defined(TA_ROCM)
+#include <rccl/rccl.h>
+#define TA_CCL_NAME "RCCL"
+#define TA_CCL_FILE "librccl.so.1"
+#else
+#include <nccl.h>
+#define TA_CCL_NAME "NCCL"
+#define TA_CCL_FILE "libnccl.so.2"
+#endif
+
+/* What a header that is older lacks. The functions are not called then, whatever the library is. */
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 14, 0)
+#define ncclInProgress ((ncclResult_t)7)
+#define NCCL_CONFIG_INITIALIZER                                                                    \
+    {                                                                                              \
+        1                                                                                          \
+    }
+typedef struct ncclConfig_t {
+    int blocking;
+} ncclConfig_t;
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
+#endif
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
+#define NCCL_SPLIT_NOCOLOR (-1)
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part,
+                           ncclConfig_t *config);
+#endif
+
+#endif
 
 /* ---- Kernels ------------------------------------------------------------------------------- */
 

@@ -1,0 +1,92 @@
+/* Finding NCCL or RCCL: by dlopen() when it is first needed, so that a machine without it can use
+ * everything else of this module. TREEATTN_CCL_LIBRARY names another file to open. */
+#include "ccl.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static ta_ccl_library found;
+static char file[256];
+static char why_not[512]; /* empty: it can be used */
+
+/* ISO C knows no way from an object pointer to a function. */
+static void *find(void *handle, const char *name, void *function, size_t bytes)
+{
+    void *address = dlsym(handle, name);
+    memcpy(function, &address, bytes);
+    return address;
+}
+
+static int has(int major, int minor)
+{
+    int needed = NCCL_VERSION(major, minor, 0);
+    return NCCL_VERSION_CODE >= needed && found.version >= needed;
+}
+
+static void open_library(void)
+{
+    const char *asked = getenv("TREEATTN_CCL_LIBRARY");
+    snprintf(file, sizeof file, "%s", asked && *asked ? asked : TA_CCL_FILE);
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        snprintf(why_not, sizeof why_not, "%s", dlerror());
+        return;
+    }
+#define FIND(name)                                                                                 \
+    if (!find(handle, #name, (void *)&found.name, sizeof found.name)) {                            \
+        snprintf(why_not, sizeof why_not, "%s has no function " #name, file);                      \
+        return;                                                                                    \
+    }
+    TA_CCL_REQUIRED(FIND)
+#undef FIND
+    if (found.ncclGetVersion(&found.version) != ncclSuccess) {
+        snprintf(why_not, sizeof why_not, "%s does not tell its version", file);
+        return;
+    }
+#define FIND(name, major, minor)                                                                   \
+    if (has(major, minor))                                                                         \
+        find(handle, #name, (void *)&found.name, sizeof found.name);
+    TA_CCL_OPTIONAL(FIND)
+#undef FIND
+}
+
+ta_status ta_ccl_open(const ta_ccl_library **library)
+{
+    pthread_once(&once, open_library);
+    if (why_not[0])
+        return ta_gpu_core->fail(TA_ERR_NOT_FOUND,
+                                 TA_CCL_NAME " can't be used (" TA_CCL_FILE
+                                             ", or what TREEATTN_CCL_LIBRARY says): %s",
+                                 why_not);
+    *library = &found;
+    return TA_OK;
+}
+
+static const char *yes_no(int yes)
+{
+    return yes ? "yes" : "no";
+}
+
+void ta_ccl_describe(ta_text *text)
+{
+    pthread_once(&once, open_library);
+    if (why_not[0]) {
+        ta_gpu_core->text_add(text, TA_VENDOR " collectives: none, %s\n", why_not);
+        return;
+    }
+    ta_gpu_core->text_add(
+        text, TA_VENDOR " collectives: " TA_CCL_NAME " %d.%d.%d in %s, header %d.%d.%d\n",
+        found.version / 10000, found.version / 100 % 100, found.version % 100, file,
+        NCCL_VERSION_CODE / 10000, NCCL_VERSION_CODE / 100 % 100, NCCL_VERSION_CODE % 100);
+    void *handle = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+    ta_gpu_core->text_add(text,
+                          TA_VENDOR " collectives can: start without blocking %s, split %s, "
+                                    "register %s (not used), shrink %s (not used)\n",
+                          yes_no(found.ncclCommInitRankConfig != NULL),
+                          found.ncclCommSplit ? "yes" : "no (by a new id)",
+                          yes_no(handle && dlsym(handle, "ncclCommRegister")),
+                          yes_no(handle && dlsym(handle, "ncclCommShrink")));
+    if (handle)
+        dlclose(handle);
+}

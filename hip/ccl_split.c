@@ -1,0 +1,127 @@
+/* Splitting a group: by the library if it can, otherwise the ranks tell each other their colors
+ * and the first of each part makes a new id. */
+#include "ccl.h"
+
+#include <stdlib.h>
+
+/* ---- By the library ------------------------------------------------------------------------ */
+
+/* The world of a part, by a name that its ranks in this process find for themselves. */
+static void name_part(const ta_ccl_group *g, unsigned split, int color, char *id)
+{
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < TA_CCL_ID_BYTES; i++)
+        hash = (hash ^ (unsigned char)g->world->id[i]) * 1099511628211u;
+    memset(id, 0, TA_CCL_ID_BYTES);
+    snprintf(id, TA_CCL_ID_BYTES, "part of %016llx, split %u, color %d", (unsigned long long)hash,
+             split, color);
+}
+
+/* The part's communicator is written by the library, which may take until the parent is told that
+ * it is complete. */
+static ncclResult_t split_communicator(ta_ccl_group *g, int color, int key, ncclComm_t *part)
+{
+    ncclResult_t result =
+        g->nccl->ncclCommSplit(g->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, part, NULL);
+    result = ta_ccl_settle(g, g->comm, result);
+    if (result == ncclSuccess && *part && !atomic_load(&g->world->broken))
+        result = ta_ccl_settle(g, *part, ncclInProgress);
+    return result;
+}
+
+static ta_status make_part(ta_ccl_group *g, unsigned split, int color, ncclComm_t comm,
+                           ta_group **part)
+{
+    char id[TA_CCL_ID_BYTES];
+    int rank, size;
+    ta_ccl_group *made;
+    ncclResult_t result = g->nccl->ncclCommUserRank(comm, &rank);
+    result = ta_ccl_first(result, g->nccl->ncclCommCount(comm, &size));
+    if (result != ncclSuccess)
+        return ta_gpu_core->fail(TA_ERR_DEVICE, "a part of a " TA_CCL_NAME " group: %s",
+                                 ta_ccl_words(g->nccl, comm, result));
+    name_part(g, split, color, id);
+    TA_TRY(ta_ccl_make(g->group.device, id, rank, size, g->group.timeout_ms, &made));
+    made->comm = comm;
+    *part = &made->group;
+    return TA_OK;
+}
+
+static ta_status split_natively(ta_ccl_group *g, int color, int key, ta_group **part)
+{
+    ncclComm_t comm = NULL;
+    unsigned split = g->splits++;
+    TA_TRY(ta_ccl_begin(g));
+    ncclResult_t result = split_communicator(g, color, key, &comm);
+    TA_TRY(ta_ccl_end(g, result, NULL, TA_CCL_UNMARKED));
+    if (!comm) {
+        *part = NULL;
+        return TA_OK;
+    }
+    ta_status status = make_part(g, split, color, comm, part);
+    if (status != TA_OK)
+        (void)g->nccl->ncclCommAbort(comm);
+    return status;
+}
+
+/* ---- By a new id --------------------------------------------------------------------------- */
+
+/* All ranks hear the ids that the first ranks of the parts made. */
+static ta_status hand_round(ta_ccl_group *g, const ta_members *members, char *id)
+{
+    ta_status status;
+    size_t ranks = (size_t)g->group.size;
+    char(*ids)[TA_CCL_ID_BYTES] = calloc(ranks, sizeof *ids);
+    size_t *offsets = calloc(ranks + 1, sizeof *offsets);
+    if (!ids || !offsets) {
+        status =
+            ta_ccl_break(g, TA_ERR_NO_MEMORY, "rank %d: no memory to split a group", g->group.rank);
+        goto free_ids;
+    }
+    for (size_t r = 0; r < ranks; r++)
+        offsets[r + 1] = (r + 1) * sizeof *ids;
+    if (members->size > 0 && members->rank == 0) {
+        status = ta_ccl_new_id(g->group.device, ids[g->group.rank]);
+        if (status != TA_OK) {
+            (void)ta_ccl_break(g, status, "rank %d: %s", g->group.rank, ta_gpu_core->last_error());
+            goto free_ids;
+        }
+    }
+    TA_TRY_GOTO(ta_gpu_core->all_gather_host(&g->group, ids, offsets), free_ids);
+    if (members->size > 0)
+        memcpy(id, ids[members->ranks[0]], sizeof *ids);
+
+free_ids:
+    free(offsets);
+    free(ids);
+    return status;
+}
+
+static ta_status split_by_id(ta_ccl_group *g, int color, int key, ta_group **part)
+{
+    ta_members members;
+    char id[TA_CCL_ID_BYTES];
+    ta_ccl_group *made = NULL;
+    TA_TRY(ta_gpu_core->members_gather(&g->group, color, key, 0, &members));
+    ta_status status = hand_round(g, &members, id);
+    if (status == TA_OK && members.size > 0)
+        status = ta_ccl_make(g->group.device, id, members.rank, members.size, g->group.timeout_ms,
+                             &made);
+    if (made)
+        status = ta_ccl_join(made);
+    ta_gpu_core->members_free(&members);
+    if (status != TA_OK) {
+        if (made)
+            ta_ccl_destroy(&made->group);
+        return status;
+    }
+    *part = made ? &made->group : NULL;
+    return TA_OK;
+}
+
+ta_status ta_ccl_split(ta_group *group, int color, int key, ta_group **part)
+{
+    ta_ccl_group *g = ta_ccl_of(group);
+    return g->nccl->ncclCommSplit ? split_natively(g, color, key, part)
+                                  : split_by_id(g, color, key, part);
+}

@@ -1,0 +1,67 @@
+/* The conformance suite (conformance.h) on groups of GPUs: hip/ccl_*.c over the executor's NCCL,
+ * as it is today and as an old one that can neither start without blocking nor split. An argument
+ * is the version to pretend, such as 21304. */
+#include <stdlib.h>
+
+#include "ccl_ranks.h"
+#include "expect.h"
+#include "simt_ccl.h"
+#include "simt_control.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
+}
+
+static ta_status run_rank(ccl_rank *rank)
+{
+    conformance_memory memory = ccl_memory(rank);
+    return conformance_run(rank->group, &memory, *(size_t *)rank->context);
+}
+
+static void run_on(int ranks, size_t most_bytes)
+{
+    EXPECT_OK(ccl_run(ranks, 20000, run_rank, &most_bytes));
+}
+
+static void test_on_1_rank(void)
+{
+    run_on(1, 4 << 20);
+}
+
+static void test_on_2_ranks(void)
+{
+    run_on(2, 4 << 20);
+}
+
+static void test_on_3_ranks(void)
+{
+    run_on(3, 4 << 20);
+}
+
+static void test_on_5_ranks(void)
+{
+    run_on(5, 1 << 20);
+}
+
+static void test_on_8_ranks(void)
+{
+    run_on(8, 65540);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        simt_set_ccl_version(atoi(argv[1]));
+    UNITY_BEGIN();
+    RUN_TEST(test_on_1_rank);
+    RUN_TEST(test_on_2_ranks);
+    RUN_TEST(test_on_3_ranks);
+    RUN_TEST(test_on_5_ranks);
+    RUN_TEST(test_on_8_ranks);
+    return UNITY_END() != 0;
+}
