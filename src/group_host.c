@@ -1,5 +1,5 @@
-/* Collectives of host memory over any group: directly, or through memory of the group's device. Used
- * where ranks agree on something, outside of steps. */
+/* Collectives of host memory over any group: directly, or through memory of the group's device.
+ * Used where ranks agree on something, outside of steps. */
 #include "device.h"
 #include "group.h"
 #include "status.h"

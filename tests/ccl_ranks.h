@@ -15,8 +15,8 @@ typedef struct ccl_rank {
     void *streams[2];  /* hipStream_t */
     void *context;     /* of the test */
 
-    /* Memory that was given back. It is freed in the end: freeing waits for all streams of a device,
-     * of which one may wait for a rank that waits in the same way. */
+    /* Memory that was given back. It is freed in the end: freeing waits for all streams of a
+     * device, of which one may wait for a rank that waits in the same way. */
     pthread_mutex_t mutex;
     void **freed;
     size_t freed_count;

@@ -172,8 +172,9 @@ TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, 
  * and a part can be split again. */
 TA_API ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part);
 
-/* A name for a group of GPUs that NCCL (on NVIDIA) or RCCL (on AMD) connects: TA_CCL_ID_BYTES bytes.
- * One rank makes it and gives it to the others by any means. `device` is any device of the kind. */
+/* A name for a group of GPUs that NCCL (on NVIDIA) or RCCL (on AMD) connects, in TA_CCL_ID_BYTES
+ * bytes. One rank makes it and gives it to the others by any means. `device` is any device of the
+ * kind. */
 #define TA_CCL_ID_BYTES 128
 TA_API ta_status ta_ccl_id(ta_device *device, void *id);
 
