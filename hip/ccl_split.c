@@ -102,7 +102,7 @@ static ta_status split_by_id(ta_ccl_group *g, int color, int key, ta_group **par
     ta_members members;
     char id[TA_CCL_ID_BYTES];
     ta_ccl_group *made = NULL;
-    TA_TRY(ta_gpu_core->members_gather(&g->group, color, key, 0, &members));
+    TA_TRY(ta_gpu_core->members_gather(&g->group, color, key, &members));
     ta_status status = hand_round(g, &members, id);
     if (status == TA_OK && members.size > 0)
         status = ta_ccl_make(g->group.device, id, members.rank, members.size, g->group.timeout_ms,

@@ -25,6 +25,9 @@ static inline size_t ta_element_bytes(ta_element_kind element)
     return element == TA_ELEMENT_I64 ? 8 : 4;
 }
 
+/* Reductions over exchange() go piece by piece; the cost model counts the pieces. */
+#define TA_REDUCE_PIECE_BYTES 65536
+
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
 
@@ -39,6 +42,15 @@ typedef struct ta_group_ops {
 
     /* As ta_group_split(). group_split.c helps engines that have no such call of their own. */
     ta_status (*split)(ta_group *group, int color, int key, ta_group **part);
+
+    /* Optional, both or neither: begin an exchange now and end it later, so that computing goes on
+     * while it is under way. NULL: start() is a whole exchange(), and finish() has nothing to do.
+     * An engine with messages that complete by themselves posts both sides in start() (MPI_Isend
+     * and MPI_Irecv, say) and in finish() waits for both, at most the group's timeout from then.
+     * The contract is that of ta_group_start(). */
+    ta_status (*start)(ta_group *group, const void *send, size_t send_bytes, int to, void *receive,
+                       size_t receive_bytes, int from, void *stream);
+    ta_status (*finish)(ta_group *group, void *stream);
 
     /* Wait until what was queued on `stream` is done, no longer than the timeout; returns what the
      * group found wrong meanwhile. Only of groups of device memory. */
@@ -71,6 +83,15 @@ struct ta_group {
 
 ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
                             void *receive, size_t receive_bytes, int from, void *stream);
+
+/* As ta_group_exchange(), in two parts: until finish() has returned, `send` stays as it is and
+ * `receive` is not looked at. After a start() that succeeded, finish() is called once, also when the
+ * step failed in between; when it returns, with success or not, nobody uses the two buffers any
+ * more. One exchange of a group is under way at a time, and until it is finished nothing else is
+ * called on the group but abort(). The other side may use start() or ta_group_exchange(). */
+ta_status ta_group_start(ta_group *group, const void *send, size_t send_bytes, int to,
+                         void *receive, size_t receive_bytes, int from, void *stream);
+ta_status ta_group_finish(ta_group *group, void *stream);
 
 /* No rank returns (on a stream: goes on) before all have come. */
 ta_status ta_group_barrier(ta_group *group, void *stream);
@@ -116,14 +137,11 @@ ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size
 typedef struct ta_members {
     int rank, size; /* this rank's place in the part, and how many it has */
     int *ranks;     /* [size]: the part's ranks, as the group numbers them */
-    int64_t ticket; /* the largest that any rank of the group gave */
 } ta_members;
 
 /* group_split.c: tell all ranks of a group, in host memory, of this one's color and key, and sort.
- * A negative color is in no part: size is 0. `ticket` is the caller's, see ta_members. Free with
- * ta_members_free(). */
-ta_status ta_members_gather(ta_group *group, int color, int key, int64_t ticket,
-                            ta_members *members);
+ * A negative color is in no part: size is 0. Free with ta_members_free(). */
+ta_status ta_members_gather(ta_group *group, int color, int key, ta_members *members);
 void ta_members_free(ta_members *members);
 
 #endif

@@ -6,11 +6,9 @@
 #include "group.h"
 #include "status.h"
 
-#define PIECE_BYTES 16384
-
 typedef union piece {
-    float f32[PIECE_BYTES / 4];
-    int64_t i64[PIECE_BYTES / 8];
+    float f32[TA_REDUCE_PIECE_BYTES / 4];
+    int64_t i64[TA_REDUCE_PIECE_BYTES / 8];
 } piece;
 
 static float max_f32(float a, float b)
@@ -94,7 +92,7 @@ static ta_status reduce_piece(ta_group *group, void *data, size_t count, ta_elem
 ta_status ta_reduce_all(ta_group *group, void *data, size_t count, ta_element_kind element,
                         ta_reduction reduction)
 {
-    size_t each = ta_element_bytes(element), most = PIECE_BYTES / each;
+    size_t each = ta_element_bytes(element), most = TA_REDUCE_PIECE_BYTES / each;
     for (size_t done = 0; done < count; done += most)
         TA_TRY(reduce_piece(group, (char *)data + done * each,
                             count - done < most ? count - done : most, element, reduction));
@@ -112,7 +110,7 @@ static size_t next_piece(size_t part, size_t done, size_t most)
 ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size_t *offsets,
                          ta_element_kind element, ta_reduction reduction)
 {
-    size_t each = ta_element_bytes(element), most = PIECE_BYTES / each;
+    size_t each = ta_element_bytes(element), most = TA_REDUCE_PIECE_BYTES / each;
     int size = group->size, rank = group->rank;
     size_t own = offsets[rank + 1] - offsets[rank];
     if (own)

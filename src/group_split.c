@@ -9,7 +9,6 @@
 /* What a rank tells the others. */
 typedef struct wish {
     int32_t color, key;
-    int64_t ticket;
 } wish;
 
 ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part)
@@ -44,8 +43,7 @@ static void sort_members(const wish *wishes, int ranks, int own, ta_members *mem
             members->rank = i;
 }
 
-ta_status ta_members_gather(ta_group *group, int color, int key, int64_t ticket,
-                            ta_members *members)
+ta_status ta_members_gather(ta_group *group, int color, int key, ta_members *members)
 {
     ta_status status = TA_OK;
     size_t ranks = (size_t)group->size;
@@ -59,11 +57,8 @@ ta_status ta_members_gather(ta_group *group, int color, int key, int64_t ticket,
     }
     for (size_t rank = 0; rank < ranks; ++rank)
         offsets[rank + 1] = (rank + 1) * sizeof *wishes;
-    wishes[group->rank] = (wish){color < 0 ? -1 : color, key, ticket};
+    wishes[group->rank] = (wish){color < 0 ? -1 : color, key};
     TA_TRY_GOTO(ta_group_all_gather_host(group, wishes, offsets), free_gathered);
-    for (size_t rank = 0; rank < ranks; ++rank)
-        if (wishes[rank].ticket > found.ticket)
-            found.ticket = wishes[rank].ticket;
     if (color >= 0)
         sort_members(wishes, group->size, group->rank, &found);
 

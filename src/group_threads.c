@@ -47,9 +47,17 @@ typedef struct ta_team {
     ta_channel *channels; /* [from][to] */
 } ta_team;
 
+/* An exchange whose message has been posted. */
+typedef struct begun_exchange {
+    int to, from;
+    void *receive;
+    size_t receive_bytes;
+} begun_exchange;
+
 typedef struct thread_group {
     ta_group group;
     ta_team *team;
+    begun_exchange begun;
 } thread_group;
 
 static void wake_rank(ta_team *team, int rank)
@@ -214,18 +222,28 @@ static ta_status receive_from(ta_team *team, int rank, int from, void *data, siz
     return TA_OK;
 }
 
-static ta_status threads_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
-                                  void *receive, size_t receive_bytes, int from, void *stream)
+/* Sending needs nothing of this rank once the message is posted: its receiver copies it. */
+static ta_status threads_start(ta_group *group, const void *send, size_t send_bytes, int to,
+                               void *receive, size_t receive_bytes, int from, void *stream)
+{
+    thread_group *own = (thread_group *)group;
+    (void)stream;
+    TA_TRY(broken_status(own->team));
+    own->begun = (begun_exchange){to, from, receive, receive_bytes};
+    if (to >= 0)
+        post(own->team, group->rank, to, send, send_bytes);
+    return TA_OK;
+}
+
+static ta_status threads_finish(ta_group *group, void *stream)
 {
     ta_team *team = ((thread_group *)group)->team;
-    ta_status status = broken_status(team);
+    begun_exchange begun = ((thread_group *)group)->begun;
+    int to = begun.to;
+    ta_status status = TA_OK;
     (void)stream;
-    if (status != TA_OK)
-        return status;
-    if (to >= 0)
-        post(team, group->rank, to, send, send_bytes);
-    if (from >= 0)
-        status = receive_from(team, group->rank, from, receive, receive_bytes);
+    if (begun.from >= 0)
+        status = receive_from(team, group->rank, begun.from, begun.receive, begun.receive_bytes);
     if (status != TA_OK && to >= 0)
         withdraw(team, group->rank, to);
     if (status != TA_OK || to < 0)
@@ -235,6 +253,13 @@ static ta_status threads_exchange(ta_group *group, const void *send, size_t send
     if (status != TA_OK && !withdraw(team, group->rank, to))
         return TA_OK; /* taken at the last moment: who sends a handle must know that it is gone */
     return status;
+}
+
+static ta_status threads_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
+                                  void *receive, size_t receive_bytes, int from, void *stream)
+{
+    TA_TRY(threads_start(group, send, send_bytes, to, receive, receive_bytes, from, stream));
+    return threads_finish(group, stream);
 }
 
 static void threads_abort(ta_group *group, const char *reason)
@@ -271,6 +296,8 @@ static void threads_destroy(ta_group *group)
 static const ta_group_ops threads_ops = {
     .name = "threads",
     .exchange = threads_exchange,
+    .start = threads_start,
+    .finish = threads_finish,
     .abort = threads_abort,
     .destroy = threads_destroy,
     .split = ta_threads_split,

@@ -44,7 +44,7 @@ ta_status ta_threads_split(ta_group *group, int color, int key, ta_group **part)
 {
     ta_members members;
     ta_status status = TA_OK;
-    TA_TRY(ta_members_gather(group, color, key, 0, &members));
+    TA_TRY(ta_members_gather(group, color, key, &members));
     if (members.size == 0)
         *part = NULL;
     else if (members.rank == 0)

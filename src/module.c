@@ -1,6 +1,6 @@
-/* Loads the GPU modules, each once, on first use. A module that is absent or unusable is no error
- * until somebody asks for one of its devices; ta_info() says what was found and why not more.
- * device.c calls this; the modules are built from hip/. */
+/* Loads the modules, each once, on first use. A module that is absent or unusable is no error until
+ * somebody asks for one of its devices or groups; ta_info() says what was found and why not more.
+ * device.c and group.c call this; hip/ and group_mpi.c are the modules. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ typedef struct loaded {
 } loaded;
 
 /* Modules that this library knows, in the order in which "auto" asks them. */
-static loaded modules[] = {{.name = "cuda"}, {.name = "rocm"}, {.name = "simt"}};
+static loaded modules[] = {{.name = "cuda"}, {.name = "rocm"}, {.name = "simt"}, {.name = "mpi"}};
 static pthread_mutex_t modules_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const ta_core core = {
@@ -130,7 +130,7 @@ ta_status ta_modules_open(const char *name, const ta_device_config *config, ta_d
     size_t length = strcspn(name, ":");
     int devices = 0, index = 0, end = 0;
     loaded *m = load(name, length);
-    if (!m)
+    if (!m || (m->module && !m->module->open))
         return ta_fail(TA_ERR_NOT_FOUND,
                        "no device \"%s\": must be \"host\", \"auto\", \"cuda:N\", "
                        "\"rocm:N\" or \"simt:N\"",
@@ -162,6 +162,33 @@ int ta_modules_best(char *name, size_t capacity)
         }
     }
     return 0;
+}
+
+int ta_modules_has(const char *name)
+{
+    loaded *m = load(name, strlen(name));
+    return m && m->module;
+}
+
+ta_status ta_modules_create_mpi(const void *comm, const ta_group_config *config, ta_group **group)
+{
+    loaded *m = load("mpi", 3);
+    if (!m->module)
+        return ta_fail(TA_ERR_NOT_FOUND,
+                       "a group of MPI processes needs module mpi%s%s, which can't be used: %s",
+                       m->file[0] ? " in " : "", m->file, m->why);
+    return m->module->create_mpi(comm, config, group);
+}
+
+static void describe_devices(const loaded *m, ta_text *text)
+{
+    int devices = 0;
+    if (!m->module->count)
+        return;
+    if (m->module->count(&devices) != TA_OK)
+        ta_text_add(text, "module %s devices: none, %s\n", m->name, ta_last_error());
+    else
+        ta_text_add(text, "module %s devices: %d\n", m->name, devices);
 }
 
 /* The module that a device is of, if it brings groups; NULL and an error otherwise. */
@@ -198,12 +225,8 @@ void ta_modules_describe(ta_text *text)
             ta_text_add(text, "module %s: not used, %s\n", m->name, m->why);
             continue;
         }
-        int devices = 0;
         ta_text_add(text, "module %s: %s, compiled for %s\n", m->name, m->file, m->module->archs);
-        if (m->module->count(&devices) != TA_OK)
-            ta_text_add(text, "module %s devices: none, %s\n", m->name, ta_last_error());
-        else
-            ta_text_add(text, "module %s devices: %d\n", m->name, devices);
+        describe_devices(m, text);
         m->module->describe(text);
     }
 }

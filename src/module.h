@@ -10,7 +10,7 @@
 
 /* Grows when anything in this file, device.h, group.h, shard.h or partial.h changes its layout or
  * meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 3
+#define TA_MODULE_ABI 4
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -28,8 +28,7 @@ typedef struct ta_core {
     ta_status (*broadcast)(ta_group *group, void *data, size_t bytes, int root, void *stream);
     ta_status (*broadcast_host)(ta_group *group, void *data, size_t bytes, int root);
     ta_status (*all_gather_host)(ta_group *group, void *data, const size_t *offsets);
-    ta_status (*members_gather)(ta_group *group, int color, int key, int64_t ticket,
-                                ta_members *members);
+    ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
     void (*members_free)(ta_members *members);
 } ta_core;
 

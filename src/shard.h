@@ -2,7 +2,10 @@
  * public functions, which check their arguments and call these.
  *
  * Local order follows global order, so the keys that a mask lets a query see are always one range
- * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1). */
+ * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1).
+ *
+ * A slice of a shard is some of its tokens in a row, with local positions of its own from 0 on: what
+ * a ring passes on in one message. Everything here speaks of the slice where there is one. */
 #ifndef TA_SHARD_H
 #define TA_SHARD_H
 
@@ -16,10 +19,12 @@ typedef struct ta_shard {
     int32_t ranks;
     int32_t rank;
     int32_t block; /* contiguous: 0 if only bounds define it */
+    /* Only the rank's tokens from `slice_first` on, `slice_tokens` of them at most; 0: all. */
+    int32_t slice_first, slice_tokens;
 } ta_shard;
 
-/* How many tokens with a position below `end` the rank holds. `bounds` may be NULL. */
-TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, int32_t end)
+/* How many tokens with a position below `end` the rank holds in all. */
+TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *bounds, int32_t end)
 {
     if (end <= 0)
         return 0;
@@ -43,9 +48,19 @@ TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, in
     return last > first ? (int32_t)(last - first) : 0;
 }
 
+/* How many tokens with a position below `end` the rank holds. `bounds` may be NULL. */
+TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, int32_t end)
+{
+    int32_t held = ta_shard_held_whole(shard, bounds, end) - shard->slice_first;
+    if (held < 0)
+        held = 0;
+    return shard->slice_tokens && held > shard->slice_tokens ? shard->slice_tokens : held;
+}
+
 /* The position of the rank's token at `local`. */
 TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, int32_t local)
 {
+    local += shard->slice_first;
     if (shard->cyclic)
         return (int64_t)(local / shard->block) * shard->block * shard->ranks +
                (int64_t)shard->rank * shard->block + local % shard->block;

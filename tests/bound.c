@@ -63,8 +63,10 @@ static spread weight_error(const oracle_problem *problem, const oracle_row *row,
     dot.most += term->dot_abs; /* the query may be scaled before the products */
     dot.square += term->dot_square;
     add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
-    e.most = term->slope * dot.most;
-    e.square = term->slope * term->slope * dot.square;
+    if (term->slope > 0) { /* a cap that is reached hides the errors of the product */
+        e.most = term->slope * dot.most;
+        e.square = term->slope * term->slope * dot.square;
+    }
     if (problem->softcap != 0) /* the tanh, the cap times log2 e, and their product */
         add_source(&e, (TANH_ERROR + 2) * fabs(term->capped));
     add_source(&e, 3 * term->bias);
@@ -120,7 +122,8 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
     double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(ranks);
     double additions = row->terms + rescales;
     for (int i = 0; i < row->terms; ++i)
-        add_term(problem, row, &row->term[i], rescales, &sums);
+        if (row->term[i].score != -INFINITY)
+            add_term(problem, row, &row->term[i], rescales, &sums);
     spread l = {0, 0};
     add_summation(&l, additions, TILE, 1, 1, sums.square);
     for (int d = 0; d < problem->v_dim; ++d) {

@@ -118,7 +118,7 @@ static void choose_options(random_source *r, decode_case *c)
     c->query_deviation = RANDOM_PICK(r, deviations);
     c->value_mean = random_one_in(r, 3) ? 1 : 0;
     if (random_one_in(r, 12))
-        c->nan = (case_nan)random_int(r, CASE_NAN_QUERY, CASE_NAN_VALUE);
+        c->special = (case_special)random_int(r, CASE_NAN_QUERY, CASE_INFINITE_VALUE);
 }
 
 static void choose_map(random_source *r, bool large, decode_case *c)

@@ -37,7 +37,14 @@ typedef enum case_bounds {
     CASE_BOUNDS_EACH
 } case_bounds;
 
-typedef enum case_nan { CASE_NAN_NONE, CASE_NAN_QUERY, CASE_NAN_KEY, CASE_NAN_VALUE } case_nan;
+typedef enum case_special {
+    CASE_SPECIAL_NONE,
+    CASE_NAN_QUERY,
+    CASE_NAN_KEY,
+    CASE_NAN_VALUE,
+    CASE_INFINITE_KEY, /* of either sign: scores become +inf, -inf or NaN */
+    CASE_INFINITE_VALUE
+} case_special;
 
 typedef struct decode_case {
     uint64_t seed; /* of the inputs */
@@ -60,7 +67,7 @@ typedef struct decode_case {
     bool absent_null;       /* a rank without a query or output passes NULL, not an empty tensor */
     double query_deviation; /* of the random query elements */
     double value_mean;
-    case_nan nan; /* put one NaN into the inputs */
+    case_special special; /* put one such number into the inputs */
     /* Some keys, never the first, have scores below the range of binary32: their weight is 0. Needs
      * a type with the range of binary32, and no window. */
     bool far_keys;

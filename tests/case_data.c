@@ -33,17 +33,22 @@ static void set(ta_dtype dtype, double value, int64_t index, double *exact, void
     exact[index] = value;
 }
 
-static void put_nan(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
-                    int64_t queries, int64_t places, case_data *data)
+static void put_special(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
+                        int64_t queries, int64_t places, case_data *data)
 {
     const ta_plan_config *p = &c->plan;
-    if (c->nan == CASE_NAN_QUERY)
-        set(query_dtype, NAN, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
-    if (c->nan == CASE_NAN_KEY && places > 0)
-        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->k_dim) - 1), data->k[b],
+    double number = NAN;
+    if (c->special == CASE_INFINITE_KEY && c->v_in_k)
+        return; /* what weight 0 makes of an infinite value is left open */
+    if (c->special == CASE_INFINITE_KEY || c->special == CASE_INFINITE_VALUE)
+        number = random_one_in(r, 2) ? INFINITY : -INFINITY;
+    if (c->special == CASE_NAN_QUERY)
+        set(query_dtype, number, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
+    else if (places > 0 && (c->special == CASE_NAN_KEY || c->special == CASE_INFINITE_KEY))
+        set(p->kv_dtype, number, random_int(r, 0, (int)(places * p->k_dim) - 1), data->k[b],
             data->k_stored[b]);
-    if (c->nan == CASE_NAN_VALUE && places > 0)
-        set(p->kv_dtype, NAN, random_int(r, 0, (int)(places * p->v_dim) - 1), data->v[b],
+    else if (places > 0)
+        set(p->kv_dtype, number, random_int(r, 0, (int)(places * p->v_dim) - 1), data->v[b],
             data->v_stored[b]);
 }
 
@@ -69,8 +74,8 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
     draw(r, p->kv_dtype, 0, 1, places * p->k_dim, &data->k[b], &data->k_stored[b]);
     draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
-    if (c->nan && b == p->batch - 1)
-        put_nan(c, r, query_dtype, b, queries, places, data);
+    if (c->special && b == p->batch - 1)
+        put_special(c, r, query_dtype, b, queries, places, data);
     if (c->far_keys)
         put_far_keys(c, r, query_dtype, b, data);
     for (int64_t i = 0; c->v_in_k && i < places; ++i)

@@ -5,7 +5,8 @@
 
 static const char *const dtype_names[] = {"-", "f32", "f16", "bf16"};
 static const char *const placement_names[] = {"all", "root", "heads"};
-static const char *const nan_names[] = {"none", "query", "key", "value"};
+static const char *const special_names[] = {"none",      "NaN query",    "NaN key",
+                                            "NaN value", "infinite key", "infinite value"};
 
 static void describe_layout(ta_text *t, const char *name, const case_layout *layout)
 {
@@ -28,8 +29,8 @@ static void describe_options(ta_text *t, const decode_case *c)
         ta_text_add(t, ":%d", p->out_root);
     if (c->far_keys)
         ta_text_add(t, " far-keys");
-    if (c->nan)
-        ta_text_add(t, " nan=%s", nan_names[c->nan]);
+    if (c->special)
+        ta_text_add(t, " special=%s", special_names[c->special]);
 }
 
 void case_describe(const decode_case *c, char *text, size_t capacity)

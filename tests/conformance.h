@@ -1,6 +1,6 @@
 /* What every group must do, whatever moves its bytes: the same checks run for threads
- * (test_group_conformance.c), for MPI (mpi/conformance.c) and for groups of device memory. Each rank
- * of a group calls conformance_run(). */
+ * (test_group_conformance.c), for MPI (mpi/conformance.c) and for groups of device memory. Each
+ * rank of a group calls conformance_run(). */
 #ifndef TESTS_CONFORMANCE_H
 #define TESTS_CONFORMANCE_H
 

@@ -62,10 +62,11 @@ static void softmax(oracle_row *row)
             row->top = row->term[i].score;
     double sum = 0;
     for (int i = 0; i < row->terms; ++i)
-        sum += row->term[i].weight = exp(row->term[i].score - row->top);
-    row->lse = row->terms ? row->top + log(sum) : -INFINITY;
+        if (row->term[i].score != -INFINITY) /* such a key counts as one that is not there */
+            sum += row->term[i].weight = exp(row->term[i].score - row->top);
+    row->lse = row->top == -INFINITY ? -INFINITY : row->top + log(sum);
     for (int i = 0; i < row->terms; ++i)
-        row->term[i].weight /= sum;
+        row->term[i].weight /= sum > 0 || isnan(sum) ? sum : 1;
 }
 
 void oracle_attend(const oracle_problem *problem, const oracle_sequence *sequence, int token,

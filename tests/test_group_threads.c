@@ -263,6 +263,31 @@ static void test_abort_while_others_are_blocked(void)
     }
 }
 
+/* An exchange that was begun before an abort ends with it, and leaves its buffers alone then. */
+static ta_status begun_rank(ta_group *group, void *context)
+{
+    char out[64] = "", in[64] = "";
+    int other = 1 - ta_group_rank(group);
+    (void)context;
+    ta_status status = ta_group_start(group, out, sizeof out, other, in, sizeof in, other, NULL);
+    if (ta_group_rank(group) == 0) {
+        TA_TRY(status);
+        ta_group_abort(group, "in between");
+    }
+    if (status == TA_OK)
+        status = ta_group_finish(group, NULL);
+    RANK_EXPECT(status == TA_OK || status == TA_ERR_ABORTED);
+    if (ta_group_rank(group) == 0)
+        RANK_EXPECT(ta_group_start(group, out, 1, other, in, 1, other, NULL) == TA_ERR_ABORTED);
+    return TA_OK;
+}
+
+static void test_abort_between_start_and_finish(void)
+{
+    for (int i = 0; i < 200; ++i)
+        EXPECT_OK(ta_group_run_threads(2, NULL, begun_rank, NULL));
+}
+
 static ta_status abort_twice_rank(ta_group *group, void *context)
 {
     (void)context;
@@ -361,6 +386,7 @@ int main(void)
     RUN_TEST(test_a_receiver_that_is_nearly_too_late);
     RUN_TEST(test_a_message_of_another_size);
     RUN_TEST(test_abort_while_others_are_blocked);
+    RUN_TEST(test_abort_between_start_and_finish);
     RUN_TEST(test_the_first_reason_stays);
     RUN_TEST(test_a_peer_that_destroys_its_handle);
     RUN_TEST(test_destroy_in_any_order_without_use);

@@ -239,16 +239,18 @@ static void test_scores_far_apart(void)
     run(c);
 }
 
-static void test_a_nan_stays_in_its_row(void)
+static void test_a_nan_or_infinity_stays_in_its_row(void)
 {
-    for (int where = CASE_NAN_QUERY; where <= CASE_NAN_VALUE; ++where)
+    for (int special = CASE_NAN_QUERY; special <= CASE_INFINITE_VALUE; ++special)
         for (int seed = 0; seed < 10; ++seed) {
             decode_case c = usual(3, 33);
             c.seed = (uint64_t)seed;
             c.plan.query_tokens = 6;
             c.plan.batch = 2;
             c.lengths[1] = 21;
-            c.nan = (case_nan)where;
+            c.special = (case_special)special;
+            run(c);
+            c.plan.softcap = 5.0f;
             run(c);
         }
 }
@@ -270,6 +272,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_7_a_sink_counts_once);
     RUN_TEST(test_9_partials_travel_in_full_precision);
     RUN_TEST(test_scores_far_apart);
-    RUN_TEST(test_a_nan_stays_in_its_row);
+    RUN_TEST(test_a_nan_or_infinity_stays_in_its_row);
     return UNITY_END() != 0;
 }

@@ -125,10 +125,32 @@ static void test_visible_ranges(void)
                     for (int32_t length = 0; length <= 13; ++length)
                         for (int32_t x = -3; x < length; ++x)
                             for (int32_t window = 0; window <= 8; ++window) {
-                                ta_shard shard = {cyclic, ranks, rank, block};
+                                ta_shard shard = {cyclic, ranks, rank, block, 0, 0};
+                                check_visible(&shard, length, x, 0, window);
+                                check_visible(&shard, length, x, 1, window);
+                                shard.slice_first = 1 + length % 3;
+                                shard.slice_tokens = length % 4;
                                 check_visible(&shard, length, x, 0, window);
                                 check_visible(&shard, length, x, 1, window);
                             }
+}
+
+/* The slices of a shard are its tokens, each once and in order. */
+static void test_slices_make_up_the_shard(void)
+{
+    for (int cyclic = 0; cyclic < 2; ++cyclic)
+        for (int rank = 0; rank < 3; ++rank)
+            for (int32_t tokens = 1; tokens <= 6; ++tokens)
+                for (int32_t length = 0; length <= 20; ++length) {
+                    ta_shard whole = {cyclic, 3, rank, 2, 0, 0}, slice = whole;
+                    int32_t held = ta_shard_held(&whole, NULL, length), found = 0;
+                    slice.slice_tokens = tokens;
+                    for (; slice.slice_first < held + 7; slice.slice_first += tokens)
+                        for (int32_t i = 0; i < ta_shard_held(&slice, NULL, length); ++i, ++found)
+                            TEST_ASSERT_TRUE(ta_shard_global(&slice, NULL, i) ==
+                                             ta_shard_global(&whole, NULL, found));
+                    TEST_ASSERT_EQUAL_INT32(held, found);
+                }
 }
 
 static void test_a_growing_cache_stays_balanced(void)
@@ -300,6 +322,7 @@ int main(void)
     RUN_TEST(test_contiguous_blocks);
     RUN_TEST(test_bounds);
     RUN_TEST(test_visible_ranges);
+    RUN_TEST(test_slices_make_up_the_shard);
     RUN_TEST(test_a_growing_cache_stays_balanced);
     RUN_TEST(test_largest_positions);
     RUN_TEST(test_counts_of_the_longest_sequence_add_up);

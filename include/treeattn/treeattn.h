@@ -8,7 +8,7 @@
  * up to rounding. The steps of a program:
  *
  *     1. ta_device_open()   where the cache lives and the arithmetic runs ("host", "auto", …)
- *     2. ta_group_*()       the ranks that share the cache (threads of this process, …)
+ *     2. ta_group_*()       the ranks that share the cache (threads, MPI processes, …)
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
@@ -164,6 +164,19 @@ typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
  * A rank that fails aborts the group, so that no other waits for it. */
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
+
+/* Make a group whose ranks are the processes of an MPI communicator, which may be on any number of
+ * hosts; it moves host memory, and GPU devices are staged through it. `comm` is the address of an
+ * MPI_Comm. Collective: every process of it calls this, with MPI initialised. The group works on a
+ * duplicate; during this call it uses the tag MPI_TAG_UB of `comm` itself. If a process does not
+ * join within the timeout, the error names its rank. Needs the module treeattn-mpi, built with the
+ * MPI that the program uses.
+ *
+ * With MPI_THREAD_MULTIPLE, groups may be used on different threads, and ta_group_abort() from
+ * another thread reaches the other ranks at once; otherwise it does so at this rank's next call on
+ * the group. Destroy groups before MPI_Finalize(). */
+TA_API ta_status ta_group_create_mpi(const void *comm, const ta_group_config *config,
+                                     ta_group **group);
 
 /* Split a group: ranks with the same `color` form a part of their own, in which they are numbered
  * by `key`, and by their rank in `group` where keys are equal. A rank with a color below 0 is in no
@@ -436,8 +449,8 @@ typedef struct ta_kv {
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
- * row NaN; no other row. The same inputs on the same number of ranks give the same bits, whatever
- * the thread count.
+ * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends

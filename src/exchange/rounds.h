@@ -1,0 +1,95 @@
+/* Exchanges made of rounds, as data: in each round a rank sends a range of heads, receives one, or
+ * both. A kind of exchange says for every rank and round what that is; one interpreter runs it
+ * (exchange.c) and one adds up its cost for all ranks (estimate.c), so both see the same messages.
+ * rounds.c has the building blocks, two_level.c and scatter.c put several together. */
+#ifndef TA_EXCHANGE_ROUNDS_H
+#define TA_EXCHANGE_ROUNDS_H
+
+#include <treeattn/treeattn.h>
+
+/* Query heads [first, end) of a partial. */
+typedef struct ta_heads {
+    int first, end;
+} ta_heads;
+
+/* Which rank is on which node, for the ranks of a group. */
+typedef struct ta_nodes {
+    int count;     /* nodes */
+    int lanes;     /* ranks of the smallest node */
+    int most;      /* ranks of the largest */
+    int *node_of;  /* [ranks] */
+    int *local_of; /* [ranks]: the rank's number on its node */
+    int *first;    /* [count + 1]: where a node's ranks begin in `ranks` */
+    int *ranks;    /* by node, then ascending */
+} ta_nodes;
+
+/* What is exchanged: plain numbers, all that decides who sends what to whom. */
+typedef struct ta_exchange_shape {
+    int ranks, heads;
+    size_t record_bytes; /* one partial */
+    size_t head_bytes;   /* the partials of one head */
+    ta_placement placement;
+    int root;
+    const ta_nodes *nodes; /* NULL: all ranks are on one node */
+} ta_exchange_shape;
+
+/* One rank's part in one round. */
+typedef struct ta_round {
+    int to, from; /* -1: nothing is sent, nothing received */
+    ta_heads given, kept;
+    int replaces; /* what arrives is complete and takes the place of this rank's own */
+    const char *phase;
+} ta_round;
+
+/* A kind of exchange. */
+typedef struct ta_round_ops {
+    int (*supports)(const ta_exchange_shape *shape);
+    /* How many rounds there are: the same on all ranks. */
+    int (*rounds)(const ta_exchange_shape *shape);
+    /* A rank's part in a round. Comes filled with nothing to send and to receive. */
+    void (*round)(const ta_exchange_shape *shape, int rank, int index, ta_round *round);
+} ta_round_ops;
+
+extern const ta_round_ops ta_doubling_rounds, ta_binomial_rounds, ta_scatter_rounds,
+    ta_two_level_rounds;
+
+/* The ta_fault that travels behind the records of each message. */
+#define TA_FAULT_BYTES 8
+
+static inline size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
+{
+    return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;
+}
+
+/* Building blocks. They number their members 0 … members - 1 and leave `to` and `from` in these
+ * numbers; part i of the heads is the member's own. */
+
+/* The heads of parts [first, end) when `heads` of them are divided into `parts`. */
+ta_heads ta_parts(int heads, int parts, int first, int end);
+
+/* Everybody ends with `range` merged over all. */
+int ta_doubling_count(int members);
+void ta_doubling_block(int members, int member, int index, ta_heads range, ta_round *round);
+
+/* Everybody ends with its own part merged over all. */
+int ta_halving_count(int members);
+void ta_halving_block(int members, int member, int index, int heads, ta_round *round);
+
+/* The same with a message between every two members. */
+int ta_pairwise_count(int members);
+void ta_pairwise_block(int members, int member, int index, int heads, ta_round *round);
+
+/* From its own part everybody comes to all parts. */
+int ta_gather_count(int members);
+void ta_gather_block(int members, int member, int index, int heads, ta_round *round);
+
+/* Member `root` ends with `range` merged over all. */
+int ta_binomial_count(int members);
+void ta_binomial_block(int members, int member, int index, int root, ta_heads range,
+                       ta_round *round);
+
+/* Every member gives its own part to `root`. */
+int ta_collect_count(int members);
+void ta_collect_block(int members, int member, int index, int root, int heads, ta_round *round);
+
+#endif

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Check the kernels of builds with -Dkernel_report=true, and write docs/kernels.md or compare it.
+
+    tests/kernels/report.py --cuda build-cuda --rocm build-rocm            write the page
+    tests/kernels/report.py --check --cuda build-cuda --rocm build-rocm    compare
+
+Fails on a spill, on a load of K or V narrower than 16 bytes in the tile loop of a kernel for
+aligned caches, and with --check if the page is not what the compilers say now. With one build
+only, or another compiler than the page's, the rest of the page is left as it is, and that is said.
+kernel.py has the checks, page.py the text, saturate.py what is derived."""
+import argparse
+import difflib
+import os
+import sys
+
+sys.dont_write_bytecode = True
+
+import amd
+import nvidia
+import page
+from assembly import TREE
+from kernel import name_all
+from saturate import Changed
+
+PAGE = os.path.join(TREE, 'docs', 'kernels.md')
+
+
+def read_page():
+    if not os.path.exists(PAGE):
+        return ''
+    with open(PAGE, encoding='utf-8') as file:
+        return file.read()
+
+
+def inspect(vendor, build):
+    """The vendor's part of the page, its compiler, and what is wrong."""
+    kernels, compiler = vendor.read(build)
+    if not kernels:
+        return '', '', [f'{build} has no kernels: was it built with -Dkernel_report=true?']
+    name_all(kernels)
+    for kernel in kernels:
+        kernel.count_loads(vendor)
+    wrong = [text for kernel in kernels for text in kernel.complaints()]
+    print(f'kernels: {vendor.VENDOR}: {len(kernels)} by {compiler}, {len(wrong)} complaints')
+    try:
+        return page.part(vendor, kernels, compiler), compiler, wrong
+    except Changed as change:
+        return '', compiler, wrong + [str(change)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--cuda', metavar='BUILD', help='a build of the module for NVIDIA')
+    parser.add_argument('--rocm', metavar='BUILD', help='a build of the module for AMD')
+    parser.add_argument('--check', action='store_true', help='compare the page, do not write it')
+    options = parser.parse_args()
+    if not options.cuda and not options.rocm:
+        parser.error('name a build with --cuda or --rocm')
+    before = read_page()
+    old = page.read_parts(before)
+    parts, wrong = {}, []
+    for vendor, build in ((nvidia, options.cuda), (amd, options.rocm)):
+        there, part = old.get(vendor.VENDOR, ('', ''))
+        parts[vendor.VENDOR] = part
+        if not build:
+            print(f'kernels: {vendor.VENDOR}: NO BUILD GIVEN, its part of the page is NOT CHECKED')
+            continue
+        new, compiler, complaints = inspect(vendor, build)
+        wrong += complaints
+        if options.check and there and compiler != there:
+            print(f'kernels: {vendor.VENDOR}: the page is of {there}, this is {compiler}: its part '
+                  'is NOT COMPARED')
+        elif new:
+            parts[vendor.VENDOR] = new
+    text = page.whole({vendor: part for vendor, part in parts.items() if part})
+    if not options.check:
+        with open(PAGE, 'w', encoding='utf-8') as file:
+            file.write(text)
+    elif text != before:
+        sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), text.splitlines(True),
+                                                   'docs/kernels.md', 'what the compilers say now'))
+        wrong.append('docs/kernels.md is not current: run tests/kernels/report.py without --check')
+    for complaint in wrong:
+        print('kernels: ' + complaint)
+    return bool(wrong)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,249 @@
+/* The cost model (src/cost.c, cost_collectives.c, exchange/estimate.c): seconds that can be worked
+ * out by hand, and estimates against what a recording group saw, message for message. */
+#include "cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "exchange.h"
+#include "exchange/estimate.h"
+#include "expect.h"
+#include "recording.h"
+
+#define MAX_RANKS 17
+#define ROWS 3
+#define V_DIM 8
+#define RECORD (V_DIM + 2)
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void expect_seconds(double expected, double got)
+{
+    if (!(fabs(expected - got) <= 1e-12 * fabs(expected))) {
+        char text[100];
+        snprintf(text, sizeof text, "expected %.17g seconds, got %.17g", expected, got);
+        TEST_FAIL_MESSAGE(text);
+    }
+}
+
+static ta_cluster *simple_cluster(void)
+{
+    ta_cluster *cluster;
+    EXPECT_OK(ta_cluster_create(
+        "local:2x3x2 device.kernel_seconds=0.5 device.memory_bytes_per_second=100 "
+        "node.latency_seconds=1 node.rank_bytes_per_second=10 node.total_bytes_per_second=15 "
+        "network.latency_seconds=2 network.rank_bytes_per_second=5 "
+        "network.total_bytes_per_second=8 rack.latency_seconds=4 rack.rank_bytes_per_second=5 "
+        "rack.total_bytes_per_second=12",
+        &cluster));
+    return cluster;
+}
+
+/* Each line is a round on 2 racks of 3 nodes of 2 ranks. */
+static void test_seconds_of_a_round(void)
+{
+    ta_cluster *cluster = simple_cluster();
+    ta_cost cost;
+    EXPECT_OK(ta_cost_begin(&cost, cluster, cluster->ranks));
+    ta_cost_message(&cost, 0, 1, 30); /* alone inside a node: its own rate */
+    ta_cost_round(&cost, "a");
+    expect_seconds(1 + 3, cost.seconds);
+    ta_cost_message(&cost, 0, 1, 30); /* both ways: 60 bytes share the node's 15 a second */
+    ta_cost_message(&cost, 1, 0, 30);
+    ta_cost_round(&cost, "b");
+    expect_seconds(4 + 1 + 4, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 40); /* two ranks share the adapter: 80 bytes at 8 a second */
+    ta_cost_message(&cost, 1, 3, 40);
+    ta_cost_round(&cost, "c");
+    expect_seconds(9 + 2 + 10, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 40); /* two nodes: each message at its own 5 a second */
+    ta_cost_message(&cost, 4, 1, 40);
+    ta_cost_round(&cost, "c");
+    expect_seconds(21 + 2 + 8, cost.seconds);
+    for (int i = 0; i < 6; ++i) /* a whole rack sends: 120 bytes at 12 a second */
+        ta_cost_message(&cost, i, 6 + i, 20);
+    ta_cost_round(&cost, "d");
+    expect_seconds(31 + 4 + 10, cost.seconds);
+    ta_cost_work(&cost, 2, 50); /* the slower of two ranks */
+    ta_cost_work(&cost, 1, 10);
+    ta_cost_round(&cost, "e");
+    expect_seconds(45 + 1.5, cost.seconds);
+    ta_cost_repeat(&cost, 3);
+    ta_cost_message(&cost, 0, 1, 10);
+    ta_cost_overlap(&cost, 5);
+    ta_cost_round(&cost, "f");
+    expect_seconds(46.5 + 15, cost.seconds);
+    TEST_ASSERT_EQUAL_INT(6, cost.phase_count);
+    TEST_ASSERT_EQUAL_STRING("c", cost.phases[2].name);
+    TEST_ASSERT_EQUAL_INT64(2, cost.phases[2].rounds);
+    TEST_ASSERT_EQUAL_UINT64(80, cost.phases[2].rank_bytes);
+    TEST_ASSERT_EQUAL_UINT64(30 + 30 + 40 + 40 + 20 + 3 * 10, cost.traffic[0].bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(8, cost.traffic[0].messages_sent);
+    ta_cost_end(&cost);
+    ta_cluster_destroy(cluster);
+}
+
+static void test_doubling_by_hand(void)
+{
+    ta_cluster *cluster;
+    EXPECT_OK(ta_cluster_create("h100:2x8", &cluster));
+    ta_exchange_shape shape = {.ranks = 16, .heads = 16, .record_bytes = 520, .head_bytes = 520};
+    double bytes = 16 * 520 + TA_FAULT_BYTES;
+    ta_cost cost;
+    EXPECT_OK(ta_cost_begin(&cost, cluster, 16));
+    EXPECT_OK(ta_exchange_estimate(TA_EXCHANGE_DOUBLING, &shape, &cost));
+    double merge = 3e-6 + 3 * bytes / 3.35e12;
+    double inside = 4.07e-6 + bytes / 450e9, between = 8.6e-6 + bytes / 50e9;
+    expect_seconds(3 * inside + between + 4 * merge, cost.seconds);
+    ta_cost_end(&cost);
+    ta_cluster_destroy(cluster);
+}
+
+/* ---- Estimates against recordings ---- */
+
+typedef struct trial {
+    ta_exchange_shape shape;
+    ta_exchange_kind kind;
+    int collective; /* 1 broadcast, 2 all-gather, 3 all-reduce, 0 the exchange */
+    uint64_t bytes; /* of a collective, and its root */
+    size_t offsets[MAX_RANKS + 1];
+    recording recordings[MAX_RANKS];
+} trial;
+
+static ta_status run_collective(const trial *t, ta_group *group)
+{
+    size_t total = t->collective == 2 ? t->offsets[group->size] : t->bytes;
+    void *data = calloc(total + 1, 1);
+    ta_status status;
+    if (t->collective == 1)
+        status = ta_group_broadcast(group, data, t->bytes, t->shape.root, NULL);
+    else if (t->collective == 2)
+        status = ta_group_all_gather(group, data, t->offsets, NULL);
+    else
+        status = ta_group_all_reduce(group, data, data, t->bytes / 4, TA_ELEMENT_F32, TA_REDUCE_SUM,
+                                     NULL);
+    free(data);
+    return status;
+}
+
+static ta_status run_exchange(const trial *t, ta_group *group)
+{
+    ta_device *device;
+    ta_plan plan;
+    size_t floats = (size_t)t->shape.heads * ROWS * RECORD + TA_FAULT_BYTES / sizeof(float);
+    memset(&plan, 0, sizeof plan);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    plan.group = group;
+    plan.device = plan.exchange_device = device;
+    plan.rank = group->rank;
+    plan.ranks = group->size;
+    plan.problem.batch = ROWS;
+    plan.problem.query_tokens = 1;
+    plan.problem.query_heads = t->shape.heads;
+    plan.problem.v_dim = V_DIM;
+    plan.out_placement = t->shape.placement;
+    plan.out_root = t->shape.root;
+    float *memory = calloc(3 * floats, sizeof(float));
+    plan.exchange_records = memory;
+    plan.received = memory + floats;
+    plan.sent = memory + 2 * floats;
+    ta_fault fault = {TA_OK, 0};
+    ta_status status = ta_exchange_run(&plan, &fault, NULL);
+    free(memory);
+    ta_device_close(device);
+    return status;
+}
+
+static ta_status run_rank(ta_group *group, void *context)
+{
+    trial *t = context;
+    recording *r = &t->recordings[group->rank];
+    recording_init(r, group);
+    return t->collective ? run_collective(t, &r->group) : run_exchange(t, &r->group);
+}
+
+static void compare(const trial *t, const ta_cost *cost)
+{
+    char text[200];
+    for (int rank = 0; rank < cost->ranks; ++rank) {
+        const ta_traffic *e = &cost->traffic[rank];
+        const recording *r = &t->recordings[rank];
+        snprintf(text, sizeof text,
+                 "rank %d of %d, kind %d, collective %d, %d heads, placement %d, root %d, %d bytes",
+                 rank, cost->ranks, (int)t->kind, t->collective, t->shape.heads,
+                 (int)t->shape.placement, t->shape.root, (int)t->bytes);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(r->messages_sent, e->messages_sent, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(r->messages_received, e->messages_received, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(r->bytes_sent, e->bytes_sent, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(r->bytes_received, e->bytes_received, text);
+    }
+}
+
+static void run_and_compare(trial *t)
+{
+    ta_cost cost;
+    EXPECT_OK(ta_group_run_threads(t->shape.ranks, NULL, run_rank, t));
+    EXPECT_OK(ta_cost_begin(&cost, NULL, t->shape.ranks));
+    if (t->collective == 1)
+        ta_cost_broadcast(&cost, "x", t->bytes, t->shape.root);
+    else if (t->collective == 2)
+        ta_cost_all_gather(&cost, "x", t->offsets);
+    else if (t->collective == 3)
+        ta_cost_all_reduce(&cost, "x", t->bytes);
+    else
+        EXPECT_OK(ta_exchange_estimate(t->kind, &t->shape, &cost));
+    compare(t, &cost);
+    ta_cost_end(&cost);
+    for (int rank = 0; rank < t->shape.ranks; ++rank)
+        recording_free(&t->recordings[rank]);
+}
+
+static void test_collectives_as_recorded(void)
+{
+    static const uint64_t sizes[] = {0, 4, TA_REDUCE_PIECE_BYTES, TA_REDUCE_PIECE_BYTES + 4,
+                                     150000};
+    for (int ranks = 1; ranks <= MAX_RANKS; ++ranks)
+        for (int collective = 1; collective <= 3; ++collective)
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+                trial t = {.shape = {.ranks = ranks, .root = ranks * 2 / 3},
+                           .collective = collective,
+                           .bytes = sizes[i]};
+                for (int rank = 0; rank < ranks; ++rank) /* some contribute nothing */
+                    t.offsets[rank + 1] =
+                        t.offsets[rank] + sizes[i] * (size_t)(rank % 3) + (size_t)(rank % 2);
+                run_and_compare(&t);
+            }
+}
+
+static void test_exchanges_as_recorded(void)
+{
+    for (int ranks = 1; ranks <= MAX_RANKS; ++ranks)
+        for (int heads = 1; heads <= 19; heads += 3)
+            for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
+                size_t record = RECORD * sizeof(float);
+                trial t = {.shape = {.ranks = ranks,
+                                     .heads = heads,
+                                     .record_bytes = record,
+                                     .head_bytes = ROWS * record,
+                                     .placement = (ta_placement)placement}};
+                t.shape.root = placement == TA_PLACE_ROOT ? ranks / 2 : 0;
+                t.kind = placement == TA_PLACE_ROOT ? TA_EXCHANGE_BINOMIAL : TA_EXCHANGE_DOUBLING;
+                run_and_compare(&t);
+            }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_seconds_of_a_round);
+    RUN_TEST(test_doubling_by_hand);
+    RUN_TEST(test_collectives_as_recorded);
+    RUN_TEST(test_exchanges_as_recorded);
+    return UNITY_END() != 0;
+}
