@@ -9,12 +9,14 @@
 #include "decode.h"
 #include "decode_options.h"
 #include "machine.h"
+#include "model.h"
 
 static void print_help(FILE *file)
 {
     fputs("usage: treeattn-bench COMMAND [FLAGS]\n"
           "\n"
           "  decode    time tree decode steps over a range of sequence lengths and check them\n"
+          "  model     predict decode steps on a cluster: treeattn-bench model --help\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
           "  help      print this\n"
@@ -83,6 +85,8 @@ int main(int argc, char **argv)
     const char *command = argv[1];
     if (strcmp(command, "decode") == 0)
         return decode_command(argc - 2, argv + 2);
+    if (strcmp(command, "model") == 0)
+        return model_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)
         return print_info();
     if (is_one_of(command, "version", "--version", "-V"))
@@ -91,7 +95,8 @@ int main(int argc, char **argv)
         print_help(stdout);
     else {
         fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, info, version or help\n",
+                "treeattn-bench: unknown command '%s': must be decode, model, info, version or "
+                "help\n",
                 command);
         return EXIT_USAGE;
     }

@@ -96,6 +96,34 @@ run 0 decode -b512 -n=1 --ranks 3 --map cyclic --block 16 --layout head --page-t
 says out "pages of 8 tokens"
 says out " 0 wrong"
 
+# Predictions: every row of the paper's table, thousands of devices, and what is wrong with a cluster.
+run 0 model paper --json "$work/model.json"
+[ "$(grep -vc '^#\|^$' "$work/out")" = 35 ] || fail "model paper has not 35 rows"
+"$python" - "$work/model.json" <<'PYTHON' || fail "the JSON of model is wrong"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert len(rows) == 35, len(rows)
+for row in rows:
+    best = {}
+    for c in row["candidates"]:
+        assert c["microseconds"] > 0 and c["memory_bytes_per_rank"] > 0, c
+        best[c["algorithm"]] = min(best.get(c["algorithm"], 1e99), c["microseconds"])
+    assert set(best) == {"tree", "ring pass-KV", "ring pass-Q", "one device"}, best
+    assert best["tree"] < best["ring pass-Q"] < best["ring pass-KV"], best
+PYTHON
+run 0 model h100:512x8 --tokens 1M --placement root
+says out " 4096 "
+run 2 model
+says err "model needs a cluster"
+run 2 model h200:1x8
+says err "preset is 'h200'"
+run 2 model h100:1x8 --ranks 9
+says err "ranks is 9: must be from 1 to 8"
+run 2 model h100:1x8 --tokens 0
+says err "--tokens is '0'"
+run 0 model --help
+says out "rtx4090:1x2"
+
 # The other commands.
 run 0 version
 says out "treeattn-bench "

@@ -21,7 +21,7 @@ typedef struct ta_cost_phase {
     uint64_t rank_bytes; /* that the busiest rank sends or receives, summed over the rounds */
 } ta_cost_phase;
 
-#define TA_COST_PHASES 8
+#define TA_COST_PHASES 12
 
 typedef struct ta_cost {
     const ta_cluster *cluster; /* NULL: messages and bytes are counted, all seconds are 0 */

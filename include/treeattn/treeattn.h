@@ -402,6 +402,31 @@ TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_pla
 /* Local, never waits for other ranks. NULL is allowed. */
 TA_API void ta_plan_destroy(ta_plan *plan);
 
+/* What one decode step of a plan would cost on a cluster, in one of the ways of doing it. */
+typedef struct ta_prediction {
+    size_t size;
+    const char *algorithm;     /* "tree", "ring pass-KV", "ring pass-Q" or "one device" */
+    const char *exchange;      /* how a tree merges its partials; "" elsewhere */
+    int possible;              /* 0: this way cannot do this work; the numbers mean nothing */
+    int fits;                  /* into the memory of the devices */
+    double seconds;            /* of the step */
+    double attend_seconds;     /* of them, reading K and V with nothing else going on */
+    uint64_t messages_sent;    /* by the rank that sends most of them */
+    uint64_t bytes_sent;       /* likewise */
+    uint64_t total_bytes_sent; /* by all ranks */
+    double memory_bytes;       /* of the fullest rank: K and V, and what the step needs */
+} ta_prediction;
+#define TA_PREDICTION_INIT                                                                         \
+    {                                                                                              \
+        sizeof(ta_prediction), "", "", 0, 0, 0.0, 0.0, 0, 0, 0, 0.0                                \
+    }
+
+/* Predict a step of `config` on the first `ranks` ranks of a cluster; config.max_tokens is what each
+ * of them holds. No device, group or K and V are needed. Candidates are numbered from 0; beyond the
+ * last one the result is TA_ERR_NOT_FOUND. */
+TA_API ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
+                            int candidate, ta_prediction *prediction);
+
 /* ---- Decode -------------------------------------------------------------------------------- */
 
 /* A tensor [batch][token][head][dim] in the device's memory, dim contiguous. A stride of 0 is the

@@ -1,0 +1,114 @@
+/* What a step of either ring sends and takes. In both, every rank makes the result of its part of the
+ * query heads, so that the ranks together read K and V once, and works while messages travel.
+ *
+ * pass-KV    the shards go around in two halves, p - 1 hops each
+ * pass-Q     the parts' partials go around, p - 1 hops, with their queries if not all ranks have them
+ */
+#include <stdlib.h>
+
+#include "../dtype.h"
+#include "../partial.h"
+#include "../predict.h"
+#include "../shard_map.h"
+#include "../status.h"
+
+#define SLICES 2
+
+/* Above so many ranks all hops of pass-Q are taken to be as large as the largest. */
+#define EXACT_RANKS 256
+
+static size_t records_head_bytes(const ta_problem *p)
+{
+    return (size_t)ta_problem_rows(p) * (size_t)ta_record_floats(p->v_dim) * sizeof(float);
+}
+
+static int part_heads(const ta_step_shape *s, int rank)
+{
+    int heads = s->problem->query_heads;
+    return ta_head_start(heads, s->ranks, rank + 1) - ta_head_start(heads, s->ranks, rank);
+}
+
+/* KV heads that the part with the most of them reads. */
+static double part_kv_heads(const ta_step_shape *s)
+{
+    int group = s->problem->query_heads / s->problem->kv_heads, most = 0;
+    for (int rank = 0; rank < s->ranks; ++rank) {
+        int first = ta_head_start(s->problem->query_heads, s->ranks, rank);
+        int heads = part_heads(s, rank);
+        int kv_heads = heads ? (first + heads - 1) / group - first / group + 1 : 0;
+        most = kv_heads > most ? kv_heads : most;
+    }
+    return most;
+}
+
+/* The finished parts go where the output belongs. */
+static ta_status gather_parts(const ta_step_shape *s, ta_cost *cost)
+{
+    size_t each = records_head_bytes(s->problem);
+    if (s->out_placement == TA_PLACE_HEADS)
+        return TA_OK;
+    if (s->out_placement == TA_PLACE_ROOT) {
+        for (int rank = 0; rank < s->ranks; ++rank)
+            if (rank != s->out_root && part_heads(s, rank)) {
+                ta_cost_message(cost, rank, s->out_root, (uint64_t)part_heads(s, rank) * each);
+                ta_cost_round(cost, "gather the parts");
+            }
+        return TA_OK;
+    }
+    size_t *offsets = calloc((size_t)s->ranks + 1, sizeof *offsets);
+    if (!offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", s->ranks);
+    for (int rank = 0; rank <= s->ranks; ++rank)
+        offsets[rank] = (size_t)ta_head_start(s->problem->query_heads, s->ranks, rank) * each;
+    ta_cost_all_gather(cost, "gather the parts", offsets);
+    free(offsets);
+    return TA_OK;
+}
+
+ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
+{
+    const ta_problem *p = s->problem;
+    double tokens = (double)((p->max_tokens + SLICES - 1) / SLICES);
+    double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s)));
+    ta_cost_all_reduce(cost, "agree", sizeof(int64_t)); /* whether a rank has a bad argument */
+    TA_TRY(ta_predict_query(s, cost));
+    ta_cost_repeat(cost, (int64_t)SLICES * (s->ranks - 1));
+    for (int rank = 0; rank < s->ranks; ++rank)
+        ta_cost_message(cost, rank, (rank + 1) % s->ranks,
+                        (uint64_t)ta_kv_bytes(p, tokens, p->kv_heads));
+    ta_cost_overlap(cost, attend_s);
+    ta_cost_round(cost, "pass K and V, attend");
+    ta_cost_local(cost, "attend", SLICES * attend_s);
+    return gather_parts(s, cost);
+}
+
+/* The message of rank's hop: the part that began `hop` ranks before it. */
+static uint64_t partial_message(const ta_step_shape *s, int part)
+{
+    const ta_problem *p = s->problem;
+    uint64_t query =
+        (uint64_t)ta_problem_rows(p) * (uint64_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
+    uint64_t each = records_head_bytes(p) + (s->query_placement == TA_PLACE_HEADS ? query : 0);
+    return (uint64_t)part_heads(s, part) * each + TA_FAULT_BYTES;
+}
+
+ta_status ta_ring_q_estimate(const ta_step_shape *s, ta_cost *cost)
+{
+    const ta_problem *p = s->problem;
+    int hops = s->ranks - 1, repeats = s->ranks > EXACT_RANKS ? hops : 1;
+    double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, p->max_tokens, part_kv_heads(s)));
+    if (s->query_placement == TA_PLACE_ROOT)
+        TA_TRY(ta_predict_query(s, cost));
+    for (int hop = 0; hop < hops; hop += repeats) {
+        ta_cost_repeat(cost, repeats);
+        for (int rank = 0; rank < s->ranks; ++rank)
+            ta_cost_message(cost, rank, (rank + 1) % s->ranks,
+                            partial_message(s, repeats > 1 ? s->ranks - 1 /* none is larger */
+                                                           : (rank + s->ranks - hop) % s->ranks));
+        ta_cost_overlap(cost, attend_s);
+        ta_cost_work(cost, 1, 3.0 * (double)partial_message(s, s->ranks - 1));
+        ta_cost_round(cost, "pass partials, attend");
+    }
+    ta_cost_local(cost, "attend", attend_s);
+    return gather_parts(s, cost);
+}

@@ -1,0 +1,140 @@
+/* Predictions of decode steps (src/predict.c, algo/ring_estimate.c): numbers that can be worked out
+ * by hand, the formulas of the papers, and bad arguments. */
+#include "predict.h"
+
+#include <math.h>
+
+#include "expect.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+/* The paper's block: 16 heads of 128, two bytes each. */
+static ta_plan_config paper_config(int32_t tokens_per_rank)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = 1;
+    config.query_heads = 16;
+    config.k_dim = 128;
+    config.kv_dtype = TA_BF16;
+    config.max_tokens = tokens_per_rank;
+    return config;
+}
+
+static ta_prediction predict(const char *description, const ta_plan_config *config, int ranks,
+                             ta_way way)
+{
+    ta_cluster *cluster;
+    ta_prediction prediction = TA_PREDICTION_INIT;
+    EXPECT_OK(ta_cluster_create(description, &cluster));
+    EXPECT_OK(ta_predict(cluster, config, ranks, (int)way, &prediction));
+    ta_cluster_destroy(cluster);
+    return prediction;
+}
+
+static void expect_near(double expected, double got, double tolerance)
+{
+    char text[100];
+    snprintf(text, sizeof text, "expected %.12g, got %.12g", expected, got);
+    TEST_ASSERT_TRUE_MESSAGE(fabs(expected - got) <= tolerance * fabs(expected), text);
+}
+
+static void test_one_device_reads_its_cache(void)
+{
+    ta_plan_config config = paper_config(1000000);
+    double cache = 1e6 * 16 * 256 * 2;
+    ta_prediction p = predict("h100:1x1", &config, 1, TA_WAY_TREE);
+    TEST_ASSERT_TRUE(p.possible && p.fits);
+    TEST_ASSERT_EQUAL_UINT64(0, p.bytes_sent);
+    expect_near(cache / 3.35e12 + 3 * 3e-6, p.seconds, 1e-3);
+    expect_near(cache, p.memory_bytes, 1e-3);
+    TEST_ASSERT_FALSE(predict("h100:1x1", &config, 1, TA_WAY_RING_KV).possible);
+    config.max_tokens = 10000000; /* 81.9 GB */
+    TEST_ASSERT_FALSE(predict("h100:1x1", &config, 1, TA_WAY_TREE).fits);
+}
+
+/* Ring: 4btd + 2bd elements, tree: 2btd + 2bd + 2b n_h; the difference is the shard. On two RTX 4090
+ * with 64,000 tokens each the paper measured 524 MB at width 2048 and 1040 MB at 4096. */
+static void test_memory_as_in_the_paper(void)
+{
+    ta_plan_config config = paper_config(64000);
+    double tree = predict("rtx4090:1x2", &config, 2, TA_WAY_TREE).memory_bytes;
+    double ring = predict("rtx4090:1x2", &config, 2, TA_WAY_RING_KV).memory_bytes;
+    expect_near(524e6, ring - tree, 0.01);
+    config.query_heads = 32;
+    tree = predict("rtx4090:1x2", &config, 2, TA_WAY_TREE).memory_bytes;
+    ring = predict("rtx4090:1x2", &config, 2, TA_WAY_RING_KV).memory_bytes;
+    expect_near(1040e6, ring - tree, 0.01);
+}
+
+static void test_bytes_of_each_way(void)
+{
+    ta_plan_config config = paper_config(1000);
+    uint64_t partial = 16 * 130 * 4;
+    ta_prediction p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
+    TEST_ASSERT_EQUAL_UINT64(3, p.messages_sent);
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 8), p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 8), p.total_bytes_sent);
+    /* Besides K and V: 8 bytes three times to agree, and the gathering, which wraps around twice. */
+    p = predict("h100:1x8", &config, 8, TA_WAY_RING_KV);
+    TEST_ASSERT_EQUAL_UINT64(14 + 3 + 3 + 2, p.messages_sent);
+    TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 8 + 7 * partial / 8, p.bytes_sent);
+    p = predict("h100:1x8", &config, 8, TA_WAY_RING_Q);
+    TEST_ASSERT_EQUAL_UINT64(7 * (partial / 8 + 8) + 7 * partial / 8, p.bytes_sent);
+    p = predict("h100:1x8", &config, 8, TA_WAY_ONE_DEVICE);
+    TEST_ASSERT_EQUAL_UINT64(0, p.bytes_sent);
+    config.query_placement = TA_PLACE_ROOT;
+    p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 8) + 3 * 16 * 128 * 2, p.bytes_sent);
+    config.out_placement = TA_PLACE_ROOT;
+    TEST_ASSERT_FALSE(predict("h100:1x8", &config, 8, TA_WAY_TREE).possible);
+}
+
+/* More ranks never make the tree's share of reading longer, and the step grows by log2 only. */
+static void test_growth_with_ranks(void)
+{
+    double before = 1e9;
+    for (int ranks = 1; ranks <= 4096; ranks *= 2) {
+        ta_plan_config config = paper_config((5120000 + ranks - 1) / ranks);
+        ta_prediction p = predict("h100:512x8", &config, ranks, TA_WAY_TREE);
+        TEST_ASSERT_TRUE(p.attend_seconds < before);
+        TEST_ASSERT_TRUE(p.messages_sent <= 12);
+        before = p.attend_seconds;
+    }
+}
+
+static void test_bad_arguments(void)
+{
+    ta_cluster *cluster;
+    ta_prediction p = TA_PREDICTION_INIT, unset = {0};
+    ta_plan_config config = paper_config(1000);
+    EXPECT_OK(ta_cluster_create("h100:1x8", &cluster));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(NULL, &config, 8, 0, &p), "cluster is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 9, 0, &p), "ranks is 9", "1 to 8");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 0, 0, &p), "ranks is 0", "1 to 8");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 8, 0, NULL), "prediction", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 8, 0, &unset), "prediction", "INIT");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, NULL, 8, 0, &p), "config is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_predict(cluster, &config, 8, TA_WAYS, &p), "candidate", NULL);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_predict(cluster, &config, 8, -1, &p), "candidate is -1",
+                 NULL);
+    config.batch = 0;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 8, 0, &p), "config.batch", NULL);
+    ta_cluster_destroy(cluster);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_one_device_reads_its_cache);
+    RUN_TEST(test_memory_as_in_the_paper);
+    RUN_TEST(test_bytes_of_each_way);
+    RUN_TEST(test_growth_with_ranks);
+    RUN_TEST(test_bad_arguments);
+    return UNITY_END() != 0;
+}
