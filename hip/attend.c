@@ -2,6 +2,7 @@
  * launch. One launch when there is one split, two otherwise. shape.h and splits.h have the
  * arithmetic. */
 #include <math.h>
+#include <string.h>
 
 #include "gpu.h"
 
@@ -96,14 +97,16 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
         return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
                                  "%lld query rows in %lld blocks: a GPU can launch %d",
                                  (long long)rows, (long long)blocks, INT32_MAX);
-    ta_attend_params params = {.problem = *problem,
-                               .q = *q,
-                               .kv = *kv,
-                               .rule = score_rule(problem),
-                               .shape = m.shape,
-                               .splits = m.splits,
-                               .records = m.splits == 1 ? records : workspace,
-                               .split_floats = m.split_floats};
+    ta_attend_params params;
+    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
+    params.problem = *problem;
+    params.q = *q;
+    params.kv = *kv;
+    params.rule = score_rule(problem);
+    params.shape = m.shape;
+    params.splits = m.splits;
+    params.records = m.splits == 1 ? records : workspace;
+    params.split_floats = m.split_floats;
     int before;
     TA_TRY(ta_gpu_enter(gpu, &before));
     ta_status status = launch(gpu, &params, aligned, records, stream);

@@ -51,6 +51,8 @@ typedef struct decode_case {
     int ranks;
     int threads;   /* of the device */
     char simd[16]; /* "": the best */
+    /* Rank r runs on device[r % 2]; NULL: all on the device that the program was told to use. */
+    const char *device[2];
     /* As the ranks will give it, but for alibi_slopes, sinks, workspace and max_tokens. */
     ta_plan_config plan;
     int spare_tokens; /* max_tokens beyond what the fullest rank holds */
@@ -87,6 +89,17 @@ void case_describe(const decode_case *c, char *text, size_t capacity);
 /* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case.
  * The worst ratios of the results to their bounds are included in `worst`. */
 bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity);
+
+/* All results of a case, by the oracle's index, and their bounds. Free with case_kept_free(). */
+typedef struct case_kept {
+    int64_t out_count, lse_count;
+    double *out, *out_bound, *lse, *lse_bound;
+} case_kept;
+
+/* As case_run(), and keep what came out. */
+bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, char *failure,
+                   size_t capacity);
+void case_kept_free(case_kept *kept);
 
 /* ---- Inside the case ----------------------------------------------------------------------- */
 
@@ -157,5 +170,18 @@ void *case_on_device(const case_shard *shard, const void *host);
 
 /* Bring all buffers up to date on the device, or back on the host. */
 ta_status case_copy_all(const case_shard *shard, bool to_device);
+
+/* The plan of this rank, in *workspace, the caller's, if the case says so. */
+ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *group,
+                         ta_device *device, void **workspace, ta_plan **plan);
+
+/* The parts of one step: poison the results and bring all to the device; ta_decode(), which on a
+ * GPU has only been queued when it returns. */
+ta_status case_fill(case_shard *shard);
+ta_status case_queue(const decode_case *c, ta_plan *plan, const case_shard *shard, void *stream);
+
+/* Compare the results of a rank, on the host again, with the oracle's. Returns what is wrong, or
+ * NULL; valid until the next call. */
+const char *case_check(const decode_case *c, const case_data *data, const case_shard *shard);
 
 #endif

@@ -41,6 +41,8 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
     ta_text_add(&t, "seed=%llu ranks=%d threads=%d simd=%s kv=%s q=%s out=%s",
                 (unsigned long long)c->seed, c->ranks, c->threads, *c->simd ? c->simd : "best",
                 dtype_names[p->kv_dtype], dtype_names[p->query_dtype], dtype_names[p->out_dtype]);
+    if (c->device[0])
+        ta_text_add(&t, " devices=%s,%s", c->device[0], c->device[1]);
     ta_text_add(&t, " heads=%d/%d dims=%d/%d query_tokens=%d lengths=", (int)p->query_heads,
                 (int)p->kv_heads, (int)p->k_dim, (int)p->v_dim, (int)p->query_tokens);
     for (int b = 0; b < p->batch; ++b)

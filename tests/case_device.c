@@ -4,7 +4,6 @@
 
 #include "device.h"
 #include "number.h"
-#include "options.h"
 #include "status.h"
 
 static ta_status add_copy(case_shard *shard, void *host, size_t bytes)
@@ -50,7 +49,7 @@ ta_status case_copy_all(const case_shard *shard, bool to_device)
 ta_status case_shard_to_device(case_shard *shard, ta_device *device)
 {
     shard->device = device;
-    if (options_host())
+    if (!device->ops->alloc_host)
         return TA_OK;
     TA_TRY(add_buffer(shard, &shard->q));
     TA_TRY(add_buffer(shard, &shard->k));

@@ -16,6 +16,7 @@ typedef struct rank_result {
     char failure[512];
     bound_worst worst;
     uint64_t out_hash; /* of the bits of the results, in the order of their indices */
+    case_kept *kept;   /* where its results go; NULL: nobody wants them */
 } rank_result;
 
 typedef struct whole_run {
@@ -74,6 +75,8 @@ static void check_row(const whole_run *run, const case_shard *shard, int64_t at,
         double got = number_decode(shard->out.dtype, shard->out.memory, at + d);
         double expected = data->out[index * v_dim + d], bound = data->out_bound[index * v_dim + d];
         double ratio = bound_compare(expected, bound, got);
+        if (result->kept)
+            result->kept->out[index * v_dim + d] = got;
         include(&result->worst.out[shard->out.dtype], ratio);
         if (!(ratio <= 1))
             fail(result,
@@ -91,6 +94,8 @@ static void check_lse(const whole_run *run, const case_shard *shard, int64_t at,
     double got = (double)shard->lse[CASE_GUARD + at];
     double expected = run->data.lse[index];
     double ratio = bound_compare(expected, run->data.lse_bound[index], got);
+    if (result->kept)
+        result->kept->lse[index] = got;
     include(&result->worst.lse, ratio);
     if (!(ratio <= 1))
         fail(result, "lse row %lld is %.9g, expected %.9g: error %.3g is %.3g of the bound",
@@ -140,18 +145,28 @@ static void check_results(const whole_run *run, const case_shard *shard, rank_re
     check_guards(run->c, shard, result);
 }
 
-static ta_status decode(const decode_case *c, ta_plan *plan, case_shard *shard)
+ta_status case_fill(case_shard *shard)
+{
+    number_poison(shard->out.dtype, shard->out.memory, shard->out.count);
+    number_poison(TA_F32, shard->lse, shard->lse_count + 2 * CASE_GUARD);
+    return case_copy_all(shard, true);
+}
+
+ta_status case_queue(const decode_case *c, ta_plan *plan, const case_shard *shard, void *stream)
 {
     ta_tensor q = shard->q.tensor, out = shard->out.tensor;
     q.data = case_on_device(shard, q.data);
     out.data = case_on_device(shard, out.data);
     bool no_q = !q.data && c->absent_null, no_out = !out.data && c->absent_null;
     float *lse = case_on_device(shard, shard->lse + CASE_GUARD);
-    number_poison(shard->out.dtype, shard->out.memory, shard->out.count);
-    number_poison(TA_F32, shard->lse, shard->lse_count + 2 * CASE_GUARD);
-    TA_TRY(case_copy_all(shard, true));
-    TA_TRY(ta_decode(plan, no_q ? NULL : &q, &shard->kv, no_out ? NULL : &out,
-                     c->want_lse ? lse : NULL, NULL));
+    return ta_decode(plan, no_q ? NULL : &q, &shard->kv, no_out ? NULL : &out,
+                     c->want_lse ? lse : NULL, stream);
+}
+
+static ta_status decode(const decode_case *c, ta_plan *plan, case_shard *shard)
+{
+    TA_TRY(case_fill(shard));
+    TA_TRY(case_queue(c, plan, shard, NULL));
     return case_copy_all(shard, false);
 }
 
@@ -172,15 +187,14 @@ static ta_status decode_and_check(whole_run *run, ta_plan *plan, case_shard *sha
     return TA_OK;
 }
 
-/* The plan of this rank, in the caller's workspace if the case says so. */
-static ta_status make_plan(const whole_run *run, ta_group *group, ta_device *device,
-                           void **workspace, ta_plan **plan)
+ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *group,
+                         ta_device *device, void **workspace, ta_plan **plan)
 {
-    ta_plan_config config = run->c->plan;
-    config.max_tokens = run->data.max_tokens;
-    config.alibi_slopes = run->c->alibi ? run->data.alibi : NULL;
-    config.sinks = run->c->sinks ? run->data.sinks : NULL;
-    if (run->c->own_workspace) {
+    ta_plan_config config = c->plan;
+    config.max_tokens = data->max_tokens;
+    config.alibi_slopes = c->alibi ? data->alibi : NULL;
+    config.sinks = c->sinks ? data->sinks : NULL;
+    if (c->own_workspace) {
         TA_TRY(ta_plan_workspace(group, device, &config, &config.workspace_bytes));
         TA_TRY(device->ops->alloc(device, config.workspace_bytes, workspace));
         config.workspace = *workspace;
@@ -194,13 +208,19 @@ static ta_status make_plan(const whole_run *run, ta_group *group, ta_device *dev
     return ta_plan_create(group, device, &config, plan);
 }
 
+static const char *device_of(const decode_case *c, int rank)
+{
+    return c->device[rank % 2] ? c->device[rank % 2] : options.device;
+}
+
 static ta_status run_rank(ta_group *group, void *context)
 {
     whole_run *run = context;
     const decode_case *c = run->c;
     int rank = ta_group_rank(group);
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    if (options_host()) {
+    const char *name = device_of(c, rank);
+    if (!strcmp(name, "host")) {
         config.threads = c->threads;
         config.simd = *c->simd ? c->simd : NULL;
     }
@@ -210,9 +230,9 @@ static ta_status run_rank(ta_group *group, void *context)
     ta_status status;
     case_shard shard;
     case_shard_make(c, &run->data, rank, &shard);
-    TA_TRY_GOTO(ta_device_open(options.device, &config, &device), free_shard);
+    TA_TRY_GOTO(ta_device_open(name, &config, &device), free_shard);
     TA_TRY_GOTO(case_shard_to_device(&shard, device), free_shard);
-    TA_TRY_GOTO(make_plan(run, group, device, &workspace, &plan), free_shard);
+    TA_TRY_GOTO(case_plan_make(c, &run->data, group, device, &workspace, &plan), free_shard);
     status = decode_and_check(run, plan, &shard, &run->results[rank]);
 
 free_shard:
@@ -230,14 +250,44 @@ static void collect(const decode_case *c, whole_run *run, bound_worst *worst, ch
     for (int rank = 0; rank < c->ranks; ++rank) {
         rank_result *result = &run->results[rank];
         bound_worst_include(worst, &result->worst);
-        if (c->plan.out_placement == TA_PLACE_ALL && result->out_hash != run->results[0].out_hash)
-            fail(result, "other bits than rank 0");
+        /* Devices may round the last division differently. */
+        int same = strcmp(device_of(c, rank), device_of(c, 0)) ? 1 : 0;
+        if (c->plan.out_placement == TA_PLACE_ALL &&
+            result->out_hash != run->results[same].out_hash)
+            fail(result, "other bits than rank %d", same);
         if (result->failure[0] && !found[0])
             snprintf(found, capacity, "rank %d: %s", rank, result->failure);
     }
 }
 
-bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity)
+static double *copy_of(const double *from, int64_t count)
+{
+    double *copy = calloc((size_t)count + 1, sizeof *copy);
+    if (copy && from)
+        memcpy(copy, from, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+static void make_kept(const decode_case *c, const case_data *data, case_kept *kept)
+{
+    kept->lse_count = (int64_t)c->plan.batch * c->plan.query_tokens * c->plan.query_heads;
+    kept->out_count = kept->lse_count * c->plan.v_dim;
+    kept->out = copy_of(NULL, kept->out_count);
+    kept->out_bound = copy_of(data->out_bound, kept->out_count);
+    kept->lse = copy_of(NULL, kept->lse_count);
+    kept->lse_bound = copy_of(data->lse_bound, kept->lse_count);
+}
+
+void case_kept_free(case_kept *kept)
+{
+    free(kept->out);
+    free(kept->out_bound);
+    free(kept->lse);
+    free(kept->lse_bound);
+}
+
+bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, char *failure,
+                   size_t capacity)
 {
     char found[700] = "", line[1024];
     whole_run *run = calloc(1, sizeof *run);
@@ -245,6 +295,11 @@ bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t ca
     group.timeout_ms = 30000;
     run->c = c;
     case_data_make(c, &run->data);
+    if (kept)
+        make_kept(c, &run->data, kept);
+    for (int rank = 0; rank < c->ranks; ++rank) /* each result is kept once */
+        if (rank == 0 || c->plan.out_placement != TA_PLACE_ALL)
+            run->results[rank].kept = kept;
     ta_status status = ta_group_run_threads(c->ranks, &group, run_rank, run);
     if (status != TA_OK)
         snprintf(found, sizeof found, "%s: %s", ta_status_name(status), ta_last_error());
@@ -257,4 +312,18 @@ bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t ca
     case_describe(c, line, sizeof line);
     snprintf(failure, capacity, "%s\n    case: %s", found, line);
     return false;
+}
+
+bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity)
+{
+    return case_run_keep(c, worst, NULL, failure, capacity);
+}
+
+const char *case_check(const decode_case *c, const case_data *data, const case_shard *shard)
+{
+    static rank_result result;
+    whole_run run = {.c = c, .data = *data};
+    memset(&result, 0, sizeof result);
+    check_results(&run, shard, &result);
+    return result.failure[0] ? result.failure : NULL;
 }
