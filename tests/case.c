@@ -186,12 +186,19 @@ static void choose_simd(random_source *r, decode_case *c)
 
 decode_case case_random(uint64_t seed)
 {
+    return case_random_on(seed, 0);
+}
+
+decode_case case_random_on(uint64_t seed, int given_ranks)
+{
     static const int ranks[] = {1, 2, 3, 5, 8};
     bool large = seed >= CASE_LARGE_SEEDS;
     random_source source = random_from(seed), *r = &source;
     decode_case c = case_plain();
     c.seed = seed;
     c.ranks = RANDOM_PICK(r, ranks);
+    if (given_ranks)
+        c.ranks = given_ranks;
     c.threads = options_host() ? random_int(r, 1, 3) : 1;
     choose_simd(r, &c);
     choose_dtypes(r, &c.plan);

@@ -83,6 +83,9 @@ decode_case case_plain(void);
 #define CASE_LARGE_SEEDS 1000000
 decode_case case_random(uint64_t seed);
 
+/* The same on a given number of ranks; 0: random. */
+decode_case case_random_on(uint64_t seed, int ranks);
+
 /* The parameters in one line. */
 void case_describe(const decode_case *c, char *text, size_t capacity);
 
@@ -100,6 +103,16 @@ typedef struct case_kept {
 bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, char *failure,
                    size_t capacity);
 void case_kept_free(case_kept *kept);
+
+/* How the ranks of a case are run; threads of this process unless a program sets it. Like
+ * ta_group_run_threads(). */
+typedef ta_status (*case_launch_fn)(int ranks, const ta_group_config *config, ta_rank_fn fn,
+                                    void *context);
+extern case_launch_fn case_launch;
+
+/* Do all ranks have the same kind of device, so that they end with the same bits? True unless a
+ * program sets it. */
+extern bool case_same_bits;
 
 /* ---- Inside the case ----------------------------------------------------------------------- */
 

@@ -7,9 +7,13 @@
 #include <string.h>
 
 #include "device.h"
+#include "group.h"
 #include "number.h"
 #include "options.h"
 #include "status.h"
+
+case_launch_fn case_launch = ta_group_run_threads;
+bool case_same_bits = true;
 
 /* What one rank found. */
 typedef struct rank_result {
@@ -22,7 +26,7 @@ typedef struct rank_result {
 typedef struct whole_run {
     const decode_case *c;
     case_data data;
-    rank_result results[CASE_MAX_RANKS];
+    rank_result results[CASE_MAX_RANKS]; /* of the ranks that this process runs */
 } whole_run;
 
 /* Keeps the first failure. */
@@ -213,6 +217,22 @@ static const char *device_of(const decode_case *c, int rank)
     return c->device[rank % 2] ? c->device[rank % 2] : options.device;
 }
 
+/* The ranks are in different processes: compare their bits where all have the output, and let all
+ * of them stop if one has found something. */
+static ta_status compare_notes(const decode_case *c, ta_group *group, rank_result *result)
+{
+    uint64_t first = result->out_hash;
+    TA_TRY(ta_group_broadcast(group, &first, sizeof first, 0, NULL));
+    if (c->plan.out_placement == TA_PLACE_ALL && case_same_bits && first != result->out_hash)
+        fail(result, "other bits than rank 0");
+    int64_t failures = result->failure[0] != '\0';
+    TA_TRY(
+        ta_group_all_reduce(group, &failures, &failures, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL));
+    if (failures)
+        fail(result, "%d ranks found something wrong, this one did not", (int)failures);
+    return TA_OK;
+}
+
 static ta_status run_rank(ta_group *group, void *context)
 {
     whole_run *run = context;
@@ -233,7 +253,9 @@ static ta_status run_rank(ta_group *group, void *context)
     TA_TRY_GOTO(ta_device_open(name, &config, &device), free_shard);
     TA_TRY_GOTO(case_shard_to_device(&shard, device), free_shard);
     TA_TRY_GOTO(case_plan_make(c, &run->data, group, device, &workspace, &plan), free_shard);
-    status = decode_and_check(run, plan, &shard, &run->results[rank]);
+    TA_TRY_GOTO(decode_and_check(run, plan, &shard, &run->results[rank]), free_shard);
+    if (case_launch != ta_group_run_threads)
+        status = compare_notes(c, group, &run->results[rank]);
 
 free_shard:
     ta_plan_destroy(plan);
@@ -252,7 +274,7 @@ static void collect(const decode_case *c, whole_run *run, bound_worst *worst, ch
         bound_worst_include(worst, &result->worst);
         /* Devices may round the last division differently. */
         int same = strcmp(device_of(c, rank), device_of(c, 0)) ? 1 : 0;
-        if (c->plan.out_placement == TA_PLACE_ALL &&
+        if (c->plan.out_placement == TA_PLACE_ALL && case_launch == ta_group_run_threads &&
             result->out_hash != run->results[same].out_hash)
             fail(result, "other bits than rank %d", same);
         if (result->failure[0] && !found[0])
@@ -300,7 +322,7 @@ bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, ch
     for (int rank = 0; rank < c->ranks; ++rank) /* each result is kept once */
         if (rank == 0 || c->plan.out_placement != TA_PLACE_ALL)
             run->results[rank].kept = kept;
-    ta_status status = ta_group_run_threads(c->ranks, &group, run_rank, run);
+    ta_status status = case_launch(c->ranks, &group, run_rank, run);
     if (status != TA_OK)
         snprintf(found, sizeof found, "%s: %s", ta_status_name(status), ta_last_error());
     else

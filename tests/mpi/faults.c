@@ -1,0 +1,244 @@
+/* Faults of a group whose ranks are MPI processes. Each has a name, ends within a bounded time with
+ * an error that names the rank, and is followed by destroying the group and stopping MPI.
+ *
+ *     mpi_faults NAME      on three ranks or more
+ *
+ * A rank that is killed is in killed.sh. */
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "differing_plan.h"
+#include "expect.h"
+#include "rank.h"
+#include "small_step.h"
+
+#define TIMEOUT_MS 1000
+
+static void sleep_ms(int milliseconds)
+{
+    struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* The call must have failed like this, on this rank. */
+static ta_status expect_failure(ta_status wanted, ta_status got, const char *first,
+                                const char *second)
+{
+    if (got != wanted)
+        return ta_fail(TA_ERR_DEVICE, "expected %s, got %s: %s", ta_status_name(wanted),
+                       ta_status_name(got), ta_last_error());
+    RANK_EXPECT(strstr(ta_last_error(), first));
+    RANK_EXPECT(strstr(ta_last_error(), second));
+    return TA_OK;
+}
+
+/* ---- A rank that never joins ---- */
+
+static ta_status never_joins(ta_group *world, int late)
+{
+    int rank = ta_group_rank(world);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group_config config = {sizeof config, TIMEOUT_MS};
+    ta_group *group = NULL;
+    char named[40];
+    snprintf(named, sizeof named, "rank %d did not join", late);
+    if (rank == late) {
+        sleep_ms(2 * TIMEOUT_MS);
+        return TA_OK;
+    }
+    ta_status status = ta_group_create_mpi(&comm, &config, &group);
+    RANK_EXPECT(group == NULL);
+    return expect_failure(TA_ERR_TIMEOUT, status, named, "1000 ms");
+}
+
+static ta_status rank_1_never_joins(ta_group *world)
+{
+    return never_joins(world, 1);
+}
+
+static ta_status rank_0_never_joins(ta_group *world)
+{
+    return never_joins(world, 0);
+}
+
+/* ---- A rank that does not come to a call ---- */
+
+static ta_status absent(ta_group *world)
+{
+    ta_status status;
+    if (ta_group_rank(world) == 2)
+        sleep_ms(2 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
+    do
+        status = ta_group_barrier(world, NULL);
+    while (ta_group_rank(world) == 2 && status == TA_OK);
+    TA_TRY(expect_failure(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", "1000 ms"));
+    return expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(world, NULL), "rank 2 did not arrive",
+                          "1000 ms");
+}
+
+/* A large message that nobody takes: MPI must not touch the sender's memory any more. */
+static ta_status message_not_taken(ta_group *world)
+{
+    size_t bytes = 3 << 20;
+    char *data = malloc(bytes);
+    ta_status status = TA_OK;
+    memset(data, 7, bytes);
+    if (ta_group_rank(world) == 0)
+        status = expect_failure(TA_ERR_TIMEOUT,
+                                ta_group_exchange(world, data, bytes, 1, NULL, 0, -1, NULL),
+                                "rank 1 did not arrive", "rank 0 waited");
+    else
+        sleep_ms(2 * TIMEOUT_MS);
+    memset(data, 9, bytes);
+    free(data);
+    return status;
+}
+
+/* The sender stops in the middle: the receiver has some of it and waits for more. */
+static ta_status message_not_finished(ta_group *world)
+{
+    size_t bytes = 3 << 20;
+    char *data = malloc(bytes);
+    ta_status status = TA_OK;
+    memset(data, 7, bytes);
+    if (ta_group_rank(world) == 0) {
+        TA_TRY(ta_group_start(world, data, bytes, 1, NULL, 0, -1, NULL));
+        sleep_ms(2 * TIMEOUT_MS);
+        status = expect_failure(TA_ERR_TIMEOUT, ta_group_finish(world, NULL),
+                                "rank 0 did not arrive", "rank 1 waited");
+    } else if (ta_group_rank(world) == 1) {
+        status = expect_failure(TA_ERR_TIMEOUT,
+                                ta_group_exchange(world, NULL, 0, -1, data, bytes, 0, NULL),
+                                "rank 0 did not arrive", "rank 1 waited");
+    }
+    free(data);
+    return status;
+}
+
+/* ---- Ranks that do not agree ---- */
+
+static ta_status another_size(ta_group *world)
+{
+    char data[16] = {0};
+    int rank = ta_group_rank(world);
+    if (rank == 0)
+        TA_TRY(ta_group_exchange(world, data, 12, 1, NULL, 0, -1, NULL));
+    if (rank == 1)
+        TA_TRY(expect_failure(TA_ERR_MISMATCH,
+                              ta_group_exchange(world, NULL, 0, -1, data, 16, 0, NULL),
+                              "rank 0 sent 12 bytes", "rank 1 expected 16"));
+    ta_status status;
+    do /* until all have heard of it */
+        status = ta_group_barrier(world, NULL);
+    while (status == TA_OK);
+    return expect_failure(TA_ERR_MISMATCH, status, "rank 0 sent 12 bytes", "rank 1 expected 16");
+}
+
+static ta_status plans_differ(ta_group *world)
+{
+    for (int i = 0; i < differing_plans(); ++i)
+        TA_TRY(differing_plan_rank(world, &i));
+    return TA_OK;
+}
+
+/* ---- Aborts ---- */
+
+static void *abort_later(void *group)
+{
+    sleep_ms(200);
+    ta_group_abort(group, "the user pressed stop");
+    return NULL;
+}
+
+/* All are blocked; another thread of rank 1 aborts. */
+static ta_status aborted(ta_group *world)
+{
+    pthread_t thread;
+    char byte;
+    int rank = ta_group_rank(world), next = (rank + 1) % ta_group_size(world);
+    double begin = rank_seconds();
+    if (rank == 1)
+        RANK_EXPECT(pthread_create(&thread, NULL, abort_later, world) == 0);
+    ta_status status = ta_group_exchange(world, NULL, 0, -1, &byte, 1, next, NULL);
+    double seconds = rank_seconds() - begin;
+    if (rank == 1)
+        pthread_join(thread, NULL);
+    RANK_EXPECT(seconds < 0.9 * TIMEOUT_MS / 1000);
+    return expect_failure(TA_ERR_ABORTED, status, "rank 1 aborted", "the user pressed stop");
+}
+
+/* A part that is aborted takes nobody else down. */
+static ta_status part_aborted(ta_group *world)
+{
+    ta_group *part = NULL;
+    int rank = ta_group_rank(world);
+    TA_TRY(ta_group_split(world, rank > 0, 0, &part));
+    if (rank == 1)
+        ta_group_abort(part, "enough");
+    ta_status status = TA_OK;
+    while (rank > 0 && status == TA_OK)
+        status = ta_group_barrier(part, NULL);
+    if (rank > 0)
+        TA_TRY(expect_failure(TA_ERR_ABORTED, status, "rank 0 aborted", "enough"));
+    ta_group_destroy(part);
+    int64_t sum = rank;
+    TA_TRY(ta_group_all_reduce(world, &sum, &sum, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL));
+    RANK_EXPECT(sum == ta_group_size(world) * (ta_group_size(world) - 1) / 2);
+    TA_TRY(ta_group_split(world, 0, 0, &part)); /* and a new part is whole */
+    TA_TRY(ta_group_barrier(part, NULL));
+    ta_group_destroy(part);
+    return TA_OK;
+}
+
+/* ---- A rank that is killed in mid-exchange; killed.sh looks at what is left ---- */
+
+static ta_status killed(ta_group *world)
+{
+    char data[100000];
+    int rank = ta_group_rank(world), size = ta_group_size(world);
+    memset(data, rank, sizeof data);
+    for (int step = 0;; ++step) {
+        if (rank == 1 && step == 100)
+            raise(SIGKILL);
+        ta_status status = ta_group_exchange(world, data, sizeof data, (rank + 1) % size, data,
+                                             sizeof data, (rank + size - 1) % size, NULL);
+        if (status != TA_OK)
+            return expect_failure(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms");
+    }
+}
+
+/* ---- */
+
+static const struct {
+    const char *name;
+    ta_status (*run)(ta_group *world);
+} faults[] = {
+    {"rank_1_never_joins", rank_1_never_joins},
+    {"rank_0_never_joins", rank_0_never_joins},
+    {"absent", absent},
+    {"message_not_taken", message_not_taken},
+    {"message_not_finished", message_not_finished},
+    {"another_size", another_size},
+    {"plans_differ", plans_differ},
+    {"aborted", aborted},
+    {"part_aborted", part_aborted},
+    {"killed", killed},
+};
+
+int main(int argc, char **argv)
+{
+    ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
+    double begin = rank_seconds();
+    ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
+    for (size_t i = 0; argc > 1 && i < sizeof faults / sizeof *faults; ++i)
+        if (!strcmp(argv[1], faults[i].name))
+            status = faults[i].run(world);
+    if (status == TA_OK && rank_seconds() - begin > 8)
+        status = ta_fail(TA_ERR_DEVICE, "it took %.1f s", rank_seconds() - begin);
+    return rank_end(world, status);
+}
