@@ -110,6 +110,9 @@ typedef ta_status (*case_launch_fn)(int ranks, const ta_group_config *config, ta
                                     void *context);
 extern case_launch_fn case_launch;
 
+/* Steps of each case: 2 unless a program sets it. Every one finds what the last left behind. */
+extern int case_steps;
+
 /* Do all ranks have the same kind of device, so that they end with the same bits? True unless a
  * program sets it. */
 extern bool case_same_bits;
