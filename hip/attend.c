@@ -1,4 +1,4 @@
-/* The attend slots of the vtable: choose the kernel, its shape and the number of splits, and
+/* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and the number of splits, and
  * launch. One launch when there is one split, two otherwise. shape.h and splits.h have the
  * arithmetic. */
 #include <math.h>
@@ -82,6 +82,28 @@ static ta_status launch(ta_gpu_device *gpu, const ta_attend_params *params, int 
                                     .split_floats = params->split_floats,
                                     .records = records};
     return ta_gpu_check_launch(gpu, ta_launch_merge_splits(&merge, stream));
+}
+
+ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                         int32_t slots, void *packed, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int32_t size = ta_number_bytes(problem->kv_dtype);
+    ta_pack_kv_params params = {.problem = *problem,
+                                .kv = *kv,
+                                .slots = slots,
+                                .element_bytes = size,
+                                .aligned =
+                                    tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size),
+                                .packed = packed};
+    int before;
+    if ((int64_t)problem->batch * slots > INT32_MAX)
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%d sequences of %d tokens: a GPU can pack %d",
+                                 problem->batch, slots, INT32_MAX);
+    TA_TRY(ta_gpu_enter(gpu, &before));
+    ta_status status = ta_gpu_check_launch(gpu, ta_launch_pack_kv(&params, stream));
+    ta_gpu_leave(gpu, before);
+    return status;
 }
 
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,

@@ -220,6 +220,7 @@ static const ta_device_ops gpu_ops = {
     .attend_bytes = ta_gpu_attend_bytes,
     .check_kv = ta_gpu_check_kv,
     .pack_query = gpu_pack_query,
+    .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .merge = gpu_merge,
     .finish = gpu_finish,

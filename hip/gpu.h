@@ -40,6 +40,8 @@ void ta_gpu_leave(const ta_gpu_device *gpu, int before);
 
 /* The attend slots of the vtable (attend.c) and its check of the caller's cache (check.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
+ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                         int32_t slots, void *packed, void *stream);
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);

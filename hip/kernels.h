@@ -93,6 +93,16 @@ typedef struct ta_pack_params {
 
 ta_launched ta_launch_pack(const ta_pack_params *params, void *stream);
 
+typedef struct ta_pack_kv_params {
+    ta_problem problem; /* its shard names the slice */
+    ta_kv kv;           /* of the whole shard */
+    int32_t slots, element_bytes;
+    int32_t aligned; /* K, V and their strides are multiples of 16 bytes */
+    void *packed;
+} ta_pack_kv_params;
+
+ta_launched ta_launch_pack_kv(const ta_pack_kv_params *params, void *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,5 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
+#include "algo/ring.h"
 #include "algo/tree.h"
 #include "plan.h"
 #include "status.h"
@@ -120,6 +121,16 @@ static void count_step(ta_plan *plan, const ta_step_counts *before)
     ++plan->steps;
 }
 
+static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
+{
+    const ta_tensor *q = &step->q, *out = &step->out;
+    if (!ta_plan_is_ring(plan))
+        return ta_tree_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+    if (plan->algorithm == TA_ALGORITHM_RING_KV)
+        return ta_ring_kv_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+    return ta_ring_q_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+}
+
 ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                     float *lse, void *stream)
 {
@@ -132,7 +143,7 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     /* The other ranks expect this one, so it takes part and tells them. */
     ta_fault fault = {checked, plan->rank};
     ta_step_counts before = count(plan);
-    ta_status status = ta_tree_decode(plan, &step.q, &step.kv, &step.out, step.lse, &fault, stream);
+    ta_status status = run_step(plan, &step, &fault, stream);
     count_step(plan, &before);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());

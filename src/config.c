@@ -140,7 +140,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
     TA_TRY(resolve_map(config, rank, ranks, &p));
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
-    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_TREE));
+    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_RING_Q));
     *problem = p;
     return TA_OK;
 }

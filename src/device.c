@@ -49,7 +49,7 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
     ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
-    ta_text_add(&out, "algorithms: tree\n");
+    ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");
     if (needed_bytes)
         *needed_bytes = out.length + 1;
     return TA_OK;

@@ -92,6 +92,13 @@ struct ta_device_ops {
     ta_status (*pack_query)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                             int32_t heads, void *packed, void *stream);
 
+    /* Copy what the queries see of the slice that problem->shard names to one dense block, K as
+     * [batch][kv_heads][slots][k_dim] and then V likewise, in their dtype: what a ring sends. `kv`
+     * and max_tokens are those of the whole shard; strides are filled in. `slots` is at least the end of what any
+     * query sees; tokens that none sees are neither read nor written. */
+    ta_status (*pack_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                         int32_t slots, void *packed, void *stream);
+
     /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
      * records (see partial.h). The result does not depend on the thread count. All strides are
      * filled in. Sinks are left to finish(). */

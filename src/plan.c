@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algo/ring.h"
 #include "config.h"
 #include "dtype.h"
 #include "partial.h"
@@ -46,14 +47,39 @@ static void *cut(cutter *c, size_t count, size_t bytes_each)
     return piece;
 }
 
+/* What a ring needs for what comes and goes: slices of K and V on the device and, if they are
+ * staged, on the host too; or partials where they are merged. */
+static void cut_ring(ta_plan *plan, cutter *device, cutter *exchange)
+{
+    const ta_problem *p = &plan->problem;
+    size_t slice_heads = (size_t)p->batch * (size_t)p->kv_heads;
+    int first, heads;
+    ta_plan_heads(plan, TA_PLACE_HEADS, 0, plan->rank, &first, &heads);
+    if (plan->algorithm == TA_ALGORITHM_RING_Q) {
+        for (int i = 0; i < 2; ++i)
+            plan->wire[i] = cut(exchange, ta_ring_partial_bytes(plan), 1);
+        return;
+    }
+    plan->fresh = cut(device, (size_t)heads * (size_t)ta_problem_rows(p),
+                      (size_t)ta_record_floats(p->v_dim) * sizeof(float));
+    for (int i = 0; i < 2; ++i) {
+        plan->slices[i] = cut(device, slice_heads, ta_ring_slice_head_bytes(p));
+        plan->wire[i] = plan->slices[i];
+        if (ta_plan_stages(plan))
+            plan->wire[i] = cut(exchange, slice_heads, ta_ring_slice_head_bytes(p));
+    }
+}
+
 /* The pieces that other ranks' data go through. */
 static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_bytes)
 {
     if (plan->ranks == 1)
         return;
-    plan->received = cut(c, floats, sizeof(float));
-    if (plan->out_placement == TA_PLACE_HEADS)
-        plan->sent = cut(c, floats, sizeof(float));
+    if (!ta_plan_is_ring(plan)) {
+        plan->received = cut(c, floats, sizeof(float));
+        if (plan->out_placement == TA_PLACE_HEADS)
+            plan->sent = cut(c, floats, sizeof(float));
+    }
     if (!ta_plan_stages(plan)) {
         plan->exchange_records = plan->records;
         plan->exchange_query = plan->query;
@@ -78,6 +104,14 @@ static ta_status copy_head_values(ta_plan *plan, void *slopes, void *sinks)
     return TA_OK;
 }
 
+/* In pass-KV a rank attends with the heads that TA_PLACE_HEADS gives it, so they stay there. */
+static int moves_query(const ta_plan *plan)
+{
+    if (plan->ranks == 1 || plan->query_placement == TA_PLACE_ALL)
+        return 0;
+    return plan->algorithm != TA_ALGORITHM_RING_KV || plan->query_placement != TA_PLACE_HEADS;
+}
+
 /* Give every piece of the plan its place in plan->memory and plan->staging, and set the bytes that
  * they take. Without memory it only adds up. */
 static ta_status cut_memory(ta_plan *plan)
@@ -88,14 +122,20 @@ static ta_status cut_memory(ta_plan *plan)
     /* The ta_fault behind the records takes the place of two floats. */
     size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
     plan->records = cut(&device, floats, sizeof(float));
-    if (plan->ranks > 1 && plan->query_placement != TA_PLACE_ALL) {
+    if (moves_query(plan)) {
         query_bytes = records * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
         plan->query = cut(&device, query_bytes, 1);
     }
-    cut_exchange(plan, ta_plan_stages(plan) ? &staging : &device, floats, query_bytes);
+    cutter *exchange = ta_plan_stages(plan) ? &staging : &device;
+    cut_exchange(plan, exchange, floats, query_bytes);
+    if (ta_plan_is_ring(plan))
+        cut_ring(plan, &device, exchange);
     void *slopes = p->alibi_slopes ? cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
-    plan->attend = cut(&device, plan->device->ops->attend_bytes(plan->device, p), 1);
+    plan->attend = cut(&device,
+                       ta_plan_is_ring(plan) ? ta_ring_attend_bytes(plan)
+                                             : plan->device->ops->attend_bytes(plan->device, p),
+                       1);
     if (device.overflow || staging.overflow)
         return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
                                        "config.batch, query_tokens or query_heads is too large");
@@ -121,7 +161,13 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->out_placement = config->out_placement;
     plan->out_root = config->out_root;
     plan->exchange_device = plan->device;
-    plan->algorithm = TA_ALGORITHM_TREE; /* the only one that TA_ALGORITHM_AUTO can choose */
+    plan->algorithm =
+        config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
+    if (ta_plan_is_ring(plan) && group->device)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.algorithm is %d: group %s moves device memory, and rings need one "
+                       "that moves host memory",
+                       (int)config->algorithm, group->ops->name);
     return TA_OK;
 }
 
@@ -136,18 +182,29 @@ static ta_status check_workspace(const ta_plan_config *config, size_t needed)
     return TA_OK;
 }
 
-/* Byte offsets of each rank's heads in a query that is scattered by heads. */
-static ta_status make_query_offsets(ta_plan *plan)
+/* Byte offsets of each rank's heads in something that is ordered by heads. */
+static ta_status make_offsets(const ta_plan *plan, size_t head_bytes, size_t **offsets)
+{
+    size_t *at = calloc((size_t)plan->ranks + 1, sizeof *at);
+    if (!at)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
+    for (int rank = 0; rank <= plan->ranks; ++rank)
+        at[rank] = (size_t)ta_head_start(plan->problem.query_heads, plan->ranks, rank) * head_bytes;
+    *offsets = at;
+    return TA_OK;
+}
+
+static ta_status make_all_offsets(ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
-    plan->query_at = calloc((size_t)plan->ranks + 1, sizeof *plan->query_at);
-    if (!plan->query_at)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
-    size_t head_bytes = (size_t)(ta_problem_rows(p) * p->k_dim) * ta_dtype_bytes(p->query_dtype);
-    for (int rank = 0; rank <= plan->ranks; ++rank)
-        plan->query_at[rank] =
-            (size_t)ta_head_start(p->query_heads, plan->ranks, rank) * head_bytes;
-    return TA_OK;
+    size_t rows = (size_t)ta_problem_rows(p);
+    if (plan->query_placement == TA_PLACE_HEADS)
+        TA_TRY(make_offsets(plan, rows * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype),
+                            &plan->query_at));
+    if (!ta_plan_is_ring(plan))
+        return TA_OK;
+    return make_offsets(plan, rows * (size_t)ta_record_floats(p->v_dim) * sizeof(float),
+                        &plan->part_at);
 }
 
 /* Groups move host memory. A device whose memory is not is given a host device to merge on. */
@@ -174,7 +231,7 @@ static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
         plan->owns_memory = 1;
     }
     TA_TRY(cut_memory(plan));
-    return plan->query_placement == TA_PLACE_HEADS ? make_query_offsets(plan) : TA_OK;
+    return make_all_offsets(plan);
 }
 
 ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
@@ -222,6 +279,7 @@ void ta_plan_destroy(ta_plan *plan)
         plan->device->ops->free_host(plan->device, plan->staging);
     if (ta_plan_stages(plan))
         ta_device_close(plan->exchange_device);
+    free(plan->part_at);
     free(plan->query_at);
     free(plan);
 }

@@ -49,6 +49,12 @@ struct ta_plan {
     float *sent;             /* a copy on the way out; NULL unless output is scattered by heads */
     size_t *query_at;        /* [ranks + 1] byte offsets of the ranks' heads in the query */
 
+    /* Rings only: see algo/ring.h. */
+    float *fresh;    /* pass-KV: records of this rank's part before they are merged */
+    void *slices[2]; /* pass-KV: K and V that this rank attends to */
+    void *wire[2];   /* what comes and goes: `slices` or their place in `staging`; or partials */
+    size_t *part_at; /* [ranks + 1] byte offsets of the parts in exchange_records */
+
     /* Written by ta_decode() for ta_explain(); no step depends on it. */
     uint64_t steps;
     ta_step_counts last_step;
@@ -57,6 +63,13 @@ struct ta_plan {
 /* The query heads that `rank` has under a placement: [*first, *first + *count). */
 void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
                    int *count);
+
+/* Does the plan run in a ring? A ring of one rank is a tree. */
+static inline int ta_plan_is_ring(const ta_plan *plan)
+{
+    return plan->ranks > 1 &&
+           (plan->algorithm == TA_ALGORITHM_RING_KV || plan->algorithm == TA_ALGORITHM_RING_Q);
+}
 
 /* Is device memory copied to the host before other ranks see it? */
 static inline int ta_plan_stages(const ta_plan *plan)

@@ -86,4 +86,14 @@ TA_INLINE ta_visible ta_shard_visible(const ta_shard *shard, const int32_t *boun
     return v;
 }
 
+/* What the last `query_tokens` tokens of a sequence see together: one range, as they are
+ * neighbours. */
+TA_INLINE ta_visible ta_shard_seen(const ta_shard *shard, const int32_t *bounds, int32_t length,
+                                   int32_t query_tokens, int32_t causal, int32_t window)
+{
+    ta_visible v = ta_shard_visible(shard, bounds, length, length - query_tokens, causal, window);
+    v.end = ta_shard_visible(shard, bounds, length, length - 1, causal, window).end;
+    return v;
+}
+
 #endif

@@ -112,14 +112,14 @@ static void add_term(const oracle_problem *problem, const oracle_row *row, const
 }
 
 void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
-                  int ranks, bound_row *bound)
+                  int partials, bound_row *bound)
 {
     row_sums sums;
     memset(&sums, 0, sizeof sums);
     memset(bound, 0, sizeof *bound);
     if (row->terms == 0)
         return; /* a row that saw nothing is exact */
-    double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(ranks);
+    double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(partials);
     double additions = row->terms + rescales;
     for (int i = 0; i < row->terms; ++i)
         if (row->term[i].score != -INFINITY)
@@ -139,6 +139,11 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
     spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
     bound->lse = UNIT * (settle(&lse) + EXP_ERROR + sums.score_abs +
                          LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
+}
+
+int bound_partials(ta_algorithm algorithm, int ranks)
+{
+    return algorithm == TA_ALGORITHM_RING_KV ? 2 * ranks : ranks;
 }
 
 double bound_compare(double expected, double bound, double got)

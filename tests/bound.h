@@ -12,10 +12,13 @@ typedef struct bound_row {
     double lse;
 } bound_row;
 
-/* The bound of every output of a row, stored as `out_dtype`, and of its lse. `ranks` share the
- * keys. */
+/* The bound of every output of a row, stored as `out_dtype`, and of its lse. `partials` are
+ * merged in all: one of each rank, two in pass-KV. */
 void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
-                  int ranks, bound_row *bound);
+                  int partials, bound_row *bound);
+
+/* How many partials `ranks` ranks merge. */
+int bound_partials(ta_algorithm algorithm, int ranks);
 
 /* The error in units of the bound: right is at most 1. Infinite for a NaN or infinity that only one
  * of them has, and for any error where the bound is 0; 0 where both are the same. */

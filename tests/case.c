@@ -114,7 +114,7 @@ static void choose_options(random_source *r, decode_case *c)
     c->plan.out_placement = (ta_placement)random_int(r, 0, 2);
     if (c->plan.out_placement == TA_PLACE_ROOT)
         c->plan.out_root = random_int(r, 0, c->ranks - 1);
-    c->plan.algorithm = random_one_in(r, 2) ? TA_ALGORITHM_TREE : TA_ALGORITHM_AUTO;
+    c->plan.algorithm = (ta_algorithm)random_int(r, TA_ALGORITHM_AUTO, TA_ALGORITHM_RING_Q);
     c->query_deviation = RANDOM_PICK(r, deviations);
     c->value_mean = random_one_in(r, 3) ? 1 : 0;
     if (random_one_in(r, 12))

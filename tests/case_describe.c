@@ -50,6 +50,7 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
     ta_text_add(&t, " %s block=%d bounds=%d",
                 p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic" : "contiguous", (int)p->map.block,
                 (int)c->bounds);
+    ta_text_add(&t, " algorithm=%d", (int)p->algorithm);
     describe_options(&t, c);
     if (c->paged)
         ta_text_add(&t, " page=%d+%d", (int)c->page_tokens, (int)c->spare_pages);

@@ -311,9 +311,13 @@ void case_kept_free(case_kept *kept)
     free(kept->lse_bound);
 }
 
-bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, char *failure,
+bool case_run_keep(const decode_case *given, bound_worst *worst, case_kept *kept, char *failure,
                    size_t capacity)
 {
+    decode_case told = *given;
+    const decode_case *c = &told;
+    if (options.algorithm != TA_ALGORITHM_AUTO)
+        told.plan.algorithm = options.algorithm;
     char found[700] = "", line[1024];
     whole_run *run = calloc(1, sizeof *run);
     ta_group_config group = TA_GROUP_CONFIG_INIT;

@@ -5,12 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0};
+test_options options = {"host", false, 0, 0, TA_ALGORITHM_AUTO};
 
 static void set_seed(const char *text)
 {
     options.one_seed = true;
     options.seed = strtoull(text, NULL, 0);
+}
+
+static bool set_algorithm(const char *text)
+{
+    static const char *const names[] = {"auto", "tree", "ring-kv", "ring-q"};
+    for (int i = 0; i < 4; ++i)
+        if (!strcmp(text, names[i])) {
+            options.algorithm = (ta_algorithm)i;
+            return true;
+        }
+    return false;
 }
 
 bool options_read(int argc, char **argv)
@@ -28,8 +39,11 @@ bool options_read(int argc, char **argv)
             options.cases = atoi(value);
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
-        else {
-            fprintf(stderr, "usage: %s [--seed N] [--cases N] [--device NAME]\n", argv[0]);
+        else if (!value || strcmp(argv[i], "--algorithm") != 0 || !set_algorithm(value)) {
+            fprintf(stderr,
+                    "usage: %s [--seed N] [--cases N] [--device NAME] "
+                    "[--algorithm tree|ring-kv|ring-q]\n",
+                    argv[0]);
             return false;
         }
     }

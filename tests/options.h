@@ -1,17 +1,20 @@
 /* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
  * `--cases N` that many of them, from the seed on if there is one, `--device NAME` (or
- * TA_TEST_DEVICE) runs on that device. */
+ * TA_TEST_DEVICE) runs on that device, `--algorithm tree|ring-kv|ring-q` in that way throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <treeattn/treeattn.h>
+
 typedef struct test_options {
     const char *device; /* "host" unless told */
     bool one_seed;
     uint64_t seed;
-    int cases; /* 0: the program's own number */
+    int cases;              /* 0: the program's own number */
+    ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
 } test_options;
 
 extern test_options options;

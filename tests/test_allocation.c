@@ -5,6 +5,7 @@
 
 #include "expect.h"
 #include "group.h"
+#include "options.h"
 #include "small_step.h"
 
 static atomic_int calls;
@@ -102,8 +103,10 @@ static void test_a_step_allocates_nothing(void)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (!options_read(argc, argv))
+        return 2;
     UNITY_BEGIN();
     RUN_TEST(test_a_step_allocates_nothing);
     return UNITY_END() != 0;

@@ -329,8 +329,10 @@ static void test_a_rank_that_skips_the_step(void)
     EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, NULL));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (!options_read(argc, argv))
+        return 2;
     UNITY_BEGIN();
     RUN_TEST(test_each_mistake_on_one_rank);
     RUN_TEST(test_pointers);

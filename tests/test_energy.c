@@ -94,7 +94,8 @@ static ta_status energy_rank(ta_group *group, void *context)
                 row r = make_row(&w, with_sinks, b, t, h);
                 oracle_sequence sequence = {w.lengths[b], w.q[b], w.k[b], w.v[b]};
                 oracle_attend(&problem, &sequence, t, h, &exact);
-                bound_of_row(&problem, &exact, TA_F32, ta_group_size(group), &bound);
+                bound_of_row(&problem, &exact, TA_F32,
+                             bound_partials(options.algorithm, ta_group_size(group)), &bound);
                 RANK_EXPECT(bound_compare(energy(&r, 0, 0), bound.lse, (double)step.lse[index]) <=
                             1);
                 for (int d = 0; d < SMALL_V_DIM; ++d) {

@@ -94,7 +94,7 @@ static ta_status check_step(const growth *g, int ranks, int step, const float *o
         for (int h = 0; h < HEADS; ++h) {
             oracle_sequence sequence = {length_after(b, step), g->q[b], g->k[b], g->v[b]};
             oracle_attend(&problem, &sequence, 0, h, &row);
-            bound_of_row(&problem, &row, TA_F32, ranks, &bound);
+            bound_of_row(&problem, &row, TA_F32, bound_partials(options.algorithm, ranks), &bound);
             for (int d = 0; d < DIM; ++d)
                 right = right && bound_compare(row.out[d], bound.out[d],
                                                (double)out[(b * HEADS + h) * DIM + d]) <= 1;
@@ -115,6 +115,7 @@ static ta_plan_config make_config(const growth *g)
     config.max_tokens = STEPS;
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = g->block;
+    config.algorithm = options.algorithm;
     return config;
 }
 
@@ -193,8 +194,10 @@ static void test_a_paged_cache_grows(void)
     grow_everywhere(true);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (!options_read(argc, argv))
+        return 2;
     UNITY_BEGIN();
     RUN_TEST(test_a_dense_cache_grows);
     RUN_TEST(test_a_paged_cache_grows);

@@ -333,8 +333,10 @@ typedef enum ta_placement {
 } ta_placement;
 
 typedef enum ta_algorithm {
-    TA_ALGORITHM_AUTO = 0, /* the planner chooses; ta_explain() says why */
-    TA_ALGORITHM_TREE = 1  /* each rank attends to its own shard, partials merge in a tree */
+    TA_ALGORITHM_AUTO = 0,    /* the planner chooses; ta_explain() says why */
+    TA_ALGORITHM_TREE = 1,    /* each rank attends to its own shard, partials merge in a tree */
+    TA_ALGORITHM_RING_KV = 2, /* pass-KV: K and V go around, each rank has a part of the heads */
+    TA_ALGORITHM_RING_Q = 3   /* pass-Q: the partials of the parts go around, K and V stay */
 } ta_algorithm;
 
 /* The work of a plan. All ranks must give the same values in every field, except in `workspace` and

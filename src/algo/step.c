@@ -53,6 +53,15 @@ ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *fault
     return ta_stage_in(plan, plan->query, plan->exchange_query, all_bytes, stream);
 }
 
+ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream)
+{
+    if (status == TA_OK)
+        return ta_group_finish(plan->group, stream);
+    ta_group_abort(plan->group, ta_last_error());
+    (void)ta_group_finish(plan->group, stream); /* so that nobody uses the buffers any more */
+    return status;
+}
+
 ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const ta_fault *fault,
                           void *stream)
 {

@@ -15,6 +15,10 @@ ta_status ta_stage_in(ta_plan *plan, void *to, const void *from, size_t bytes, v
 ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *fault,
                         ta_tensor *everywhere, void *stream);
 
+/* End the exchange that was started before some work, of which `status` is the result. If the work
+ * failed, so does the group. */
+ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream);
+
 /* Make output and lse of the heads that belong on this rank, from the merged records in
  * plan->exchange_records; nothing if there is a fault. */
 ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const ta_fault *fault,

@@ -74,8 +74,7 @@ static ta_status check_pages(const ta_problem *p, const ta_kv *kv, const int32_t
                        kv->page_tokens);
     int32_t length = kv->lengths[sequence];
     ta_visible seen =
-        ta_shard_visible(&p->shard, bounds, length, length - p->query_tokens, p->causal, p->window);
-    seen.end = ta_shard_visible(&p->shard, bounds, length, length - 1, p->causal, p->window).end;
+        ta_shard_seen(&p->shard, bounds, length, p->query_tokens, p->causal, p->window);
     if (seen.first >= seen.end)
         return TA_OK;
     const int32_t *table = kv->page_table + sequence * kv->page_table_stride;

@@ -10,6 +10,7 @@
 #include "../status.h"
 #include "attend.h"
 #include "check.h"
+#include "pack.h"
 
 /* Fewer records than this are merged or finished faster by one thread than others wake. */
 #define FLOATS_WORTH_WAKING (64 << 10)
@@ -90,6 +91,14 @@ static ta_status host_pack_query(ta_device *device, const ta_problem *problem, c
             to += row_bytes;
         }
     }
+    return TA_OK;
+}
+
+static ta_status host_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                              int32_t slots, void *packed, void *stream)
+{
+    (void)stream;
+    ta_host_pack_kv(host_of(device)->pool, problem, kv, slots, packed);
     return TA_OK;
 }
 
@@ -207,6 +216,7 @@ static const ta_device_ops host_ops = {
     .attend_bytes = host_attend_bytes,
     .check_kv = ta_host_check_kv,
     .pack_query = host_pack_query,
+    .pack_kv = host_pack_kv,
     .attend = host_attend,
     .merge = host_merge,
     .finish = host_finish,

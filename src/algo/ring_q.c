@@ -1,0 +1,212 @@
+/* One step of pass-Q: each part's partial goes around the ring and collects what every rank's shard
+ * adds to it; K and V stay. If all ranks have the query, the partial starts behind its rank and
+ * comes home after ranks − 1 hops, and while one is on its way a rank attends with the next. A query
+ * that is scattered by heads travels with its partial, from its rank all the way around: what
+ * arrives must be attended with before it can go on. Called by api.c; see ring.h. */
+#include "../dtype.h"
+#include "../partial.h"
+#include "../status.h"
+#include "parts.h"
+#include "ring.h"
+#include "step.h"
+
+/* A message is the records of a part, a fault, and the part's query if that travels. */
+typedef struct message {
+    int first, heads; /* of the part */
+    size_t record_bytes, query_bytes;
+} message;
+
+typedef struct q_step {
+    ta_plan *plan;
+    ta_tensor query; /* all query heads */
+    const ta_kv *kv;
+    ta_fault *fault;
+    void *stream;
+    int travels; /* the query does */
+} q_step;
+
+static size_t query_head_bytes(const ta_problem *p)
+{
+    return (size_t)(ta_problem_rows(p) * p->k_dim) * ta_dtype_bytes(p->query_dtype);
+}
+
+static int query_travels(const ta_plan *plan)
+{
+    return plan->query_placement == TA_PLACE_HEADS;
+}
+
+static message message_of(const ta_plan *plan, int part, int with_query)
+{
+    message m;
+    ta_part(plan, part, &m.first, &m.heads);
+    m.record_bytes = (size_t)ta_part_floats(plan, m.heads) * sizeof(float);
+    m.query_bytes = with_query ? (size_t)m.heads * query_head_bytes(&plan->problem) : 0;
+    return m;
+}
+
+static size_t message_bytes(message m)
+{
+    return m.record_bytes + sizeof(ta_fault) + m.query_bytes;
+}
+
+size_t ta_ring_partial_bytes(const ta_plan *plan)
+{
+    size_t most = 0;
+    for (int part = 0; part < plan->ranks; ++part) {
+        size_t bytes = message_bytes(message_of(plan, part, query_travels(plan)));
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+size_t ta_ring_attend_bytes(const ta_plan *plan)
+{
+    ta_problem p = plan->problem;
+    if (plan->algorithm == TA_ALGORITHM_RING_KV) {
+        p.max_tokens = ta_ring_slice_tokens(&p);
+        return ta_part_attend_bytes(plan, &p, plan->rank);
+    }
+    size_t most = 0;
+    for (int part = 0; part < plan->ranks; ++part) {
+        size_t bytes = ta_part_attend_bytes(plan, &p, part);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static char *query_at(void *query, const ta_problem *p, int head)
+{
+    return (char *)query + (size_t)head * query_head_bytes(p);
+}
+
+/* The query as it is in plan->query. */
+static ta_tensor dense_query(const ta_plan *plan)
+{
+    const ta_problem *p = &plan->problem;
+    return (ta_tensor){.data = plan->query,
+                       .batch_stride = (int64_t)p->query_tokens * p->k_dim,
+                       .token_stride = p->k_dim,
+                       .head_stride = ta_problem_rows(p) * p->k_dim};
+}
+
+/* This rank's partial of a part, at its place in the exchange's records. */
+static ta_status attend(q_step *s, int part)
+{
+    ta_plan *plan = s->plan;
+    message m = message_of(plan, part, 0);
+    if (s->fault->status != TA_OK || m.heads == 0)
+        return TA_OK;
+    int64_t before = ta_part_floats(plan, m.first);
+    ta_tensor q = ta_heads_from(s->query, m.first, plan->problem.query_dtype);
+    TA_TRY(
+        ta_part_attend(plan, &plan->problem, part, &q, s->kv, plan->records + before, s->stream));
+    return ta_stage_out(plan, plan->exchange_records + before, plan->records + before,
+                        m.record_bytes, s->stream);
+}
+
+/* The query that came with a part goes where attend() finds it. */
+static ta_status take_query(q_step *s, int part, const char *wire)
+{
+    ta_plan *plan = s->plan;
+    message m = message_of(plan, part, 1);
+    if (s->fault->status != TA_OK || m.query_bytes == 0)
+        return TA_OK;
+    return plan->device->ops->copy(plan->device, query_at(plan->query, &plan->problem, m.first),
+                                   wire + m.record_bytes + sizeof(ta_fault), m.query_bytes,
+                                   s->stream);
+}
+
+/* The part that this rank sends first: records, fault, query. */
+static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
+{
+    ta_plan *plan = s->plan;
+    ta_device *device = plan->device, *exchange = plan->exchange_device;
+    message m = message_of(plan, part, s->travels);
+    if (m.query_bytes && s->fault->status == TA_OK) {
+        char *packed = query_at(plan->query, &plan->problem, m.first);
+        char *to = wire + m.record_bytes + sizeof(ta_fault);
+        TA_TRY(device->ops->pack_query(device, &plan->problem, q, m.heads, packed, s->stream));
+        TA_TRY(device->ops->copy(device, to, packed, m.query_bytes, s->stream));
+    }
+    TA_TRY(attend(s, part));
+    TA_TRY(exchange->ops->copy(exchange, wire,
+                               plan->exchange_records + ta_part_floats(plan, m.first),
+                               m.record_bytes, s->stream));
+    return exchange->ops->copy(exchange, wire + m.record_bytes, s->fault, sizeof *s->fault,
+                               s->stream);
+}
+
+/* The fault that came with a part; the lowest rank's is passed on. */
+static ta_status take_fault(q_step *s, int part, char *wire)
+{
+    ta_device *exchange = s->plan->exchange_device;
+    message m = message_of(s->plan, part, 0);
+    ta_fault theirs;
+    TA_TRY(exchange->ops->copy(exchange, &theirs, wire + m.record_bytes, sizeof theirs, s->stream));
+    if (theirs.status != TA_OK && (s->fault->status == TA_OK || theirs.rank < s->fault->rank))
+        *s->fault = theirs;
+    return exchange->ops->copy(exchange, wire + m.record_bytes, s->fault, sizeof *s->fault,
+                               s->stream);
+}
+
+static ta_status merge_own(q_step *s, int part, char *wire)
+{
+    ta_plan *plan = s->plan;
+    ta_device *exchange = plan->exchange_device;
+    message m = message_of(plan, part, 0);
+    if (s->fault->status != TA_OK || m.heads == 0)
+        return TA_OK;
+    return exchange->ops->merge(
+        exchange, (float *)wire, plan->exchange_records + ta_part_floats(plan, m.first),
+        m.heads * ta_problem_rows(&plan->problem), plan->problem.v_dim, s->stream);
+}
+
+/* Send the part on, and receive the one before it into the other buffer. */
+static ta_status hop(q_step *s, int part, int place, int goes_home)
+{
+    ta_plan *plan = s->plan;
+    int ranks = plan->ranks, coming = (part + ranks - 1) % ranks;
+    int with_query = s->travels && !goes_home;
+    char *wire = plan->wire[1 - place];
+    TA_TRY(ta_group_start(
+        plan->group, plan->wire[place], message_bytes(message_of(plan, part, with_query)),
+        (plan->rank + 1) % ranks, wire, message_bytes(message_of(plan, coming, with_query)),
+        (plan->rank + ranks - 1) % ranks, s->stream));
+    ta_status attended = s->travels ? TA_OK : attend(s, coming);
+    TA_TRY(ta_end_exchange(plan, attended, s->stream));
+    TA_TRY(take_fault(s, coming, wire));
+    if (goes_home)
+        return TA_OK;
+    if (s->travels) {
+        TA_TRY(take_query(s, coming, wire));
+        TA_TRY(attend(s, coming));
+    }
+    return merge_own(s, coming, wire);
+}
+
+ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                           float *lse, ta_fault *fault, void *stream)
+{
+    q_step s = {.plan = plan, .kv = kv, .fault = fault, .stream = stream};
+    ta_device *exchange = plan->exchange_device;
+    int ranks = plan->ranks;
+    s.travels = query_travels(plan);
+    if (s.travels)
+        s.query = dense_query(plan);
+    else
+        TA_TRY(ta_move_query(plan, q, fault, &s.query, stream));
+    int part = s.travels ? plan->rank : (plan->rank + ranks - 1) % ranks;
+    int hops = s.travels ? ranks : ranks - 1;
+    TA_TRY(fill_first(&s, part, q, plan->wire[0]));
+    for (int i = 0; i < hops; ++i) {
+        TA_TRY(hop(&s, part, i % 2, i == ranks - 1));
+        part = (part + ranks - 1) % ranks;
+    }
+    if (fault->status != TA_OK)
+        return TA_OK;
+    message m = message_of(plan, plan->rank, 0);
+    TA_TRY(exchange->ops->copy(exchange, plan->exchange_records + ta_part_floats(plan, m.first),
+                               plan->wire[hops % 2], m.record_bytes, stream));
+    TA_TRY(ta_parts_gather(plan, stream));
+    return ta_finish_heads(plan, out, lse, fault, stream);
+}
