@@ -1,4 +1,5 @@
 /* ta_explain(): a plan in words and numbers. */
+#include "algo/ring.h"
 #include "dtype.h"
 #include "partial.h"
 #include "plan.h"
@@ -50,18 +51,49 @@ static int rounds(int ranks)
     return count;
 }
 
+static void add_algorithm(const ta_plan *plan, ta_text *out)
+{
+    static const char *const names[] = {"auto", "tree", "ring-kv", "ring-q"};
+    ta_text_add(out, "algorithm: %s\n", names[plan->algorithm]);
+    ta_text_add(out, "why: %s\n",
+                plan->algorithm != TA_ALGORITHM_TREE
+                    ? "the config asks for it"
+                    : "K and V stay in place, and what moves does not grow with the tokens");
+}
+
+static void add_ring(const ta_plan *plan, ta_text *out)
+{
+    const ta_problem *p = &plan->problem;
+    int hops = plan->ranks - 1;
+    if (plan->algorithm == TA_ALGORITHM_RING_Q) {
+        int travels = plan->query_placement == TA_PLACE_HEADS;
+        ta_text_add(out, "exchange: partials%s around the ring, %d hops of at most %zu bytes\n",
+                    travels ? " and queries" : "", hops + travels, ta_ring_partial_bytes(plan));
+    } else {
+        size_t heads = (size_t)p->batch * (size_t)p->kv_heads;
+        ta_text_add(out,
+                    "exchange: K and V around the ring in %d slices, %d hops each of at most "
+                    "%zu bytes\n",
+                    p->max_tokens > 1 ? TA_RING_SLICES : 1, hops,
+                    heads * ta_ring_slice_head_bytes(p));
+    }
+    if (plan->out_placement != TA_PLACE_HEADS)
+        ta_text_add(out, "then: the parts to where the output belongs\n");
+}
+
 static void add_run(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
     long long partial = (long long)p->query_heads * ta_problem_rows(p) *
                         ta_record_floats(p->v_dim) * (long long)sizeof(float);
-    ta_text_add(out, "algorithm: tree\n");
-    ta_text_add(out, "why: the only algorithm of this build; K and V stay in place\n");
+    add_algorithm(plan, out);
     ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
                 plan->query ? ", moved to all ranks each step" : "");
     ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
-    if (plan->ranks > 1)
+    if (ta_plan_is_ring(plan))
+        add_ring(plan, out);
+    else if (plan->ranks > 1)
         ta_text_add(out, "exchange: one, %d rounds deep%s\n", rounds(plan->ranks),
                     plan->ranks & (plan->ranks - 1) && plan->out_placement != TA_PLACE_ROOT
                         ? ", and one to return what was folded"
