@@ -94,8 +94,8 @@ struct ta_device_ops {
 
     /* Copy what the queries see of the slice that problem->shard names to one dense block, K as
      * [batch][kv_heads][slots][k_dim] and then V likewise, in their dtype: what a ring sends. `kv`
-     * and max_tokens are those of the whole shard; strides are filled in. `slots` is at least the end of what any
-     * query sees; tokens that none sees are neither read nor written. */
+     * and max_tokens are those of the whole shard; strides are filled in. `slots` is at least
+     * the end of what any query sees; tokens that none sees are neither read nor written. */
     ta_status (*pack_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);
 

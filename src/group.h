@@ -85,8 +85,8 @@ ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes
                             void *receive, size_t receive_bytes, int from, void *stream);
 
 /* As ta_group_exchange(), in two parts: until finish() has returned, `send` stays as it is and
- * `receive` is not looked at. After a start() that succeeded, finish() is called once, also when the
- * step failed in between; when it returns, with success or not, nobody uses the two buffers any
+ * `receive` is not looked at. After a start() that succeeded, finish() is called once, also when
+ * the step failed in between; when it returns, with success or not, nobody uses the two buffers any
  * more. One exchange of a group is under way at a time, and until it is finished nothing else is
  * called on the group but abort(). The other side may use start() or ta_group_exchange(). */
 ta_status ta_group_start(ta_group *group, const void *send, size_t send_bytes, int to,

@@ -4,8 +4,8 @@
  * Local order follows global order, so the keys that a mask lets a query see are always one range
  * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1).
  *
- * A slice of a shard is some of its tokens in a row, with local positions of its own from 0 on: what
- * a ring passes on in one message. Everything here speaks of the slice where there is one. */
+ * A slice of a shard is some of its tokens in a row, with local positions of its own from 0 on:
+ * what a ring passes on in one message. Everything here speaks of the slice where there is one. */
 #ifndef TA_SHARD_H
 #define TA_SHARD_H
 
