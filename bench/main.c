@@ -36,7 +36,7 @@ static void print_help(FILE *file)
         "precision.\n"
         "\n"
         "Exit codes: 0 all well, 1 wrong results or a failed step, 2 wrong usage, 3 the device is\n"
-        "not available.\n"
+        "not available: no GPU, no driver, or no module for it; 'info' says which.\n"
         "\n"
         "Examples:\n"
         "  treeattn-bench decode\n"

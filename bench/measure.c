@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "bandwidth.h"
+#include "device_copy.h"
 #include "parallel.h"
 #include "rank_plan.h"
 
@@ -39,14 +40,15 @@ typedef struct rank_run {
     int rank;
     ta_group *group;
     ta_plan *plan;
-    ta_tensor query, out;
-    ta_kv kv;
-    float *lse;
+    device_copy data;
 } rank_run;
 
+/* Until its results are there. */
 static ta_status step(rank_run *r)
 {
-    return ta_decode(r->plan, &r->query, &r->kv, &r->out, r->lse, NULL);
+    const device_copy *data = &r->data;
+    ta_status status = ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL);
+    return status == TA_OK ? ta_device_synchronize(data->device, NULL) : status;
 }
 
 /* Steps [first, first + count) of the samples, after an untimed one that wakes what slept while the
@@ -144,8 +146,12 @@ static ta_status run_steps(rank_run *r)
         status = count_exchange(r, exchanged);
     if (status == TA_OK) {
         tensors_poison(&m->tensors[r->rank], m->options, &r->run->result->row);
-        status = step(r);
+        status = device_copy_results(&r->data, &m->tensors[r->rank], 0);
     }
+    if (status == TA_OK)
+        status = step(r);
+    if (status == TA_OK)
+        status = device_copy_results(&r->data, &m->tensors[r->rank], 1);
     return status;
 }
 
@@ -154,22 +160,18 @@ static ta_status rank_main(ta_group *group, void *context)
     row_run *run = context;
     const measurement *m = run->m;
     int rank = ta_group_rank(group);
-    const rank_tensors *tensors = &m->tensors[rank];
-    rank_run r = {.run = run,
-                  .rank = rank,
-                  .group = group,
-                  .query = {.data = tensors->query.data},
-                  .out = {.data = tensors->out.data},
-                  .lse = tensors->lse};
+    rank_run r = {.run = run, .rank = rank, .group = group};
     rank_plan opened;
-    kv_layout_view(m->layout, rank, &r.kv);
     ta_status status = rank_plan_open(m->options, &run->result->row, group, &opened);
     if (status == TA_OK) {
         r.plan = opened.plan;
-        if (rank == 0)
-            status = rank_plan_explain(&opened, &run->result->plan);
+        status = device_copy_make(&r.data, opened.device, m->options, m->layout, &m->tensors[rank],
+                                  rank);
         if (status == TA_OK)
             status = run_steps(&r);
+        if (status == TA_OK && rank == 0) /* with what the last step did */
+            status = rank_plan_explain(&opened, &run->result->plan);
+        device_copy_free(&r.data);
         rank_plan_close(&opened);
     }
     if (status != TA_OK)

@@ -1,10 +1,13 @@
 #!/bin/sh
 # treeattn-bench as a user meets it: output, JSON, exit codes, what it says about wrong usage.
 #
-#     test_bench.sh PROGRAM PYTHON
+#     test_bench.sh PROGRAM PYTHON [MODULES]
+#
+# MODULES is a directory with the module that runs GPU kernels on the CPU, if there is one.
 set -u
 bench=$1
 python=$2
+modules=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -166,6 +169,42 @@ run 3 decode -b 64 --device cuda
 says err "device 'cuda' is not available"
 run 3 decode -b 64 --device rocm:0
 says err "'rocm:0'"
+run 3 decode -b 64 --device simt:99
+says err "'simt:99'"
+
+# No module anywhere, and one that is not usable: why, and where it was looked for.
+mkdir "$work/none" "$work/broken"
+echo 'not a module' >"$work/broken/treeattn-rocm.so"
+export TREEATTN_MODULE_PATH="$work/broken"
+run 3 decode -b 64 --device rocm
+says err "$work/broken/treeattn-rocm.so"
+run 0 info
+says out "module rocm: not used, $work/broken/treeattn-rocm.so"
+unset TREEATTN_MODULE_PATH
+
+# The GPU kernels: right results, and what a step does.
+if [ -n "$modules" ]; then
+    export TREEATTN_MODULE_PATH="$modules"
+    for flags in '--ranks 1 --dtype f16' '--ranks 2 --map cyclic --block 16 --placement heads'; do
+        # shellcheck disable=SC2086
+        run 0 decode --device simt -b 128 -n 2 $small $flags --json "$work/json"
+        says out " 0 wrong"
+        "$python" - "$work/json" <<'PYTHON' || fail "the plan has no launches of a step: $flags"
+import json, re, sys
+
+for row in json.load(open(sys.argv[1]))["rows"]:
+    assert "device: simt:0\n" in row["plan"], row["plan"]
+    assert int(re.search("last step launches: ([0-9]+)\n", row["plan"])[1]) in (2, 3), row["plan"]
+    to_device = int(re.search("last step copies: ([0-9]+) bytes to", row["plan"])[1])
+    assert (to_device > 0) == (row["ranks"] > 1), row["plan"]
+PYTHON
+    done
+    run 0 info
+    says out "module simt devices: "
+    says out "compiled for simt"
+    run 3 decode -b 64 --device simt:99
+    says err "module simt sees 8 devices"
+fi
 
 [ "$failed" = 0 ] && echo "ok"
 exit "$failed"

@@ -38,6 +38,49 @@ void ta_device_close(ta_device *device)
         device->ops->close(device);
 }
 
+const char *ta_device_name(const ta_device *device)
+{
+    return device ? device->name : "";
+}
+
+static ta_status check_device(const ta_device *device, void *stream)
+{
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
+    if (stream && !device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, device->name);
+    return TA_OK;
+}
+
+ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
+{
+    TA_TRY(check_device(device, NULL));
+    if (!memory)
+        return ta_fail(TA_ERR_INVALID, "memory is NULL: must point to the result");
+    return device->ops->alloc(device, bytes > 0 ? bytes : 1, memory);
+}
+
+void ta_device_free(ta_device *device, void *memory)
+{
+    if (device && memory)
+        device->ops->free(device, memory);
+}
+
+ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    TA_TRY(check_device(device, stream));
+    if (bytes > 0 && (!to || !from))
+        return ta_fail(TA_ERR_INVALID, "to or from is NULL: must point to %zu bytes", bytes);
+    return device->ops->copy(device, to, from, bytes, stream);
+}
+
+ta_status ta_device_synchronize(ta_device *device, void *stream)
+{
+    TA_TRY(check_device(device, stream));
+    return device->ops->synchronize ? device->ops->synchronize(device, stream) : TA_OK;
+}
+
 ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
 {
     ta_text out;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, TA_ALGORITHM_AUTO};
+test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO};
 
 static void set_seed(const char *text)
 {
@@ -37,17 +37,24 @@ bool options_read(int argc, char **argv)
             set_seed(value);
         else if (value && !strcmp(argv[i], "--cases"))
             options.cases = atoi(value);
+        else if (value && !strcmp(argv[i], "--every") && atoi(value) > 0)
+            options.every = atoi(value);
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
         else if (!value || strcmp(argv[i], "--algorithm") != 0 || !set_algorithm(value)) {
             fprintf(stderr,
-                    "usage: %s [--seed N] [--cases N] [--device NAME] "
+                    "usage: %s [--seed N] [--cases N] [--every N] [--device NAME] "
                     "[--algorithm tree|ring-kv|ring-q]\n",
                     argv[0]);
             return false;
         }
     }
     return true;
+}
+
+bool options_chosen(uint64_t number)
+{
+    return (number * 0x9e3779b97f4a7c15u >> 33) % (unsigned)options.every == 0;
 }
 
 bool options_host(void)

@@ -1,6 +1,8 @@
 /* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
- * `--cases N` that many of them, from the seed on if there is one, `--device NAME` (or
- * TA_TEST_DEVICE) runs on that device, `--algorithm tree|ring-kv|ring-q` in that way throughout. */
+ * `--cases N` that many of them, from the seed on if there is one, `--every N` about one in N of
+ * the cases of a program that goes through all combinations, always the same ones, `--device NAME`
+ * (or TA_TEST_DEVICE) runs on that device, `--algorithm tree|ring-kv|ring-q` in that way
+ * throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 
@@ -14,6 +16,7 @@ typedef struct test_options {
     bool one_seed;
     uint64_t seed;
     int cases;              /* 0: the program's own number */
+    int every;              /* 1 unless told */
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
 } test_options;
 
@@ -23,5 +26,8 @@ extern test_options options;
 bool options_read(int argc, char **argv);
 
 bool options_host(void);
+
+/* Is this one of the cases that `--every` leaves? Spread so that no loop is always left out. */
+bool options_chosen(uint64_t number);
 
 #endif

@@ -135,6 +135,32 @@ static void test_memory(void)
     ta_device_close(device);
 }
 
+/* The same for programs that have no other way to the device's memory. */
+static void test_public_memory(void)
+{
+    ta_device *device;
+    void *memory = NULL;
+    char here[100];
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    TEST_ASSERT_EQUAL_STRING("host", ta_device_name(device));
+    EXPECT_OK(ta_device_alloc(device, sizeof here, &memory));
+    TEST_ASSERT_EQUAL_INT(0, (int)((uintptr_t)memory % 64));
+    memset(here, 3, sizeof here);
+    EXPECT_OK(ta_device_copy(device, memory, here, sizeof here, NULL));
+    memset(here, 4, sizeof here);
+    EXPECT_OK(ta_device_copy(device, here, memory, sizeof here, NULL));
+    EXPECT_OK(ta_device_synchronize(device, NULL));
+    TEST_ASSERT_EACH_EQUAL_CHAR(3, here, sizeof here);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_alloc(NULL, 8, &memory), "device is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_alloc(device, 8, NULL), "memory is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_copy(device, NULL, here, 8, NULL), "NULL", "8 bytes");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_copy(device, here, memory, 8, here), "stream", "host");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_synchronize(NULL, NULL), "device is NULL", NULL);
+    ta_device_free(device, memory);
+    ta_device_free(device, NULL);
+    ta_device_close(device);
+}
+
 static void test_info(void)
 {
     char text[2000], version[40];
@@ -171,6 +197,7 @@ int main(void)
     RUN_TEST(test_every_simd_level);
     RUN_TEST(test_threads);
     RUN_TEST(test_memory);
+    RUN_TEST(test_public_memory);
     RUN_TEST(test_info);
     return UNITY_END() != 0;
 }

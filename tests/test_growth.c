@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bound.h"
+#include "device.h"
 #include "expect.h"
 #include "number.h"
 #include "options.h"
@@ -58,13 +59,35 @@ static int32_t length_after(int b, int step)
     return step / (b + 1);
 }
 
-/* One rank's part of the cache. */
+/* What one rank has: its part of the cache, the query, the lengths, the result. On a device with
+ * memory of its own all of it has a copy there, which each step finds as the step before left it,
+ * but for the token that came. */
 typedef struct cache {
     float k[BATCH * (STEPS + PAGE) * VALUES], v[BATCH * (STEPS + PAGE) * VALUES];
     int32_t table[BATCH][TABLE], used_pages;
+    float q[BATCH * HEADS * DIM], out[BATCH * HEADS * DIM];
+    int32_t lengths[BATCH];
+    char *copy; /* on the device; on the host the cache itself */
 } cache;
 
-static void store_token(const growth *g, int b, int32_t position, int32_t local, cache *c)
+/* A part of the cache where the device has it. */
+static void *place_of(const cache *c, const void *part)
+{
+    return c->copy + ((const char *)part - (const char *)c);
+}
+
+/* Copy a part to the device, or back when its work is done. */
+static ta_status move(ta_device *device, cache *c, void *part, size_t bytes, bool back)
+{
+    void *there = place_of(c, part);
+    if (there == part)
+        return TA_OK;
+    TA_TRY(device->ops->copy(device, back ? part : there, back ? there : part, bytes, NULL));
+    return back ? device->ops->synchronize(device, NULL) : TA_OK;
+}
+
+static ta_status store_token(const growth *g, ta_device *device, int b, int32_t position,
+                             int32_t local, cache *c)
 {
     int32_t row = b * STEPS + local;
     if (g->paged) {
@@ -76,6 +99,9 @@ static void store_token(const growth *g, int b, int32_t position, int32_t local,
         c->k[row * VALUES + i] = (float)g->k[b][position * VALUES + i];
         c->v[row * VALUES + i] = (float)g->v[b][position * VALUES + i];
     }
+    TA_TRY(move(device, c, c->k + row * VALUES, VALUES * sizeof(float), false));
+    TA_TRY(move(device, c, c->v + row * VALUES, VALUES * sizeof(float), false));
+    return move(device, c, c->table, sizeof c->table, false);
 }
 
 static ta_status check_step(const growth *g, int ranks, int step, const float *out)
@@ -119,37 +145,53 @@ static ta_plan_config make_config(const growth *g)
     return config;
 }
 
-static ta_status grow_and_decode(const growth *g, ta_group *group, ta_plan *plan, cache *c)
+static ta_kv make_kv(const growth *g, const cache *c)
 {
-    int rank = ta_group_rank(group), ranks = ta_group_size(group), owner;
-    float q[BATCH * HEADS * DIM], out[BATCH * HEADS * DIM];
-    int32_t lengths[BATCH] = {0}, local;
-    ta_shard_map map = make_config(g).map;
-    map.ranks = ranks;
-    for (int i = 0; i < BATCH * HEADS * DIM; ++i)
-        q[i] = (float)g->q[i / (HEADS * DIM)][i % (HEADS * DIM)];
-    ta_tensor query = {q, 0, 0, 0}, result = {out, 0, 0, 0};
     ta_kv kv = TA_KV_INIT;
-    kv.k.data = c->k;
-    kv.v.data = c->v;
-    kv.lengths = lengths;
+    kv.k.data = place_of(c, c->k);
+    kv.v.data = place_of(c, c->v);
+    kv.lengths = place_of(c, c->lengths);
     if (g->paged) {
-        kv.page_table = &c->table[0][0];
+        kv.page_table = place_of(c, c->table);
         kv.page_table_stride = TABLE;
         kv.page_tokens = PAGE;
     }
+    return kv;
+}
+
+/* The tokens that come with a step. */
+static ta_status grow(const growth *g, ta_group *group, ta_device *device, int step, cache *c)
+{
+    int owner;
+    int32_t local;
+    ta_shard_map map = make_config(g).map;
+    map.ranks = ta_group_size(group);
+    for (int b = 0; b < BATCH; ++b)
+        while (c->lengths[b] < length_after(b, step)) {
+            TA_TRY(ta_shard_next(&map, c->lengths[b], &owner, &local));
+            if (owner == ta_group_rank(group))
+                TA_TRY(store_token(g, device, b, c->lengths[b], local, c));
+            ++c->lengths[b];
+        }
+    return move(device, c, c->lengths, sizeof c->lengths, false);
+}
+
+static ta_status grow_and_decode(const growth *g, ta_group *group, ta_device *device, ta_plan *plan,
+                                 cache *c)
+{
+    for (int i = 0; i < BATCH * HEADS * DIM; ++i)
+        c->q[i] = (float)g->q[i / (HEADS * DIM)][i % (HEADS * DIM)];
+    TA_TRY(move(device, c, c->q, sizeof c->q, false));
+    ta_tensor query = {place_of(c, c->q), 0, 0, 0}, result = {place_of(c, c->out), 0, 0, 0};
+    ta_kv kv = make_kv(g, c);
     for (int step = 1; step <= STEPS; ++step) {
-        for (int b = 0; b < BATCH; ++b)
-            while (lengths[b] < length_after(b, step)) {
-                TA_TRY(ta_shard_next(&map, lengths[b], &owner, &local));
-                if (owner == rank)
-                    store_token(g, b, lengths[b], local, c);
-                ++lengths[b];
-            }
+        TA_TRY(grow(g, group, device, step, c));
         kv.page_count = c->used_pages;
-        number_poison(TA_F32, out, BATCH * HEADS * DIM);
+        number_poison(TA_F32, c->out, BATCH * HEADS * DIM);
+        TA_TRY(move(device, c, c->out, sizeof c->out, false));
         TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
-        TA_TRY(check_step(g, ranks, step, out));
+        TA_TRY(move(device, c, c->out, sizeof c->out, true));
+        TA_TRY(check_step(g, ta_group_size(group), step, c->out));
     }
     return TA_OK;
 }
@@ -164,10 +206,18 @@ static ta_status grow_rank(ta_group *group, void *context)
     number_poison(TA_F32, c->k, sizeof c->k / sizeof(float));
     number_poison(TA_F32, c->v, sizeof c->v / sizeof(float));
     memset(c->table, 0x80, sizeof c->table);
-    TA_TRY(ta_device_open("host", NULL, &device));
+    c->copy = (char *)c;
+    TA_TRY(ta_device_open(options.device, NULL, &device));
+    if (device->ops->alloc_host) {
+        void *memory;
+        TA_TRY(device->ops->alloc(device, sizeof *c, &memory));
+        c->copy = memory;
+    }
     TA_TRY(ta_plan_create(group, device, &config, &plan));
-    TA_TRY(grow_and_decode(g, group, plan, c));
+    TA_TRY(grow_and_decode(g, group, device, plan, c));
     ta_plan_destroy(plan);
+    if (device->ops->alloc_host)
+        device->ops->free(device, c->copy);
     ta_device_close(device);
     free(c);
     return TA_OK;
@@ -179,6 +229,8 @@ static void grow_everywhere(bool paged)
     static growth g;
     for (int i = 0; i < 5; ++i)
         for (int32_t block = 1; block <= 9; block += 4) {
+            if (!options_chosen((uint64_t)(3 * i + block / 4)))
+                continue;
             make_growth(&g, paged, block);
             EXPECT_OK(ta_group_run_threads(rank_counts[i], NULL, grow_rank, &g));
         }

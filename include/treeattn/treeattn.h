@@ -137,6 +137,20 @@ TA_API ta_status ta_device_open(const char *name, const ta_device_config *config
 /* NULL is allowed. */
 TA_API void ta_device_close(ta_device *device);
 
+/* The device's name with its number, e.g. "host" or "cuda:0"; valid until it is closed. */
+TA_API const char *ta_device_name(const ta_device *device);
+
+/* Memory of the device, 64-byte aligned, for programs that use no runtime of its own: allocate,
+ * free (waits for the device; NULL is allowed), copy between any two of host and device memory in
+ * stream order, and wait until the work on a stream is done. Host memory that is copied from may be
+ * changed when the copy returns; host memory that is copied to is there after the wait. On "host"
+ * all memory is the host's and nothing has to be waited for. */
+TA_API ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory);
+TA_API void ta_device_free(ta_device *device, void *memory);
+TA_API ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes,
+                                void *stream);
+TA_API ta_status ta_device_synchronize(ta_device *device, void *stream);
+
 /* ---- Groups -------------------------------------------------------------------------------- */
 
 /* One rank's handle on its group. Ranks are numbered from 0. */

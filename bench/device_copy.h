@@ -1,0 +1,32 @@
+/* What one rank gives to ta_decode(), in the memory of its device: copies of the cache, the query and
+ * the results on a GPU, the same memory on the host. measure.c makes them for each row. */
+#ifndef BENCH_DEVICE_COPY_H
+#define BENCH_DEVICE_COPY_H
+
+#include "kv_cache.h"
+#include "rank_tensors.h"
+
+/* Room for K, V, lengths, bounds, pages, query, output and lse. */
+#define DEVICE_COPIES 8
+
+typedef struct device_copy {
+    ta_device *device;
+    const void *host[DEVICE_COPIES];
+    void *memory[DEVICE_COPIES]; /* of the device */
+    size_t bytes[DEVICE_COPIES];
+    int count;
+    /* Arguments of ta_decode(). */
+    ta_tensor query, out;
+    ta_kv kv;
+    float *lse;
+} device_copy;
+
+/* Copy what rank `rank` of a row has. device_copy_free() may be called whatever happens. */
+ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_options *options,
+                           const kv_layout *layout, const rank_tensors *tensors, int rank);
+void device_copy_free(device_copy *copy);
+
+/* Bring the rank's output and lse to the device, or back from it. */
+ta_status device_copy_results(device_copy *copy, const rank_tensors *tensors, int back);
+
+#endif
