@@ -7,6 +7,7 @@
 
 #include "elements.h"
 #include "exact_row.h"
+#include "launch.h"
 #include "parallel.h"
 
 /* Multiply-adds to spend on a row of the table, unless that is fewer than MIN_ROWS rows: a few
@@ -49,14 +50,15 @@ static int64_t sampled_row(const check_job *job, int64_t i)
     return first + (i * 7 + 3) % (end - first);
 }
 
-/* What a rank has of row `index`: v_dim outputs and the lse. Returns -1 if it has nothing of it. */
+/* What a rank has of row `index`: v_dim outputs and the lse. Returns -1 if it has nothing of it, or
+ * is another process, which checks its own. */
 static int read_output(const check_job *job, int rank, int64_t index, double *out, double *lse)
 {
     const bench_case *row = job->layout->row;
     const rank_tensors *tensors = &job->tensors[rank];
     int64_t v_dim = job->options->v_dim;
     int head = (int)(index % row->query_heads) - tensors->out.first_head;
-    if (head < 0 || head >= tensors->out.heads)
+    if (head < 0 || head >= tensors->out.heads || (launch.mpi && rank != launch.rank))
         return -1;
     int64_t vector = index / row->query_heads * tensors->out.heads + head;
     size_t offset = (size_t)(vector * v_dim) * element_bytes(row->dtype);
@@ -145,6 +147,11 @@ int check_result(const decode_options *options, const bench_machine *machine,
         result->worst = fmax(result->worst, job.parts[i].worst);
     }
     result->wrong += count_impossible(&job);
+    double counts[] = {(double)result->checked, (double)result->wrong};
+    launch_sum(counts, 2);
+    launch_max(&result->worst, 1);
+    result->checked = (int64_t)counts[0];
+    result->wrong = (int64_t)counts[1];
     free(job.parts);
     return status;
 }

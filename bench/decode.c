@@ -10,6 +10,7 @@
 #include "check_output.h"
 #include "elements.h"
 #include "kv_cache.h"
+#include "launch.h"
 #include "measure.h"
 #include "progress.h"
 #include "rank_plan.h"
@@ -27,6 +28,9 @@ typedef struct decode_job {
     progress progress;
 } decode_job;
 
+/* Until then all processes fail alike. */
+static int job_started;
+
 __attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...)
 {
     va_list arguments;
@@ -35,6 +39,8 @@ __attribute__((format(printf, 2, 3))) static int fail(int code, const char *form
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench help'.\n" : "\n", stderr);
+    if (launch.mpi && job_started) /* so that no other process waits for this one */
+        launch_abort(code);
     return code;
 }
 
@@ -71,6 +77,8 @@ static int alloc_cache(decode_job *job)
         largest = bytes > largest ? bytes : largest;
         largest_cache = cache > largest_cache ? cache : largest_cache;
     }
+    if (launch.mpi) /* the processes of this host share its memory */
+        largest *= (double)launch.local_ranks / launch.ranks;
     if (largest > (double)job->machine.available_bytes)
         return fail(EXIT_USAGE,
                     "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f "
@@ -94,7 +102,7 @@ static int prepare(decode_job *job)
     int code = try_device(&job->options);
     if (code == EXIT_OK)
         code = alloc_cache(job);
-    if (code == EXIT_OK && job->options.json) {
+    if (code == EXIT_OK && job->options.json && launch.rank == 0) {
         job->json = fopen(job->options.json, "w");
         if (!job->json)
             code = fail(EXIT_USAGE, "--json is '%s', which cannot be written", job->options.json);
@@ -107,7 +115,7 @@ static int print_header(decode_job *job)
     char *plan = NULL;
     const bench_case *last = &job->cases[job->count - 1];
     ta_status status = rank_plan_try(&job->options, last, &plan);
-    if (status == TA_OK)
+    if (status == TA_OK && launch.rank == 0)
         table_header(&job->options, &job->machine, job->count, plan);
     free(plan);
     if (status != TA_OK)
@@ -144,12 +152,14 @@ static int run_row(decode_job *job, int index)
     job->results[index].row = *row;
     job->progress.row = index;
     job->progress.shape = row;
-    if (job->arena.filled != row->dtype)
+    if (launch.mpi || job->arena.filled != row->dtype)
         progress_say(&job->progress, "filling the cache");
-    if (kv_arena_fill(&job->arena, row->dtype, job->machine.cpus) != 0)
+    if (!launch.mpi && kv_arena_fill(&job->arena, row->dtype, job->machine.cpus) != 0)
         return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
     if (kv_layout_make(&layout, &job->options, row, &job->arena) != 0)
         return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
+    if (launch.mpi && kv_shard_fill(&layout, row->threads) != 0)
+        return fail(EXIT_WRONG, "the threads that fill the shard could not be made");
     rank_tensors *tensors = tensors_make(&job->options, row);
     if (tensors)
         code = measure_and_check(job, &layout, tensors, &job->results[index]);
@@ -182,11 +192,12 @@ int decode_command(int argc, char **argv)
     char error[512];
     decode_job job = {0};
     if (options_parse(argc, argv, &job.options, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, "%s", error);
+        return launch.rank == 0 ? fail(EXIT_USAGE, "%s", error) : EXIT_USAGE;
     if (job.options.help) {
         options_help(stdout);
         return EXIT_OK;
     }
+    job_started = 1;
     int code = prepare(&job);
     if (code == EXIT_OK)
         code = print_header(&job);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch.h"
+
 static const char *const dtype_words[] = {"f32", "f16", "bf16", NULL};
 static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 /* In the order of ta_shard_kind and ta_placement. */
@@ -30,7 +32,8 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
         {'c', "check", ARG_INT, &o->check, 0, 1, NULL, "0|1",
          "check the results in double precision (1)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
-         "ranks that share the cache, as threads of this process (1,2,4,8)"},
+         "ranks that share the cache, as threads of this process (1,2,4,8);\n"
+         "                           under mpirun each process is one of them"},
         {0, "threads", ARG_INTS, &o->threads, 1, 1024, NULL, "LIST",
          "threads of each rank (the CPUs divided by the ranks, at least 1)"},
         {0, "heads", ARG_INTS, &o->heads, 1, 65536, NULL, "LIST", "query heads (32)"},
@@ -136,6 +139,21 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
     return 0;
 }
 
+/* With MPI each process is a rank, and that is how many there are. */
+static int use_processes(decode_options *o, char *error, size_t capacity)
+{
+    decode_options defaults;
+    set_defaults(&defaults);
+    if (memcmp(&o->ranks, &defaults.ranks, sizeof o->ranks) != 0 &&
+        (o->ranks.count != 1 || o->ranks.values[0] != launch.ranks)) {
+        snprintf(error, capacity, "--ranks is given, but there are %d MPI processes: leave it out",
+                 launch.ranks);
+        return -1;
+    }
+    o->ranks = one(launch.ranks);
+    return 0;
+}
+
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity)
 {
     arg_flag flags[FLAG_COUNT + 1] = {0};
@@ -144,6 +162,8 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
     if (args_parse(flags, argc, argv, error, capacity) != 0)
         return -1;
     fill_lengths(options);
+    if (launch.mpi && use_processes(options, error, capacity) != 0)
+        return -1;
     if (options->v_dim == 0)
         options->v_dim = options->head_dim;
     if (options->map == TA_SHARD_BLOCK_CYCLIC && options->block == 0)
@@ -181,7 +201,9 @@ static bench_case make_case(const decode_options *o, const bench_machine *machin
     c.dtype = dtype_values[o->dtypes.values[next_digit(&row, o->dtypes.count)]];
     c.threads = (int)threads;
     if (c.threads == 0)
-        c.threads = machine->cpus > c.ranks ? machine->cpus / c.ranks : 1;
+        c.threads = machine->cpus / (launch.mpi ? launch.local_ranks : c.ranks);
+    if (c.threads == 0)
+        c.threads = 1;
     return c;
 }
 

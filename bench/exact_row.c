@@ -26,7 +26,7 @@ static int32_t score_keys(const kv_layout *layout, int32_t sequence, int32_t las
                 break; /* local order follows the sequence's */
             exact_key *key = &keys[count++];
             key->at = kv_layout_at(layout, rank, sequence, local, kv_head);
-            element_read(layout->row->dtype, key->at.k, layout->k_dim, k);
+            kv_layout_read(layout, key->at.k, layout->k_dim, k);
             double sum = 0, squares = 0;
             for (int32_t d = 0; d < layout->k_dim; d++) {
                 double product = query[d] * k[d];
@@ -74,7 +74,7 @@ static void attend(const kv_layout *layout, const exact_key *keys, int32_t count
         sums->weight_error += weight * weight * error;
         sums->weight_square += weight * weight;
         sums->score += weight * fabs(keys[i].score);
-        element_read(layout->row->dtype, keys[i].at.v, layout->v_dim, v);
+        kv_layout_read(layout, keys[i].at.v, layout->v_dim, v);
         for (int32_t d = 0; d < layout->v_dim; d++) {
             row->out[d] += weight * v[d];
             sums->value_error[d] += value_factor * v[d] * v[d];

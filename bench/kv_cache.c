@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "elements.h"
+#include "launch.h"
 #include "parallel.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -47,8 +48,17 @@ double kv_read_bytes(const decode_options *options, const bench_case *row)
 
 int kv_arena_alloc(kv_arena *arena, size_t bytes)
 {
-    *arena = (kv_arena){NULL, (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, TA_DTYPE_NONE};
-    arena->data = aligned_alloc(HUGE_PAGE, arena->bytes);
+    *arena = (kv_arena){.bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE};
+    if (launch.mpi) { /* the whole cache may be larger than any host: only addresses */
+        arena->mapped = mmap(NULL, arena->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (arena->mapped == MAP_FAILED)
+            return -1;
+        uintptr_t begin = ((uintptr_t)arena->mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        arena->data = (char *)arena->mapped + (begin - (uintptr_t)arena->mapped);
+    } else {
+        arena->data = aligned_alloc(HUGE_PAGE, arena->bytes);
+    }
     if (!arena->data)
         return -1;
     /* Only advice: without huge pages everything works, a little slower. */
@@ -58,7 +68,10 @@ int kv_arena_alloc(kv_arena *arena, size_t bytes)
 
 void kv_arena_free(kv_arena *arena)
 {
-    free(arena->data);
+    if (arena->mapped)
+        munmap(arena->mapped, arena->bytes + HUGE_PAGE);
+    else
+        free(arena->data);
     arena->data = NULL;
 }
 
@@ -80,6 +93,40 @@ int kv_arena_fill(kv_arena *arena, ta_dtype dtype, int threads)
         return 0;
     arena->filled = dtype;
     return parallel_run(threads, fill_part, arena);
+}
+
+static size_t shard_bytes(const kv_layout *layout)
+{
+    return (size_t)(layout->shard_vectors * (layout->k_dim + layout->v_dim)) *
+           element_bytes(layout->row->dtype);
+}
+
+static void fill_shard_part(int thread, int threads, void *context)
+{
+    const kv_layout *layout = context;
+    ta_dtype dtype = layout->row->dtype;
+    int64_t elements = (int64_t)(shard_bytes(layout) / element_bytes(dtype));
+    int64_t first = elements * thread / threads, end = elements * (thread + 1) / threads;
+    element_fill(dtype, layout->shards[launch.rank].k + (size_t)first * element_bytes(dtype),
+                 launch.rank * elements + first, end - first, KV_SEED, 1.0f);
+}
+
+int kv_shard_fill(const kv_layout *layout, int threads)
+{
+    return parallel_run(threads, fill_shard_part, (void *)layout);
+}
+
+void kv_layout_read(const kv_layout *layout, const void *at, int64_t count, double *values)
+{
+    ta_dtype dtype = layout->row->dtype;
+    float computed[576]; /* the largest head dimension, of the largest type */
+    size_t offset = (size_t)((const char *)at - layout->arena);
+    if (launch.mpi && offset / shard_bytes(layout) != (size_t)launch.rank) {
+        element_fill(dtype, computed, (int64_t)(offset / element_bytes(dtype)), count, KV_SEED,
+                     1.0f);
+        at = computed;
+    }
+    element_read(dtype, at, count, values);
 }
 
 /* Pages of a sequence are scattered in the pool, as they are in a server after some hours: a fixed
@@ -129,6 +176,7 @@ static int make_shards(kv_layout *layout, kv_arena *arena)
     size_t element = element_bytes(layout->row->dtype);
     size_t k_bytes = (size_t)(layout->shard_vectors * layout->k_dim) * element;
     size_t v_bytes = (size_t)(layout->shard_vectors * layout->v_dim) * element;
+    layout->arena = arena->data;
     for (int rank = 0; rank < layout->row->ranks; rank++) {
         kv_shard *shard = &layout->shards[rank];
         shard->k = arena->data + (size_t)rank * (k_bytes + v_bytes);

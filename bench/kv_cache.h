@@ -17,6 +17,7 @@ typedef struct kv_arena {
     char *data;
     size_t bytes;
     ta_dtype filled; /* the type of its contents, TA_DTYPE_NONE at first */
+    void *mapped;    /* with MPI: the address space that it is in */
 } kv_arena;
 
 /* What one rank holds, and where. */
@@ -40,6 +41,7 @@ typedef struct kv_layout {
     int64_t batch_stride, token_stride, head_stride;
     int64_t shard_vectors; /* head vectors that one rank's K has room for; V has the same */
     kv_shard *shards;      /* [ranks] */
+    const char *arena;     /* where the first one begins */
 } kv_layout;
 
 /* The most tokens of a sequence that one rank holds. */
@@ -59,11 +61,19 @@ void kv_arena_free(kv_arena *arena);
  * if a thread could not be made. */
 int kv_arena_fill(kv_arena *arena, ta_dtype dtype, int threads);
 
+/* With MPI, after kv_layout_make(): fill the shard of this process. The others' have addresses but
+ * no memory. */
+int kv_shard_fill(const kv_layout *layout, int threads);
+
 /* Divide the arena into a row's shards. Returns -1 without memory; then there is nothing to
  * free. */
 int kv_layout_make(kv_layout *layout, const decode_options *options, const bench_case *row,
                    kv_arena *arena);
 void kv_layout_free(kv_layout *layout);
+
+/* Elements of K or V at an address of kv_layout_at(): with MPI, those of other processes are
+ * computed. */
+void kv_layout_read(const kv_layout *layout, const void *at, int64_t count, double *values);
 
 /* The cache of one rank as ta_decode() takes it. */
 void kv_layout_view(const kv_layout *layout, int rank, ta_kv *kv);

@@ -8,6 +8,7 @@
 
 #include "decode.h"
 #include "decode_options.h"
+#include "launch.h"
 #include "machine.h"
 #include "model.h"
 
@@ -41,7 +42,8 @@ static void print_help(FILE *file)
         "Examples:\n"
         "  treeattn-bench decode\n"
         "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
-        "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n",
+        "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n"
+        "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n",
         file);
 }
 
@@ -76,6 +78,15 @@ static int is_one_of(const char *word, const char *a, const char *b, const char 
     return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
+static int launch_decode(int argc, char **argv)
+{
+    int code = launch_begin(&argc, &argv);
+    if (code == EXIT_OK)
+        code = decode_command(argc - 2, argv + 2);
+    launch_end();
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -84,7 +95,7 @@ int main(int argc, char **argv)
     }
     const char *command = argv[1];
     if (strcmp(command, "decode") == 0)
-        return decode_command(argc - 2, argv + 2);
+        return launch_decode(argc, argv);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)

@@ -10,6 +10,7 @@
 
 #include "bandwidth.h"
 #include "device_copy.h"
+#include "launch.h"
 #include "parallel.h"
 #include "rank_plan.h"
 
@@ -43,6 +44,21 @@ typedef struct rank_run {
     device_copy data;
 } rank_run;
 
+/* The ranks meet, actively or asleep: as threads, or as processes. */
+static int meet(row_run *run, int asleep)
+{
+    if (!launch.mpi)
+        return asleep ? barrier_sleep(&run->together) : barrier_wait(&run->together);
+    launch_wait(asleep);
+    return 0;
+}
+
+/* Does this rank do what is done once in a process? */
+static int is_first_here(const rank_run *r)
+{
+    return r->rank == 0 || launch.mpi;
+}
+
 /* Until its results are there. */
 static ta_status step(rank_run *r)
 {
@@ -59,7 +75,7 @@ static ta_status timed_steps(rank_run *r, int first, int count)
     ta_status status = step(r);
     for (int i = first; status == TA_OK && i < first + count; i++) {
         span *s = &r->run->spans[(size_t)i * (size_t)ranks + (size_t)r->rank];
-        if (barrier_wait(&r->run->together) != 0)
+        if (meet(r->run, 0) != 0)
             return TA_ERR_ABORTED;
         s->start = machine_time_us();
         status = step(r);
@@ -77,16 +93,16 @@ static ta_status alternate(rank_run *r)
     for (int block = 0; block < blocks; block++) {
         int first = samples * block / blocks, end = samples * (block + 1) / blocks;
         status = timed_steps(r, first, end - first);
-        if (status != TA_OK || barrier_sleep(&run->together) != 0)
+        if (status != TA_OK || meet(run, 1) != 0)
             return status != TA_OK ? status : TA_ERR_ABORTED;
-        if (r->rank == 0) {
+        if (is_first_here(r)) {
             readers_sweep(run->readers, end - first, run->result->read_us + first);
             run->m->progress(run->m->progress_context, (double)end / samples);
         }
-        if (barrier_sleep(&run->together) != 0)
+        if (meet(run, 1) != 0)
             return TA_ERR_ABORTED;
     }
-    if (r->rank == 0)
+    if (is_first_here(r))
         run->result->counted_steps = (uint64_t)(samples + blocks);
     return TA_OK;
 }
@@ -124,13 +140,14 @@ static ta_status warm_up(rank_run *r)
             return status;
         step_us = machine_time_us() - start;
     }
-    if (barrier_sleep(&r->run->together) != 0)
+    if (meet(r->run, 1) != 0)
         return TA_ERR_ABORTED;
-    if (r->rank == 0) {
+    if (is_first_here(r)) {
+        launch_max(&step_us, 1);
         r->run->result->samples = choose_samples(options, step_us);
         readers_choose(r->run->readers, CHOOSE_SWEEPS);
     }
-    return barrier_sleep(&r->run->together) != 0 ? TA_ERR_ABORTED : TA_OK;
+    return meet(r->run, 1) != 0 ? TA_ERR_ABORTED : TA_OK;
 }
 
 static ta_status run_steps(rank_run *r)
@@ -179,10 +196,36 @@ static ta_status rank_main(ta_group *group, void *context)
     return status;
 }
 
+/* Processes have no common clock: a step lasts as long as it does on the rank that needs longest,
+ * from when all had come. */
+static void reduce_processes(row_run *run)
+{
+    bench_result *result = run->result;
+    for (int i = 0; i < result->samples; i++) {
+        const span *own = &run->spans[(size_t)i * (size_t)launch.ranks + (size_t)launch.rank];
+        result->step_us[i] = own->end - own->start;
+    }
+    launch_max(result->step_us, result->samples);
+    for (int i = 0; i < result->samples; i++) {
+        /* Processes that share CPUs read one after the other, each at the full speed of one. */
+        double busy = result->read_us[i] * result->row.threads;
+        launch_sum(&busy, 1);
+        double cpus = (double)run->m->machine->cpus * launch.ranks / launch.local_ranks;
+        launch_max(&result->read_us[i], 1);
+        if (busy / cpus > result->read_us[i])
+            result->read_us[i] = busy / cpus;
+    }
+    launch_share(result->exchanged, sizeof *result->exchanged);
+}
+
 /* A step lasts from the first rank's start to the last rank's end. */
 static void reduce_spans(row_run *run)
 {
     int ranks = run->result->row.ranks;
+    if (launch.mpi) {
+        reduce_processes(run);
+        return;
+    }
     for (int i = 0; i < run->result->samples; i++) {
         const span *spans = &run->spans[(size_t)i * (size_t)ranks];
         span whole = spans[0];
@@ -207,8 +250,11 @@ static ta_status allocate(row_run *run)
     result->read_us = calloc(samples, sizeof *result->read_us);
     result->exchanged = calloc(ranks, sizeof *result->exchanged);
     run->spans = calloc(samples * ranks, sizeof *run->spans);
-    run->readers = readers_create(result->row.ranks * result->row.threads, m->machine->cpus,
-                                  m->layout->shards[0].k, (size_t)result->kv_bytes);
+    /* All of the cache, or the part of it that this process has. */
+    int parts = launch.mpi ? launch.ranks : 1;
+    run->readers =
+        readers_create(result->row.ranks * result->row.threads / parts, m->machine->cpus,
+                       m->layout->shards[launch.rank].k, (size_t)(result->kv_bytes / parts));
     if (!result->step_us || !result->read_us || !result->exchanged || !run->spans || !run->readers)
         return TA_ERR_NO_MEMORY;
     return TA_OK;
@@ -224,7 +270,7 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
         goto free_run;
     }
     barrier_init(&run.together, result->row.ranks, m->machine->cpus);
-    status = ta_group_run_threads(result->row.ranks, NULL, rank_main, &run);
+    status = launch_run(result->row.ranks, rank_main, &run);
     if (status != TA_OK) {
         snprintf(error, capacity, "%s: %s", ta_status_name(status), ta_last_error());
         goto free_run;

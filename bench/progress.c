@@ -6,13 +6,14 @@
 #include <unistd.h>
 
 #include "elements.h"
+#include "launch.h"
 
 /* Back to the first column, and clear to the end of the line. */
 #define CLEAR "\r\033[K"
 
 void progress_init(progress *p, int rows)
 {
-    *p = (progress){.enabled = isatty(STDERR_FILENO), .rows = rows};
+    *p = (progress){.enabled = launch.rank == 0 && isatty(STDERR_FILENO), .rows = rows};
 }
 
 void progress_say(const progress *p, const char *what)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kv_cache.h"
+#include "launch.h"
 
 static ta_plan_config plan_config(const decode_options *o, const bench_case *row)
 {
@@ -79,5 +80,5 @@ static ta_status try_rank(ta_group *group, void *context)
 ta_status rank_plan_try(const decode_options *options, const bench_case *row, char **text)
 {
     plan_trial trial = {options, row, text};
-    return ta_group_run_threads(row->ranks, NULL, try_rank, &trial);
+    return launch_run(row->ranks, try_rank, &trial);
 }

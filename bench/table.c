@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "elements.h"
+#include "launch.h"
 
 /* The lines of a plan's description that the header does not say in another way. */
 static int worth_printing(const char *line)
@@ -67,6 +68,9 @@ void table_header(const decode_options *options, const bench_machine *machine, i
            TA_VERSION_MINOR, TA_VERSION_PATCH, library / 10000, library / 100 % 100, library % 100);
     printf("# machine   %s, %d CPUs, %.1f GiB, %s\n", machine->cpu, machine->cpus,
            (double)machine->memory_bytes * 0x1p-30, machine->system);
+    if (launch.mpi)
+        printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
+               launch.library, launch.local_ranks);
     printf("# device    %s;", o->device);
     print_list(" ranks", &o->ranks);
     if (o->threads.count)

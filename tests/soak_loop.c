@@ -14,8 +14,8 @@
 /* Pages that the heap's fragments may take, however long it runs. */
 #define RESIDENT_SLACK (64.0 * 1024 * 1024)
 
-/* Freed memory that threads keep for themselves would look like memory in use. glibc reads this only
- * when a program starts. */
+/* Freed memory that threads keep for themselves would look like memory in use. glibc reads this
+ * only when a program starts. */
 void soak_restart_without_caches(char **argv)
 {
     static const char name[] = "GLIBC_TUNABLES";

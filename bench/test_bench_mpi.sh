@@ -1,0 +1,54 @@
+#!/bin/sh
+# treeattn-bench under mpirun: one table, from rank 0, with nothing wrong in it.
+#
+#     test_bench_mpi.sh PROGRAM PYTHON LAUNCHER...
+set -u
+bench=$1
+python=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+fail()
+{
+    echo "FAILED: $*"
+    sed 's/^/    out: /' "$work/out"
+    sed 's/^/    err: /' "$work/err"
+    failed=1
+}
+
+small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1 -n 3'
+
+# shellcheck disable=SC2086
+"$@" -n 3 "$bench" decode -b 256 -e 1k -f 2 --dtype f32,bf16 $small --json "$work/json" \
+    >"$work/out" 2>"$work/err" || fail 'it ended with an error'
+"$python" - "$work/json" "$work/out" <<'PYTHON' || fail 'the JSON or the table is not right'
+import json, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+lines = open(sys.argv[2]).read().splitlines()
+table = [line.split() for line in lines if line and not line.startswith("#")]
+assert len(rows) == len(table) == 2 * 3, (len(rows), len(table))
+assert sum(line.startswith("# ranks     3 processes of ") for line in lines) == 1
+for row in rows:
+    assert row["ranks"] == 3 and row["wrong"] == 0, row
+    assert row["checked"] == 3 * 4 * 33, row["checked"]
+    assert 0 < row["worst_error_in_tolerances"] <= 1, row
+PYTHON
+
+# Every layout of the cache, each rank with its own heads.
+# shellcheck disable=SC2086
+"$@" -n 4 "$bench" decode -b 1k --map cyclic --block 16 --page-tokens 8 --layout head \
+    --placement heads --query-placement root $small >"$work/out" 2>"$work/err" ||
+    fail 'it ended with an error'
+grep -q ': 0 wrong$' "$work/out" || fail 'no results, or wrong ones'
+
+# The number of ranks is the launcher's business.
+code=0
+"$@" -n 2 "$bench" decode --ranks 3 >"$work/out" 2>"$work/err" || code=$?
+[ "$code" = 2 ] || fail "exit $code, not 2: --ranks 3 on 2 processes"
+grep -q 'there are 2 MPI processes' "$work/err" || fail 'it does not say why'
+
+[ "$failed" = 0 ] && echo ok
+exit "$failed"
