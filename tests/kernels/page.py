@@ -105,8 +105,11 @@ def table(kernels):
 def kernel_for(kernels, arch, rows):
     s = shape(arch, 'bf16', rows, True)
     family, number = ('attend_mma', s['tiles']) if s['matrix'] else ('attend_fma', s['team_rows'])
-    return next(k for k in kernels if k.arch == arch and k.family == family and
-                k.arguments[:2] == ('bf16', str(number)) and 'any alignment' not in k.arguments)
+    for k in kernels:
+        if (k.arch, k.family) == (arch, family) and k.arguments[:2] == ('bf16', str(number)) and \
+                'any alignment' not in k.arguments:
+            return k
+    raise saturate.Changed(f'{arch} has no {family}<bf16, {number}> for {rows} rows')
 
 
 def verdict(d):
