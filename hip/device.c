@@ -188,22 +188,43 @@ static ta_status gpu_merge(ta_device *device, float *into, const float *from, in
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (records == 0)
         return TA_OK;
-    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_merge(into, from, records, v_dim, stream)));
+    ON_DEVICE(gpu, ta_gpu_check_launch(
+                       gpu, ta_launch_merge(into, from, records, v_dim, NULL, NULL, stream)));
 }
 
-static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
-                            int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
-                            void *stream)
+static ta_status gpu_merge_tracking(ta_device *device, float *into, const float *from,
+                                    int64_t records, int32_t v_dim, ta_fault *fault,
+                                    const ta_fault *theirs, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ON_DEVICE(gpu, ta_gpu_check_launch(
+                       gpu, ta_launch_merge(into, from, records, v_dim, fault, theirs, stream)));
+}
+
+static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *problem,
+                                     const float *records, int32_t first_head, int32_t heads,
+                                     const ta_tensor *out, float *lse, ta_fault_place place,
+                                     void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     ta_finish_params params = {.problem = *problem,
                                .records = records,
                                .first_head = first_head,
                                .heads = heads,
-                               .lse = lse};
+                               .lse = lse,
+                               .place = place};
     if (out)
         params.out = *out;
     ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
+}
+
+static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
+                            int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                            void *stream)
+{
+    ta_fault_place nowhere = {NULL, NULL};
+    return gpu_finish_tracking(device, problem, records, first_head, heads, out, lse, nowhere,
+                               stream);
 }
 
 static const ta_device_ops gpu_ops = {
@@ -224,6 +245,8 @@ static const ta_device_ops gpu_ops = {
     .attend = ta_gpu_attend,
     .merge = gpu_merge,
     .finish = gpu_finish,
+    .merge_tracking = gpu_merge_tracking,
+    .finish_tracking = gpu_finish_tracking,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */

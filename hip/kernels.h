@@ -59,8 +59,9 @@ typedef struct ta_merge_splits_params {
 
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream);
 
+/* Also merges `theirs` into `fault`, unless they are NULL. */
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
-                            void *stream);
+                            ta_fault *fault, const ta_fault *theirs, void *stream);
 
 typedef struct ta_finish_params {
     ta_problem problem;
@@ -68,6 +69,7 @@ typedef struct ta_finish_params {
     int32_t first_head, heads;
     ta_tensor out;
     float *lse;
+    ta_fault_place place; /* NULL: no fault is possible */
 } ta_finish_params;
 
 ta_launched ta_launch_finish(const ta_finish_params *params, void *stream);

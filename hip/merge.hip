@@ -125,8 +125,11 @@ __global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_pa
 }
 
 __global__ void __launch_bounds__(record_threads)
-    merge_records(float *into, const float *from, int64_t records, int32_t v_dim)
+    merge_records(float *into, const float *from, int64_t records, int32_t v_dim, ta_fault *fault,
+                  const ta_fault *theirs)
 {
+    if (fault && blockIdx.x == 0 && threadIdx.x == 0)
+        *fault = ta_fault_merge(*fault, *theirs);
     for (int64_t i = blockIdx.x; i < records; i += gridDim.x) {
         float *a = into + i * ta_record_floats(v_dim);
         const float *b = from + i * ta_record_floats(v_dim);
@@ -152,11 +155,13 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
 }
 
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
-                            void *stream)
+                            ta_fault *fault, const ta_fault *theirs, void *stream)
 {
     unsigned blocks = static_cast<unsigned>(min(records, static_cast<int64_t>(INT32_MAX)));
+    if (blocks == 0)
+        blocks = 1; /* for the fault */
     ta_launch_result result =
         TA_LAUNCH(merge_records, dim3(blocks), record_threads, 0, static_cast<hipStream_t>(stream),
-                  into, from, records, v_dim);
+                  into, from, records, v_dim, fault, theirs);
     return {static_cast<int>(result.error), result.kernel};
 }

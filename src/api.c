@@ -1,4 +1,6 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
+#include <string.h>
+
 #include "algo/ring.h"
 #include "algo/tree.h"
 #include "plan.h"
@@ -131,6 +133,24 @@ static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, v
     return ta_ring_q_decode(plan, q, &step->kv, out, step->lse, fault, stream);
 }
 
+/* What finish_tracking() reported since it was asked last. */
+static ta_fault take_report(ta_plan *plan)
+{
+    ta_fault fault = {TA_OK, 0};
+    if (!plan->report)
+        return fault;
+    uint64_t word = __atomic_exchange_n((uint64_t *)plan->report, 0, __ATOMIC_ACQ_REL);
+    memcpy(&fault, &word, sizeof fault);
+    return fault;
+}
+
+static ta_status tell(const ta_fault *fault, const char *when, const char *what)
+{
+    return ta_fail((ta_status)fault->status,
+                   "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
+                   (int)fault->rank, when, ta_status_name((ta_status)fault->status), what);
+}
+
 ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                     float *lse, void *stream)
 {
@@ -141,7 +161,13 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault fault = {checked, plan->rank};
+    ta_fault fault = {checked, plan->rank}, earlier = {TA_OK, 0};
+    if (checked == TA_OK)
+        earlier = take_report(plan);
+    if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
+        step.out = (ta_tensor){NULL, 0, 0, 0};
+        step.lse = NULL;
+    }
     ta_step_counts before = count(plan);
     ta_status status = run_step(plan, &step, &fault, stream);
     count_step(plan, &before);
@@ -151,10 +177,9 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     }
     if (checked != TA_OK)
         return checked;
+    if (earlier.status != TA_OK)
+        return tell(&earlier, "an earlier", "neither that step nor this one wrote anything here");
     if (fault.status != TA_OK)
-        return ta_fail((ta_status)fault.status,
-                       "rank %d failed in this step with %s, its ta_last_error() says why; nothing "
-                       "was written",
-                       (int)fault.rank, ta_status_name((ta_status)fault.status));
+        return tell(&fault, "this", "nothing was written");
     return TA_OK;
 }

@@ -8,6 +8,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "inline.h"
 #include "shard.h"
 #include "text.h"
 
@@ -33,6 +34,25 @@ static inline int64_t ta_problem_rows(const ta_problem *p)
 {
     return (int64_t)p->batch * p->query_tokens;
 }
+
+/* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
+ * was given bad arguments, and all of them hear of it. */
+typedef struct ta_fault {
+    int32_t status; /* TA_OK: none */
+    int32_t rank;   /* the lowest rank that has one */
+} ta_fault;
+
+/* Which of two faults counts. */
+TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
+{
+    return b.status != TA_OK && (a.status == TA_OK || b.rank < a.rank) ? b : a;
+}
+
+/* Where a fault is when the host does not follow the step: in device memory. */
+typedef struct ta_fault_place {
+    ta_fault *fault;
+    ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
+} ta_fault_place;
 
 typedef struct ta_device_ops ta_device_ops;
 
@@ -115,6 +135,16 @@ struct ta_device_ops {
     ta_status (*finish)(ta_device *device, const ta_problem *problem, const float *records,
                         int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
                         void *stream);
+
+    /* The same two for a step that the host does not follow, as the group moves device memory; NULL
+     * on the host. merge_tracking() also merges a fault. finish_tracking() writes neither output
+     * nor lse if there is one, but reports it. */
+    ta_status (*merge_tracking)(ta_device *device, float *into, const float *from, int64_t records,
+                                int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                                void *stream);
+    ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
+                                 int32_t first_head, int32_t heads, const ta_tensor *out,
+                                 float *lse, ta_fault_place place, void *stream);
 };
 
 /* The host device (host/host.c). */

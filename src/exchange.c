@@ -70,6 +70,12 @@ static float *records_at(const ta_plan *plan, int head)
     return plan->exchange_records + range_floats(plan, (range){0, head});
 }
 
+/* The fault of the step, if it is in device memory. */
+static ta_fault *tracked_fault(const ta_plan *plan)
+{
+    return (ta_fault *)records_at(plan, plan->problem.query_heads);
+}
+
 /* The message for a range. The last range has room for the fault behind it, others are copied. */
 static ta_status pack(ta_plan *plan, range heads, const ta_fault *fault, const void **message,
                       void *stream)
@@ -82,9 +88,12 @@ static ta_status pack(ta_plan *plan, range heads, const ta_fault *fault, const v
             device->ops->copy(device, plan->sent, packed, (size_t)floats * sizeof(float), stream));
         packed = plan->sent;
     }
-    TA_TRY(device->ops->copy(device, packed + floats, fault, sizeof *fault, stream));
     *message = packed;
-    return TA_OK;
+    if (ta_plan_tracks(plan))
+        fault = tracked_fault(plan);
+    if ((const void *)fault == packed + floats)
+        return TA_OK;
+    return device->ops->copy(device, packed + floats, fault, sizeof *fault, stream);
 }
 
 static ta_status send_to(ta_plan *plan, int to, range heads, const ta_fault *fault, void *stream)
@@ -99,11 +108,15 @@ static ta_status send_to(ta_plan *plan, int to, range heads, const ta_fault *fau
 static ta_status merge_received(ta_plan *plan, range heads, ta_fault *fault, void *stream)
 {
     ta_device *device = plan->exchange_device;
+    const float *behind = plan->received + range_floats(plan, heads);
     ta_fault theirs;
-    TA_TRY(device->ops->copy(device, &theirs, plan->received + range_floats(plan, heads),
-                             sizeof theirs, stream));
-    if (theirs.status != TA_OK && (fault->status == TA_OK || theirs.rank < fault->rank))
-        *fault = theirs;
+    if (ta_plan_tracks(plan))
+        return device->ops->merge_tracking(
+            device, records_at(plan, heads.first), plan->received,
+            (heads.end - heads.first) * ta_problem_rows(&plan->problem), plan->problem.v_dim,
+            tracked_fault(plan), (const ta_fault *)behind, stream);
+    TA_TRY(device->ops->copy(device, &theirs, behind, sizeof theirs, stream));
+    *fault = ta_fault_merge(*fault, theirs);
     if (fault->status != TA_OK) /* nobody will read the result, but an earlier one may be in use */
         return TA_OK;
     int64_t records = (heads.end - heads.first) * ta_problem_rows(&plan->problem);
@@ -129,11 +142,27 @@ static ta_status swap_with(ta_plan *plan, int partner, range given, range kept, 
     return merge_received(plan, kept, fault, stream);
 }
 
+/* take_from() in device memory: the message goes where its records belong. The fault behind them
+ * may take the place of records of other heads, which nobody needs any more. */
+static ta_status take_tracking(ta_plan *plan, int from, range heads, void *stream)
+{
+    ta_device *device = plan->exchange_device;
+    float *records = records_at(plan, heads.first);
+    TA_TRY(ta_group_exchange(plan->group, NULL, 0, -1, records, message_bytes(plan, heads), from,
+                             stream));
+    if (heads.end == plan->problem.query_heads)
+        return TA_OK;
+    return device->ops->copy(device, tracked_fault(plan), records + range_floats(plan, heads),
+                             sizeof(ta_fault), stream);
+}
+
 /* Receive finished records in place of this rank's own. */
 static ta_status take_from(ta_plan *plan, int from, range heads, ta_fault *fault, void *stream)
 {
     ta_device *device = plan->exchange_device;
     size_t bytes = message_bytes(plan, heads);
+    if (ta_plan_tracks(plan))
+        return take_tracking(plan, from, heads, stream);
     TA_TRY(ta_group_exchange(plan->group, NULL, 0, -1, plan->received, bytes, from, stream));
     TA_TRY(device->ops->copy(device, fault, plan->received + range_floats(plan, heads),
                              sizeof *fault, stream));
@@ -213,6 +242,9 @@ ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream)
 {
     if (plan->ranks == 1)
         return TA_OK;
+    if (ta_plan_tracks(plan))
+        TA_TRY(plan->device->ops->copy(plan->device, tracked_fault(plan),
+                                       &plan->faults[-fault->status], sizeof *fault, stream));
     switch (plan->out_placement) {
     case TA_PLACE_ROOT:
         return to_root(plan, fault, stream);

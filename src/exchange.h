@@ -7,7 +7,8 @@
 
 /* Merge plan->exchange_records over all ranks. Afterwards a rank's own heads under the plan's
  * out_placement are complete in them, the other heads are left in any state. `*fault` goes in as
- * this rank's own and comes out as the lowest rank's, wherever results arrive. */
+ * this rank's own and comes out as the lowest rank's, wherever results arrive. If the plan tracks
+ * faults, that is so for the one behind plan->records, and `*fault` stays. */
 ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream);
 
 #endif

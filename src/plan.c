@@ -14,6 +14,12 @@
 
 #define ALIGNMENT 64
 
+enum {
+#define COUNT(name, value, message) +1
+    STATUSES = 0 TA_STATUS_LIST(COUNT)
+#undef COUNT
+};
+
 void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
                    int *count)
 {
@@ -80,6 +86,8 @@ static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_b
         if (plan->out_placement == TA_PLACE_HEADS)
             plan->sent = cut(c, floats, sizeof(float));
     }
+    if (ta_plan_tracks(plan))
+        plan->faults = cut(c, STATUSES, sizeof(ta_fault));
     if (!ta_plan_stages(plan)) {
         plan->exchange_records = plan->records;
         plan->exchange_query = plan->query;
@@ -112,6 +120,17 @@ static int moves_query(const ta_plan *plan)
     return plan->algorithm != TA_ALGORITHM_RING_KV || plan->query_placement != TA_PLACE_HEADS;
 }
 
+/* What this rank may have to tell the others of a step. */
+static ta_status copy_faults(const ta_plan *plan)
+{
+    ta_fault faults[STATUSES];
+    for (int i = 0; i < STATUSES; ++i)
+        faults[i] = (ta_fault){-i, plan->rank};
+    if (!plan->faults)
+        return TA_OK;
+    return plan->device->ops->copy(plan->device, plan->faults, faults, sizeof faults, NULL);
+}
+
 /* Give every piece of the plan its place in plan->memory and plan->staging, and set the bytes that
  * they take. Without memory it only adds up. */
 static ta_status cut_memory(ta_plan *plan)
@@ -136,12 +155,17 @@ static ta_status cut_memory(ta_plan *plan)
                        ta_plan_is_ring(plan) ? ta_ring_attend_bytes(plan)
                                              : plan->device->ops->attend_bytes(plan->device, p),
                        1);
+    if (ta_plan_tracks(plan))
+        plan->report = cut(&staging, 1, sizeof *plan->report);
     if (device.overflow || staging.overflow)
         return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
                                        "config.batch, query_tokens or query_heads is too large");
     plan->memory_bytes = device.used;
     plan->staging_bytes = staging.used;
-    return plan->memory ? copy_head_values(plan, slopes, sinks) : TA_OK;
+    if (!plan->memory)
+        return TA_OK;
+    TA_TRY(copy_faults(plan));
+    return copy_head_values(plan, slopes, sinks);
 }
 
 /* Everything of a plan but its memory. */
@@ -155,6 +179,9 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->device = (ta_device *)device;
     plan->rank = ta_group_rank(group);
     plan->ranks = ta_group_size(group);
+    if (group && group->device && strcmp(group->device->name, device->name) != 0)
+        return ta_fail(TA_ERR_INVALID, "device is %s: must be %s, whose memory this group moves",
+                       device->name, group->device->name);
     TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
@@ -207,16 +234,19 @@ static ta_status make_all_offsets(ta_plan *plan)
                         &plan->part_at);
 }
 
-/* Groups move host memory. A device whose memory is not is given a host device to merge on. */
+/* Some groups move host memory. A device whose memory is not is given a host device to merge on. */
 static ta_status make_staging(ta_plan *plan)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     one_thread.threads = 1;
     if (plan->ranks == 1 || !plan->device->ops->alloc_host)
         return TA_OK;
-    TA_TRY(ta_host_open(&one_thread, &plan->exchange_device));
+    if (!ta_plan_tracks(plan))
+        TA_TRY(ta_host_open(&one_thread, &plan->exchange_device));
     TA_TRY(cut_memory(plan));
-    return plan->device->ops->alloc_host(plan->device, plan->staging_bytes, &plan->staging);
+    TA_TRY(plan->device->ops->alloc_host(plan->device, plan->staging_bytes, &plan->staging));
+    memset(plan->staging, 0, plan->staging_bytes);
+    return TA_OK;
 }
 
 static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
@@ -241,7 +271,7 @@ ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
     if (!bytes)
         return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
     TA_TRY(describe_plan(group, device, config, &plan));
-    if (plan.ranks > 1 && device->ops->alloc_host)
+    if (plan.ranks > 1 && device->ops->alloc_host && !ta_plan_tracks(&plan))
         plan.exchange_device = NULL; /* a place in the staging memory takes none of the workspace */
     TA_TRY(cut_memory(&plan));
     *bytes = plan.memory_bytes;

@@ -9,13 +9,6 @@
 #include "device.h"
 #include "group.h"
 
-/* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
- * was given bad arguments, and all of them hear of it. */
-typedef struct ta_fault {
-    int32_t status; /* TA_OK: none */
-    int32_t rank;   /* the lowest rank that has one */
-} ta_fault;
-
 /* What a step did, as its device and its group counted it. */
 typedef struct ta_step_counts {
     ta_device_stats device;
@@ -47,7 +40,10 @@ struct ta_plan {
     void *exchange_query;    /* `query`, or its place in `staging` */
     float *received;         /* records from another rank; NULL on one rank */
     float *sent;             /* a copy on the way out; NULL unless output is scattered by heads */
-    size_t *query_at;        /* [ranks + 1] byte offsets of the ranks' heads in the query */
+    /* If the group moves device memory: what this rank can have to tell, by -status, in device
+     * memory; and in pinned host memory what finish_tracking() found. */
+    ta_fault *faults, *report;
+    size_t *query_at; /* [ranks + 1] byte offsets of the ranks' heads in the query */
 
     /* Rings only: see algo/ring.h. */
     float *fresh;    /* pass-KV: records of this rank's part before they are merged */
@@ -75,6 +71,13 @@ static inline int ta_plan_is_ring(const ta_plan *plan)
 static inline int ta_plan_stages(const ta_plan *plan)
 {
     return plan->exchange_device != plan->device;
+}
+
+/* Is the exchange in device memory? Then the host does not follow the step, and the fault of a step
+ * is in device memory too, behind the records. */
+static inline int ta_plan_tracks(const ta_plan *plan)
+{
+    return plan->ranks > 1 && plan->group->device;
 }
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.

@@ -181,6 +181,12 @@ void case_shard_free(case_shard *shard);
  * they stay where they are. */
 ta_status case_shard_to_device(case_shard *shard, ta_device *device);
 
+/* This rank's group, as the options say, and its device: `name`, or one of that name for each rank;
+ * case_group.c. On failure close them too. */
+ta_status case_rank_open(ta_group *threads, const char *name, const ta_device_config *config,
+                         ta_device **device, ta_group **group);
+void case_rank_close(ta_group *threads, ta_device *device, ta_group *group);
+
 /* The device's address for a host address inside one of the buffers. */
 void *case_on_device(const case_shard *shard, const void *host);
 

@@ -236,11 +236,12 @@ static ta_status compare_notes(const decode_case *c, ta_group *group, rank_resul
     return TA_OK;
 }
 
-static ta_status run_rank(ta_group *group, void *context)
+static ta_status run_rank(ta_group *threads, void *context)
 {
     whole_run *run = context;
     const decode_case *c = run->c;
-    int rank = ta_group_rank(group);
+    int rank = ta_group_rank(threads);
+    ta_group *group = threads;
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     const char *name = device_of(c, rank);
     if (!strcmp(name, "host")) {
@@ -253,7 +254,7 @@ static ta_status run_rank(ta_group *group, void *context)
     ta_status status;
     case_shard shard;
     case_shard_make(c, &run->data, rank, &shard);
-    TA_TRY_GOTO(ta_device_open(name, &config, &device), free_shard);
+    TA_TRY_GOTO(case_rank_open(threads, name, &config, &device, &group), free_shard);
     TA_TRY_GOTO(case_shard_to_device(&shard, device), free_shard);
     TA_TRY_GOTO(case_plan_make(c, &run->data, group, device, &workspace, &plan), free_shard);
     TA_TRY_GOTO(decode_and_check(run, plan, &shard, &run->results[rank]), free_shard);
@@ -264,8 +265,10 @@ free_shard:
     ta_plan_destroy(plan);
     if (workspace)
         device->ops->free(device, workspace);
+    if (status != TA_OK && group != threads)
+        ta_group_abort(group, ta_last_error());
     case_shard_free(&shard);
-    ta_device_close(device);
+    case_rank_close(threads, device, group);
     return status;
 }
 

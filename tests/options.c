@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO};
+test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO, false};
 
 static void set_seed(const char *text)
 {
@@ -41,10 +41,13 @@ bool options_read(int argc, char **argv)
             options.every = atoi(value);
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
+        else if (value && !strcmp(argv[i], "--group") &&
+                 (!strcmp(value, "threads") || !strcmp(value, "ccl")))
+            options.ccl = !strcmp(value, "ccl");
         else if (!value || strcmp(argv[i], "--algorithm") != 0 || !set_algorithm(value)) {
             fprintf(stderr,
                     "usage: %s [--seed N] [--cases N] [--every N] [--device NAME] "
-                    "[--algorithm tree|ring-kv|ring-q]\n",
+                    "[--group threads|ccl] [--algorithm tree|ring-kv|ring-q]\n",
                     argv[0]);
             return false;
         }

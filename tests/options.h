@@ -1,7 +1,8 @@
 /* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
  * `--cases N` that many of them, from the seed on if there is one, `--every N` about one in N of
  * the cases of a program that goes through all combinations, always the same ones, `--device NAME`
- * (or TA_TEST_DEVICE) runs on that device, `--algorithm tree|ring-kv|ring-q` in that way
+ * (or TA_TEST_DEVICE) runs on that device, `--group ccl` on one of them for each rank, with a group that moves
+ * their memory, `--algorithm tree|ring-kv|ring-q` in that way
  * throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
@@ -18,6 +19,7 @@ typedef struct test_options {
     int cases;              /* 0: the program's own number */
     int every;              /* 1 unless told */
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
+    bool ccl;               /* ranks have a device each, and a group that moves their memory */
 } test_options;
 
 extern test_options options;

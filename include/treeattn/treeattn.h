@@ -495,7 +495,13 @@ typedef struct ta_kv {
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
- * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken. */
+ * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
+ *
+ * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
+ * returns, so other ranks' errors come later. Of a bad argument on another rank a rank hears in its
+ * next ta_decode() with the plan that comes after the failed step has run: that call returns the
+ * error once, naming the rank. It takes part in its own step for the others, and like the failed
+ * step it writes nothing here. Of a broken group every later call tells. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                            float *lse, void *stream);
 

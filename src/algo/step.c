@@ -74,5 +74,10 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const
     float *merged = plan->records + first * head_floats;
     TA_TRY(ta_stage_in(plan, merged, plan->exchange_records + first * head_floats,
                        (size_t)(heads * head_floats) * sizeof(float), stream));
-    return plan->device->ops->finish(plan->device, p, merged, first, heads, out, lse, stream);
+    if (!ta_plan_tracks(plan))
+        return plan->device->ops->finish(plan->device, p, merged, first, heads, out, lse, stream);
+    ta_fault_place place = {(ta_fault *)(plan->records + p->query_heads * head_floats),
+                            plan->report};
+    return plan->device->ops->finish_tracking(plan->device, p, merged, first, heads, out, lse,
+                                              place, stream);
 }
