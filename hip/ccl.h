@@ -101,6 +101,7 @@ struct ta_ccl_group {
     ncclComm_t comm;       /* NULL: aborted, or not made yet */
     int adopted;           /* it is somebody else's */
     unsigned splits;
+    ncclComm_t part; /* of a split under way: the library writes it at any time before an abort */
     void *scratch;   /* TA_CCL_SCRATCH_BYTES of device memory */
     size_t *offsets; /* [size + 1], for reductions */
 

@@ -19,13 +19,14 @@ static void name_part(const ta_ccl_group *g, unsigned split, int color, char *id
 
 /* The part's communicator is written by the library, which may take until the parent is told that
  * it is complete. */
-static ncclResult_t split_communicator(ta_ccl_group *g, int color, int key, ncclComm_t *part)
+static ncclResult_t split_communicator(ta_ccl_group *g, int color, int key)
 {
-    ncclResult_t result =
-        g->nccl->ncclCommSplit(g->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color, key, part, NULL);
+    g->part = NULL;
+    ncclResult_t result = g->nccl->ncclCommSplit(g->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
+                                                 key, &g->part, NULL);
     result = ta_ccl_settle(g, g->comm, result);
-    if (result == ncclSuccess && *part && !atomic_load(&g->world->broken))
-        result = ta_ccl_settle(g, *part, ncclInProgress);
+    if (result == ncclSuccess && g->part && !atomic_load(&g->world->broken))
+        result = ta_ccl_settle(g, g->part, ncclInProgress);
     return result;
 }
 
@@ -49,18 +50,17 @@ static ta_status make_part(ta_ccl_group *g, unsigned split, int color, ncclComm_
 
 static ta_status split_natively(ta_ccl_group *g, int color, int key, ta_group **part)
 {
-    ncclComm_t comm = NULL;
     unsigned split = g->splits++;
     TA_TRY(ta_ccl_begin(g));
-    ncclResult_t result = split_communicator(g, color, key, &comm);
+    ncclResult_t result = split_communicator(g, color, key);
     TA_TRY(ta_ccl_end(g, result, NULL, TA_CCL_UNMARKED));
-    if (!comm) {
+    if (!g->part) {
         *part = NULL;
         return TA_OK;
     }
-    ta_status status = make_part(g, split, color, comm, part);
+    ta_status status = make_part(g, split, color, g->part, part);
     if (status != TA_OK)
-        (void)g->nccl->ncclCommAbort(comm);
+        (void)g->nccl->ncclCommAbort(g->part);
     return status;
 }
 

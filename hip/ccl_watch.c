@@ -8,7 +8,6 @@
  * than the timeout. */
 #include "ccl.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,6 +22,7 @@ static struct {
     ta_ccl_group *leaving;
     pthread_t thread;
     int runs, stop;
+    int slow; /* threads in destroy_blocking() */
 } registry = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- Breaking: with the registry's lock ---------------------------------------------------- */
@@ -199,16 +199,19 @@ static void *watch(void *unused)
     return NULL;
 }
 
-/* The process ends: groups that are still leaving are aborted. */
-__attribute__((destructor)) static void stop_watching(void)
+/* The process ends, and what the thread uses ends after this: atexit() handlers run in reverse, and
+ * the library was there first. Groups that are still leaving are aborted. */
+static void stop_watching(void)
 {
+    struct timespec patience = after_ms(1000);
     pthread_mutex_lock(&registry.mutex);
-    int runs = registry.runs;
     registry.stop = 1;
-    pthread_cond_signal(&registry.changed);
+    pthread_cond_broadcast(&registry.changed);
+    while (registry.slow > 0 &&
+           pthread_cond_timedwait(&registry.changed, &registry.mutex, &patience) == 0)
+        continue;
     pthread_mutex_unlock(&registry.mutex);
-    if (runs)
-        pthread_join(registry.thread, NULL);
+    pthread_join(registry.thread, NULL);
 }
 
 /* ---- Coming and going ---------------------------------------------------------------------- */
@@ -240,6 +243,7 @@ static ta_status enter_world(ta_ccl_group *g, const char *id)
         if (error)
             return ta_gpu_core->fail(TA_ERR_SYSTEM, "can't start a thread: %s", strerror(error));
         registry.runs = 1;
+        atexit(stop_watching);
     }
     ta_ccl_world *world = find_world(id, g->group.size);
     if (!world)
@@ -253,7 +257,7 @@ static ta_status enter_world(ta_ccl_group *g, const char *id)
     g->world = world;
     g->next = world->members;
     world->members = g;
-    pthread_cond_signal(&registry.changed);
+    pthread_cond_broadcast(&registry.changed);
     return TA_OK;
 }
 
@@ -304,6 +308,10 @@ static void *destroy_blocking(void *argument)
                g->nccl->ncclCommDestroy(g->comm) == ncclSuccess &&
                hipEventSynchronize(g->marks[g->marked == 2].event) == hipSuccess;
     ta_ccl_free(g, done);
+    pthread_mutex_lock(&registry.mutex);
+    registry.slow--;
+    pthread_cond_broadcast(&registry.changed);
+    pthread_mutex_unlock(&registry.mutex);
     return NULL;
 }
 
@@ -321,12 +329,13 @@ void ta_ccl_destroy(ta_group *group)
     if (g->comm && !g->nccl->ncclCommFinalize &&
         pthread_create(&thread, NULL, destroy_blocking, g) == 0) {
         pthread_detach(thread);
+        registry.slow++;
     } else {
         if (g->comm && !g->nccl->ncclCommFinalize)
             abort_communicator(g);
         g->next = registry.leaving;
         registry.leaving = g;
-        pthread_cond_signal(&registry.changed);
+        pthread_cond_broadcast(&registry.changed);
     }
     pthread_mutex_unlock(&registry.mutex);
 }

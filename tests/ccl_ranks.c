@@ -22,7 +22,7 @@ static ta_status check(hipError_t error)
 
 static ta_status make_rank(ccl_rank *r, int timeout_ms)
 {
-    char name[16];
+    char name[32];
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
     snprintf(name, sizeof name, "simt:%d", r->rank);

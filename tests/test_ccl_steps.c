@@ -1,0 +1,402 @@
+/* Decode steps on groups of GPUs (hip/ccl_*.c) over the executor's NCCL: capture, and every way in
+ * which a step or a group can fail, each in a bounded time. Ranks are threads with a device each. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ccl_ranks.h"
+#include "device.h"
+#include "expect.h"
+#include "simt_ccl.h"
+#include "simt_control.h"
+#include "small_step.h"
+#include "status.h"
+
+#define TIMEOUT_MS 400
+#define BOUND_MS 8000 /* twice the timeout and much room for a busy machine */
+
+void setUp(void)
+{
+    simt_reset();
+    simt_fail_ccl(-1, 0);
+}
+
+void tearDown(void)
+{
+    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
+}
+
+/* On a rank's thread: an error instead of Unity's jump. */
+#define NEED(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return ta_fail(TA_ERR_DEVICE, "line %d: not so: %s (last error: %s)", __LINE__,        \
+                           #condition, ta_last_error());                                           \
+    } while (0)
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A rank's step and plan. */
+typedef struct prepared {
+    small_step step;
+    ta_plan *plan;
+} prepared;
+
+static ta_status prepare(ta_group *group, ta_device *device, prepared *p)
+{
+    small_step_init(&p->step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(small_step_to_device(&p->step, device));
+    TA_TRY(ta_plan_create(group, device, &p->step.config, &p->plan));
+    return small_step_fill(&p->step);
+}
+
+static void release(prepared *p)
+{
+    ta_plan_destroy(p->plan);
+    small_step_release(&p->step);
+}
+
+/* ---- Capture ------------------------------------------------------------------------------- */
+
+/* Values of the other sign give results of the other sign, bit for bit. */
+static ta_status replay(ccl_rank *r, prepared *p, hipGraphExec_t graph)
+{
+    float first[sizeof p->step.results / sizeof(float)];
+    for (int round = 0; round < 3; ++round) {
+        TA_TRY(small_step_fill(&p->step));
+        NEED(hipGraphLaunch(graph, (hipStream_t)r->streams[0]) == hipSuccess);
+        TA_TRY(small_step_fetch(&p->step, r->streams[0]));
+        if (round == 0) {
+            NEED(small_step_right(&p->step));
+            memcpy(first, p->step.results, sizeof first);
+        }
+        for (size_t i = 0; i < sizeof first / sizeof *first; ++i)
+            NEED(p->step.results[i] == (round % 2 ? -first[i] : first[i]));
+        for (size_t i = 0; i < sizeof p->step.values / sizeof(float); ++i)
+            p->step.values[i] = -p->step.values[i];
+    }
+    return TA_OK;
+}
+
+static ta_status captured_rank(ccl_rank *r)
+{
+    prepared p;
+    hipStream_t stream = (hipStream_t)r->streams[0];
+    hipGraph_t graph;
+    hipGraphExec_t exec;
+    TA_TRY(prepare(r->group, r->device, &p));
+    NEED(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(small_step_queue(&p.step, p.plan, stream));
+    NEED(hipStreamEndCapture(stream, &graph) == hipSuccess);
+    NEED(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    ta_status status = replay(r, &p, exec);
+    (void)hipGraphExecDestroy(exec);
+    (void)hipGraphDestroy(graph);
+    TA_TRY(status);
+    TA_TRY(small_step_decode(&p.step, p.plan)); /* and directly, after an odd number of turns */
+    release(&p);
+    return TA_OK;
+}
+
+static void test_captured(void)
+{
+    static const int ranks[] = {2, 3, 5};
+    for (int i = 0; i < 3; ++i)
+        EXPECT_OK(ccl_run(ranks[i], 20000, captured_rank, NULL));
+}
+
+/* A step neither waits nor copies through the host. */
+static ta_status counted_rank(ccl_rank *r)
+{
+    prepared p;
+    TA_TRY(prepare(r->group, r->device, &p));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    ta_device_stats before = r->device->stats;
+    TA_TRY(small_step_queue(&p.step, p.plan, r->streams[0]));
+    NEED(r->device->stats.waits == before.waits);
+    NEED(r->device->stats.bytes_to_device == before.bytes_to_device);
+    NEED(r->device->stats.bytes_from_device == before.bytes_from_device);
+    TA_TRY(small_step_fetch(&p.step, r->streams[0]));
+    NEED(small_step_right(&p.step));
+    release(&p);
+    return TA_OK;
+}
+
+static void test_stays_on_the_device(void)
+{
+    EXPECT_OK(ccl_run(3, 20000, counted_rank, NULL));
+}
+
+/* ---- A bad argument on one rank ------------------------------------------------------------ */
+
+static ta_status faulty_rank(ccl_rank *r)
+{
+    prepared p;
+    int bad = r->rank == 1;
+    TA_TRY(prepare(r->group, r->device, &p));
+    p.step.kv.size = bad ? 1 : p.step.kv.size;
+    ta_status status = small_step_queue(&p.step, p.plan, r->streams[0]);
+    NEED(status == (bad ? TA_ERR_INVALID : TA_OK));
+    TA_TRY(small_step_fetch(&p.step, r->streams[0]));
+    NEED(small_step_untouched(&p.step));
+    p.step.kv.size = sizeof p.step.kv;
+    status = small_step_queue(&p.step, p.plan, r->streams[0]);
+    NEED(status == (bad ? TA_OK : TA_ERR_INVALID));
+    NEED(bad || strstr(ta_last_error(), "rank 1 failed in an earlier step"));
+    TA_TRY(small_step_fetch(&p.step, r->streams[0]));
+    NEED(bad ? small_step_right(&p.step) : small_step_untouched(&p.step));
+    TA_TRY(small_step_queue(&p.step, p.plan, r->streams[0]));
+    TA_TRY(small_step_fetch(&p.step, r->streams[0]));
+    NEED(small_step_right(&p.step));
+    release(&p);
+    return TA_OK;
+}
+
+static void test_bad_argument(void)
+{
+    static const int ranks[] = {2, 3, 5};
+    for (int i = 0; i < 3; ++i)
+        EXPECT_OK(ccl_run(ranks[i], 20000, faulty_rank, NULL));
+}
+
+/* ---- Broken groups ------------------------------------------------------------------------- */
+
+/* All but rank 1 make a new group and decode. */
+static ta_status survive(ccl_rank *r)
+{
+    ta_group *left = NULL, *group = NULL;
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    prepared p;
+    TA_TRY(ta_group_split(r->threads, r->rank == 1 ? -1 : 0, 0, &left));
+    if (!left)
+        return TA_OK;
+    ccl.bootstrap = left;
+    TA_TRY(ta_group_create_ccl(r->device, &ccl, NULL, &group));
+    TA_TRY(prepare(group, r->device, &p));
+    TA_TRY(small_step_queue(&p.step, p.plan, r->streams[1]));
+    TA_TRY(small_step_fetch(&p.step, r->streams[1]));
+    NEED(small_step_right(&p.step));
+    release(&p);
+    ta_group_destroy(group);
+    ta_group_destroy(left);
+    return TA_OK;
+}
+
+typedef enum trouble { INJECTED, LOST, ABORTED } trouble;
+
+static void *abort_soon(void *group)
+{
+    struct timespec moment = {0, 50000000};
+    nanosleep(&moment, NULL);
+    ta_group_abort(group, "somebody pulled the plug");
+    return NULL;
+}
+
+/* Queue a step that can't end, wait for its end, and look what the next call says. */
+static ta_status troubled_rank(ccl_rank *r)
+{
+    trouble what = *(const trouble *)r->context;
+    pthread_t thread;
+    prepared p;
+    TA_TRY(prepare(r->group, r->device, &p));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    if (r->rank == 0 && what == INJECTED)
+        simt_fail_ccl(1, 1);
+    if (r->rank == 0 && what == ABORTED)
+        NEED(pthread_create(&thread, NULL, abort_soon, r->group) == 0);
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    int64_t begin = now_ms();
+    if (r->rank != 1 || what == INJECTED)
+        (void)small_step_queue(&p.step, p.plan, r->streams[0]);
+    NEED(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    NEED(now_ms() - begin < BOUND_MS);
+    ta_status status = small_step_queue(&p.step, p.plan, r->streams[0]);
+    NEED(status == (what == INJECTED ? TA_ERR_DEVICE
+                    : what == LOST   ? TA_ERR_TIMEOUT
+                                     : TA_ERR_ABORTED));
+    NEED(strstr(ta_last_error(), what == INJECTED ? "rank 1 of a"
+                                 : what == LOST   ? "on its device for rank"
+                                                  : "pulled the plug"));
+    if (r->rank == 0 && what == ABORTED)
+        pthread_join(thread, NULL);
+    begin = now_ms();
+    release(&p);
+    ta_group_destroy(r->group);
+    r->group = NULL;
+    NEED(now_ms() - begin < BOUND_MS);
+    return survive(r);
+}
+
+static void run_trouble(trouble what)
+{
+    EXPECT_OK(ccl_run(3, what == ABORTED ? 60000 : TIMEOUT_MS, troubled_rank, &what));
+}
+
+static void test_asynchronous_error(void)
+{
+    run_trouble(INJECTED);
+}
+
+static void test_lost_rank(void)
+{
+    run_trouble(LOST);
+}
+
+static void test_abort_from_another_thread(void)
+{
+    run_trouble(ABORTED);
+}
+
+/* ---- Making groups ------------------------------------------------------------------------- */
+
+typedef struct joining {
+    char id[TA_CCL_ID_BYTES];
+} joining;
+
+static ta_status joining_rank(ta_group *threads, void *context)
+{
+    joining *j = context;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    ta_device *device;
+    ta_group *group = NULL;
+    char name[32];
+    ccl.rank = ta_group_rank(threads);
+    ccl.ranks = 3;
+    ccl.id = j->id;
+    config.timeout_ms = TIMEOUT_MS;
+    snprintf(name, sizeof name, "simt:%d", ccl.rank);
+    TA_TRY(ta_device_open(name, NULL, &device));
+    int64_t begin = now_ms();
+    ta_status status = ta_group_create_ccl(device, &ccl, &config, &group);
+    NEED(status == TA_ERR_TIMEOUT && !group);
+    NEED(now_ms() - begin < BOUND_MS);
+    NEED(strstr(ta_last_error(), "2 of 3 came from this process; not rank 2"));
+    ta_device_close(device);
+    return TA_OK;
+}
+
+/* Two of three come. */
+static void test_a_rank_that_never_joins(void)
+{
+    joining j;
+    ta_device *device;
+    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
+    EXPECT_OK(ta_ccl_id(device, j.id));
+    ta_device_close(device);
+    EXPECT_OK(ta_group_run_threads(2, NULL, joining_rank, &j));
+}
+
+static ta_status elsewhere_rank(ccl_rank *r)
+{
+    small_step step;
+    ta_device *other;
+    ta_plan *plan;
+    char name[32];
+    snprintf(name, sizeof name, "simt:%d", r->rank + 3);
+    TA_TRY(ta_device_open(name, NULL, &other));
+    small_step_init(&step, r->rank, r->ranks);
+    NEED(ta_plan_create(r->group, other, &step.config, &plan) == TA_ERR_INVALID);
+    NEED(strstr(ta_last_error(), name) && strstr(ta_last_error(), r->device->name));
+    ta_device_close(other);
+    return TA_OK;
+}
+
+static void test_plan_on_another_device(void)
+{
+    EXPECT_OK(ccl_run(2, 20000, elsewhere_rank, NULL));
+}
+
+static ta_status adopting_rank(ta_group *threads, void *context)
+{
+    ncclUniqueId *id = context;
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    ta_device *device;
+    ta_group *group;
+    ncclComm_t comm;
+    prepared p;
+    int rank = ta_group_rank(threads);
+    NEED(hipSetDevice(rank) == hipSuccess);
+    NEED(ncclCommInitRank(&comm, 2, *id, rank) == ncclSuccess);
+    TA_TRY(ta_device_open(rank ? "simt:1" : "simt:0", NULL, &device));
+    ccl.communicator = comm;
+    TA_TRY(ta_group_create_ccl(device, &ccl, NULL, &group));
+    NEED(ta_group_rank(group) == rank && ta_group_size(group) == 2);
+    TA_TRY(prepare(group, device, &p));
+    TA_TRY(small_step_decode(&p.step, p.plan));
+    NEED(small_step_right(&p.step));
+    release(&p);
+    ta_group_destroy(group);
+    ta_device_close(device);
+    NEED(ncclCommDestroy(comm) == ncclSuccess);
+    return TA_OK;
+}
+
+static void test_adopted(void)
+{
+    ncclUniqueId id;
+    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclGetUniqueId(&id));
+    EXPECT_OK(ta_group_run_threads(2, NULL, adopting_rank, &id));
+}
+
+static void test_bad_arguments(void)
+{
+    ta_device *host, *device;
+    ta_group *group;
+    char id[TA_CCL_ID_BYTES], info[8192];
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    EXPECT_OK(ta_device_open("host", NULL, &host));
+    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED, ta_ccl_id(host, id));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_INVALID, ta_ccl_id(device, NULL));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_INVALID, ta_group_create_ccl(device, &ccl, NULL, &group));
+    ccl.id = id;
+    TEST_ASSERT_EQUAL_INT(TA_ERR_INVALID, ta_group_create_ccl(device, &ccl, NULL, &group));
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL(strstr(info, "simt collectives: the executor's NCCL 2.28.9"));
+    TEST_ASSERT_NOT_NULL(strstr(info, "split yes"));
+    ta_device_close(device);
+    ta_device_close(host);
+}
+
+/* The program is started once more for this one, with an argument. */
+static void test_missing_library(void)
+{
+    ta_device *device;
+    char id[TA_CCL_ID_BYTES], info[8192];
+    setenv("TREEATTN_CCL_LIBRARY", "libnothing.so.9", 1);
+    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_NOT_FOUND, ta_ccl_id(device, id));
+    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "libnothing.so.9"));
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL(strstr(info, "simt collectives: none, libnothing.so.9"));
+    ta_device_close(device);
+}
+
+int main(int argc, char **argv)
+{
+    UNITY_BEGIN();
+    if (argc > 1 && !strcmp(argv[1], "missing")) {
+        RUN_TEST(test_missing_library);
+        return UNITY_END() != 0;
+    }
+    RUN_TEST(test_captured);
+    RUN_TEST(test_stays_on_the_device);
+    RUN_TEST(test_bad_argument);
+    RUN_TEST(test_asynchronous_error);
+    RUN_TEST(test_lost_rank);
+    RUN_TEST(test_abort_from_another_thread);
+    RUN_TEST(test_a_rank_that_never_joins);
+    RUN_TEST(test_plan_on_another_device);
+    RUN_TEST(test_adopted);
+    RUN_TEST(test_bad_arguments);
+    return UNITY_END() != 0;
+}
