@@ -1,9 +1,8 @@
 /* What a test program can be told: `--seed N` (or TA_TEST_SEED) runs that random case alone,
  * `--cases N` that many of them, from the seed on if there is one, `--every N` about one in N of
  * the cases of a program that goes through all combinations, always the same ones, `--device NAME`
- * (or TA_TEST_DEVICE) runs on that device, `--group ccl` on one of them for each rank, with a group that moves
- * their memory, `--algorithm tree|ring-kv|ring-q` in that way
- * throughout. */
+ * (or TA_TEST_DEVICE) runs on that device, `--group ccl` on one of them for each rank, with a group
+ * that moves their memory, `--algorithm tree|ring-kv|ring-q` in that way throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 

@@ -1,5 +1,6 @@
 /* Decode steps on groups of GPUs (hip/ccl_*.c) over the executor's NCCL: capture, and every way in
- * which a step or a group can fail, each in a bounded time. Ranks are threads with a device each. */
+ * which a step or a group can fail, each in a bounded time. Ranks are threads with a device
+ * each. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
