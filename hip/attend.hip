@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
         ta_syncthreads();
         int32_t count = min(end - at, s.tile);
         weigh_keys<Rows>(p, t, at, count, positions, ends_run);
-        tiles.store_v(0, s.tile);
+        tiles.store_v();
         ta_syncthreads();
         tiles.load_v();
         if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))

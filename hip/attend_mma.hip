@@ -99,16 +99,24 @@ TA_DEVICE void score_tile(const ta_attend_params &p, char *shared, int32_t waves
 {
     const ta_attend_shape &s = p.shape;
     int32_t wait = ta_wave_id(); /* how many turns it is to the next of this wave */
-    for (int32_t row = 0; row < s.rows; row += edge)
-        for (int32_t key = 0; key < s.tile; key += edge)
-            for (int32_t part = 0; part < s.k_parts; part++) {
+    /* There is at least one row, key and part: to ask before the first would take registers. */
+    int32_t row = 0;
+    do {
+        int32_t key = 0;
+        do {
+            int32_t part = 0;
+            do {
                 if (wait > 0) {
                     wait--;
-                    continue;
+                } else {
+                    score<Type, Wave>(p, shared, row, key, part);
+                    wait = waves - 1;
                 }
-                score<Type, Wave>(p, shared, row, key, part);
-                wait = waves - 1;
-            }
+            } while (++part < s.k_parts);
+            key += edge;
+        } while (key < s.tile);
+        row += edge;
+    } while (row < s.rows);
 }
 
 template <class Type>
@@ -277,7 +285,7 @@ TA_DEVICE int32_t hide_values(const ta_attend_params &p, const ta_block &b, char
 {
     ta_visible sees = reinterpret_cast<const ta_row *>(shared + p.shape.rows_at)[first_row].sees;
     ta_syncthreads(); /* the rows before are done with the values */
-    tiles.store_v(sees.first - at, sees.end - at);
+    tiles.store_seen_v(sees.first - at, sees.end - at);
     ta_syncthreads();
     int32_t token = (b.first_row + first_row) / b.heads;
     int32_t next = min((token + 1) * b.heads - b.first_row, b.row_count);
@@ -321,20 +329,17 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
         score_tile<Type, Wave>(p, shared, waves);
         ta_syncthreads();
         weigh_keys<Type>(p, shared, at, count, positions);
-        tiles.store_v(0, s.tile);
+        tiles.store_v();
         if (!all_see)
             note_values<Type>(tiles, &note);
         ta_syncthreads();
         bool careful = !all_see && ta_uniform(note);
-        if (!careful)
-            tiles.load_v();
+        tiles.load_v();
         for (int32_t first_row = 0, end_row = s.rows; first_row < s.rows; first_row = end_row) {
             if (careful)
                 end_row = hide_values(p, b, shared, tiles, at, first_row);
             sum_tile<Type, tile_count, Wave>(p, shared, waves, first_row, end_row, o);
         }
-        if (careful)
-            tiles.load_v();
     }
     write_records<Type, tile_count, Wave>(p, b, shared, waves, o);
 }

@@ -66,7 +66,9 @@ ta_launched ta_launch_finish(const ta_finish_params *params, void *stream)
 ta_launched ta_launch_pack(const ta_pack_params *params, void *stream)
 {
     int64_t elements = static_cast<int64_t>(params->heads) * params->rows * params->k_dim;
-    int64_t blocks = min(ta_ceil_div(elements, pack_threads), static_cast<int64_t>(INT32_MAX));
+    int64_t blocks = ta_ceil_div(elements, pack_threads);
+    if (blocks > INT32_MAX)
+        blocks = INT32_MAX;
     ta_launch_result result = TA_LAUNCH(pack_query, dim3(static_cast<unsigned>(blocks)),
                                         pack_threads, 0, static_cast<hipStream_t>(stream), *params);
     return {static_cast<int>(result.error), result.kernel};

@@ -157,7 +157,7 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
                             ta_fault *fault, const ta_fault *theirs, void *stream)
 {
-    unsigned blocks = static_cast<unsigned>(min(records, static_cast<int64_t>(INT32_MAX)));
+    unsigned blocks = static_cast<unsigned>(records < INT32_MAX ? records : INT32_MAX);
     if (blocks == 0)
         blocks = 1; /* for the fault */
     ta_launch_result result =

@@ -67,6 +67,21 @@ TA_DEVICE int64_t ta_split_record_index(const ta_problem &p, int32_t splits, int
     return ((static_cast<int64_t>(sequence) * p.kv_heads + kv_head) * splits + split) * rows + row;
 }
 
+/* A token's worth of one word, for tokens that are not there: reading them is no exception, so a
+ * thread has always as many loads on their way as it seems. */
+struct alignas(16) ta_fill {
+    uint32_t word[TA_MAX_DIM];
+
+    constexpr ta_fill(uint32_t x) : word()
+    {
+        for (int i = 0; i < TA_MAX_DIM; i++)
+            word[i] = x;
+    }
+};
+
+/* Zeros, and what is NaN in every type. */
+static __device__ const ta_fill ta_fills[2] = {ta_fill(0), ta_fill(0xffffffffu)};
+
 /* The rows and tokens of a block, and what it was given that is needed only now and then. In shared
  * memory: no thread should spend registers on it. */
 struct ta_block {
@@ -83,6 +98,7 @@ struct ta_block {
     const int32_t *pages; /* of the sequence, or NULL */
     int64_t page_entries;
     int32_t page_tokens, page_count, max_tokens;
+    const char *fills; /* ta_fills */
     ta_shard shard;
     /* The records: of the first row's head 0 and token 0. */
     float *records;
@@ -125,6 +141,7 @@ TA_DEVICE void ta_find_cache(const ta_attend_params &p, int64_t size, ta_block &
     b.page_tokens = p.kv.page_tokens;
     b.page_count = p.kv.page_count;
     b.max_tokens = k.data && v.data ? p.problem.max_tokens : 0;
+    b.fills = reinterpret_cast<const char *>(ta_fills);
     b.shard = p.problem.shard;
 }
 

@@ -22,7 +22,8 @@ typedef struct ta_gpu_limits {
     int32_t shared_bytes_per_unit;
 } ta_gpu_limits;
 
-/* The kernels use at most 128 registers, so this many threads fit one unit of any device. */
+/* The kernels use at most 128 registers on NVIDIA and 256 on AMD (docs/kernels.md), so this many
+ * threads fit one unit of any device. */
 #define TA_THREADS_PER_UNIT 512
 #define TA_BLOCK_THREADS_MAX 512
 
@@ -166,9 +167,10 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     return s;
 }
 
-static inline void ta_mma_lay_out(const ta_problem *p, int32_t parts_most, ta_attend_shape *s)
+static inline void ta_mma_lay_out(const ta_gpu_limits *limits, const ta_problem *p,
+                                  int32_t parts_most, ta_attend_shape *s)
 {
-    int32_t waves = s->threads / 32;
+    int32_t waves = s->threads / limits->wave;
     int32_t tiles = s->rows / TA_MMA_EDGE * (s->tile / TA_MMA_EDGE); /* of the scores */
     int32_t k_steps = (int32_t)ta_ceil_div(p->k_dim, TA_MMA_EDGE);
     /* Rows are padded to whole tiles, and by 16 bytes more so that neighbours lie in other
@@ -213,7 +215,7 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
             continue;
         for (; s->tile > 0; s->tile -= TA_MMA_EDGE)
             for (int32_t parts = TA_MMA_K_PARTS; parts > 0; parts /= 2) {
-                ta_mma_lay_out(p, parts, s);
+                ta_mma_lay_out(limits, p, parts, s);
                 if (s->shared_bytes + TA_BLOCK_BYTES <= limits->shared_bytes)
                     return 1;
             }

@@ -66,7 +66,7 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         read_page();
     }
 
-    /* [2][tile] addresses of K's tokens, the same of V's, and positions; NULL: no such token. */
+    /* [2][tile] addresses of K's tokens, the same of V's, and positions. */
     __device__ __forceinline__ const char **k_places() const
     {
         return reinterpret_cast<const char **>(shared + p.shape.places_at);
@@ -90,7 +90,7 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         if (!b.pages || thread >= p.shape.tile || token >= b.end)
             return;
         int32_t entry = token / b.page_tokens;
-        page = entry < b.page_entries ? b.pages[entry] : -1;
+        page = entry < b.page_entries ? ta_load_global(b.pages + entry) : -1;
     }
 
     /* A token that the arguments give no place, though the sequence's length says it is here, is
@@ -101,32 +101,34 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
         return token < b.max_tokens && (!b.pages || (page >= 0 && page < b.page_count));
     }
 
-    /* Write down where the tokens of the next tile are, and read the pages of the one after. */
+    /* Write down where the tokens of the next tile are, and read the pages of the one after. Tokens
+     * beyond the end are zeros. */
     __device__ __forceinline__ void look_up()
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
-        if (thread < p.shape.tile && token < b.end) {
-            int64_t within = b.pages ? token % b.page_tokens : token;
+        if (thread < p.shape.tile) {
             int32_t at = turn * p.shape.tile + thread;
-            bool found = has_place(token);
-            k_places()[at] =
-                found ? b.k + page * b.k_page_stride + within * b.k_token_stride : nullptr;
-            v_places()[at] =
-                found ? b.v + page * b.v_page_stride + within * b.v_token_stride : nullptr;
-            if (p.rule.alibi)
-                positions()[at] = static_cast<int32_t>(ta_shard_global(&b.shard, b.bounds, token));
+            const char *k = b.fills, *v = k;
+            if (token < b.end) {
+                k = v = b.fills + sizeof(ta_fill);
+                if (has_place(token)) {
+                    int64_t within = b.pages ? token % b.page_tokens : token;
+                    k = b.k + page * b.k_page_stride + within * b.k_token_stride;
+                    v = b.v + page * b.v_page_stride + within * b.v_token_stride;
+                }
+                if (p.rule.alibi)
+                    positions()[at] =
+                        static_cast<int32_t>(ta_shard_global(&b.shard, b.bounds, token));
+            }
+            k_places()[at] = k;
+            v_places()[at] = v;
         }
         ahead += p.shape.tile;
         turn ^= 1;
         read_page();
     }
 
-    /* The tokens of the tile that was looked up last, and its half of the places. */
-    __device__ __forceinline__ int32_t found_count() const
-    {
-        return min(ta_uniform(b.end) - (ahead - p.shape.tile), p.shape.tile);
-    }
-
+    /* Which half of the places the tile that was looked up last has. */
     __device__ __forceinline__ int32_t found_at() const
     {
         return (turn ^ 1) * p.shape.tile;
@@ -135,35 +137,23 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     __device__ __forceinline__ void load(const char **places, const ta_deal &deal,
                                          ta_vec16 (&units)[Units])
     {
-        int32_t count = found_count();
+        const char **found = places + found_at();
 #pragma unroll
-        for (int i = 0; i < Units; i++) {
-            int32_t token = deal.token + i * deal.step;
-            uint32_t fill = 0; /* of tokens beyond the end */
-            const char *address = nullptr;
-            if (token < count) {
-                address = places[found_at() + token];
-                fill = 0xffffffffu; /* NaN in every type */
-            }
-            units[i] = ta_vec16{{fill, fill, fill, fill}};
-            if (address)
-                units[i] = Aligned ? ta_load16_stream(address + deal.offset)
-                                   : ta_load_elements<Type>(address + deal.offset);
+        for (int i = 0; i < Units; i++) { /* without a branch: see ta_fill */
+            const char *from = found[min(deal.token + i * deal.step, p.shape.tile - 1)];
+            units[i] = Aligned ? ta_load16_stream(from + deal.offset)
+                               : ta_load_elements<Type>(from + deal.offset);
         }
     }
 
-    /* Tokens outside [first, end) of the tile are stored as zeros. */
     __device__ __forceinline__ void store(char *to, const ta_deal &deal, int32_t stride,
-                                          const ta_vec16 (&units)[Units], int32_t first,
-                                          int32_t end)
+                                          const ta_vec16 (&units)[Units])
     {
 #pragma unroll
         for (int i = 0; i < Units; i++) {
             int32_t token = deal.token + i * deal.step;
-            bool keep = token >= first && token < end;
             if (token < p.shape.tile)
-                ta_store16(to + token * stride + deal.offset,
-                           keep ? units[i] : ta_vec16{{0, 0, 0, 0}});
+                ta_store16(to + token * stride + deal.offset, units[i]);
         }
     }
 
@@ -195,12 +185,28 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
 
     __device__ __forceinline__ void store_k()
     {
-        store(shared + p.shape.k_at, k_deal, p.shape.k_stride, k_units, 0, p.shape.tile);
+        store(shared + p.shape.k_at, k_deal, p.shape.k_stride, k_units);
     }
 
-    __device__ __forceinline__ void store_v(int32_t first, int32_t end)
+    __device__ __forceinline__ void store_v()
     {
-        store(shared + p.shape.v_at, v_deal, p.shape.v_stride, v_units, first, end);
+        store(shared + p.shape.v_at, v_deal, p.shape.v_stride, v_units);
+    }
+
+    /* Read V of the tile before the one that was looked up last again, and store it with zeros for
+     * the tokens outside [first, end). */
+    __device__ __forceinline__ void store_seen_v(int32_t first, int32_t end)
+    {
+        const char **found = v_places() + turn * p.shape.tile;
+#pragma unroll 1
+        for (int i = 0; i < Units; i++) {
+            int32_t token = v_deal.token + i * v_deal.step;
+            if (token >= p.shape.tile)
+                break;
+            const char *from = token >= first && token < end ? found[token] : b.fills;
+            ta_store16(shared + p.shape.v_at + token * p.shape.v_stride + v_deal.offset,
+                       ta_load16_stream(from + v_deal.offset));
+        }
     }
 };
 

@@ -19,6 +19,7 @@
  *     ta_ballot(p)                               64 bits, whatever the width
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
  *     ta_store16(p, v)
+ *     ta_load_global(p)                          an int32_t that is in the device's own memory
  *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
  *     ta_forget(i)                               in a loop: what follows from a thread's own i is
  *                                                not computed in advance, in dear registers
@@ -484,6 +485,11 @@ TA_DEVICE float ta_exp2(float x)
     return y;
 }
 
+TA_DEVICE int32_t ta_load_global(const int32_t *address)
+{
+    return *address;
+}
+
 /* For what is read once and written by no thread of this kernel: leaves the first-level cache
  * alone. */
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
@@ -589,6 +595,12 @@ TA_DEVICE float ta_exp2(float x)
 }
 
 typedef uint32_t ta_words4 __attribute__((ext_vector_type(4)));
+
+/* Otherwise a load by a pointer that was itself loaded waits for shared memory too. */
+TA_DEVICE int32_t ta_load_global(const int32_t *address)
+{
+    return *(__attribute__((address_space(1))) const int32_t *)address;
+}
 
 /* For what is read once: leaves the caches to others. */
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
@@ -700,6 +712,11 @@ TA_DEVICE uint32_t ta_as_bits(float value)
 TA_DEVICE ta_vec16 ta_load16(const void *address, simt::call where = simt::call::here())
 {
     return simt::aligned_for<ta_vec16>(address, where);
+}
+
+TA_DEVICE int32_t ta_load_global(const int32_t *address)
+{
+    return *address;
 }
 
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address, simt::call where = simt::call::here())

@@ -21,7 +21,7 @@ NVIDIA_SHARED_OF_SYSTEM = 1024  # of each block
 
 # Functions whose loads find out where tokens are, or how they are numbered: page tables and bounds.
 # Every other load in the tile loop of an attend kernel is of K or V.
-PLACES = re.compile(r'read_page|look_up|has_place|ta_shard_\w+|ta_sequence_bounds')
+PLACES = re.compile(r'read_page|ta_load_global|look_up|has_place|ta_shard_\w+|ta_sequence_bounds')
 
 
 class Kernel:

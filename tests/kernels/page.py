@@ -125,7 +125,7 @@ def verdict(d):
         return 'if K and V overlap; else bytes in flight, at ' \
             f'{d["in_flight"] / d["needed"]:.0%} of the bandwidth'
     if bounds[least] < 1.25:
-        return f'just: {least} take {1 / bounds[least]:.0%}'
+        return f'just: {least} at {1 / bounds[least]:.0%}'
     return f'yes; {least} would be next'
 
 
