@@ -43,8 +43,9 @@ __global__ void __launch_bounds__(reduce_threads) reduce_ranks(ta_reduce_params 
 
 ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream)
 {
-    int64_t blocks =
-        min(ta_ceil_div(params->count, reduce_threads), static_cast<int64_t>(INT32_MAX));
+    int64_t blocks = ta_ceil_div(params->count, reduce_threads);
+    if (blocks > INT32_MAX)
+        blocks = INT32_MAX;
     ta_launch_result result =
         TA_LAUNCH(reduce_ranks, dim3(static_cast<unsigned>(blocks)), reduce_threads, 0,
                   static_cast<hipStream_t>(stream), *params);

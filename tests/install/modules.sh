@@ -30,6 +30,14 @@ for module; do
     defined=$(nm -D --defined-only "$file" | sed 's/.* //' | paste -s -d ' ' -) ||
         complain "nm $file failed"
     [ "$defined" = ta_module_entry ] || complain "$file defines: $defined"
+    # Opened at run time, so it is named in the module and not needed by it.
+    case $module in
+    cuda) collectives=libnccl.so.2 ;;
+    rocm) collectives=librccl.so.1 ;;
+    *) collectives=libsimt.so ;;
+    esac
+    grep -aqF "$collectives" "$file" || complain "$file does not know $collectives"
+    ! ldd "$file" | grep -Eq 'libnccl|librccl' || complain "$file is linked against $collectives"
 done
 [ "$wrong" = 1 ] || echo "modules: $library needs no GPU library; $* define ta_module_entry alone"
 exit "$wrong"
