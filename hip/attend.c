@@ -1,6 +1,6 @@
-/* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and the number of splits, and
- * launch. One launch when there is one split, two otherwise. shape.h and splits.h have the
- * arithmetic. */
+/* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
+ * splits, and launch; one launch when there is one split, two otherwise. shape.h and splits.h
+ * have the arithmetic. pack_kv() is for rings. */
 #include <math.h>
 #include <string.h>
 

@@ -169,7 +169,9 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         step.lse = NULL;
     }
     ta_step_counts before = count(plan);
+    uint64_t begin_ns = ta_plan_clock_ns();
     ta_status status = run_step(plan, &step, &fault, stream);
+    plan->step_ns += ta_plan_clock_ns() - begin_ns;
     count_step(plan, &before);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());

@@ -1,6 +1,7 @@
 /* Devices by name, and ta_info(). */
 #include "device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "modules.h"
@@ -34,8 +35,14 @@ ta_status ta_device_open(const char *name, const ta_device_config *config, ta_de
 
 void ta_device_close(ta_device *device)
 {
-    if (device)
-        device->ops->close(device);
+    if (!device)
+        return;
+    while (device->blocks) { /* what was not given back is forgotten */
+        ta_device_block *block = device->blocks;
+        device->blocks = block->next;
+        free(block);
+    }
+    device->ops->close(device);
 }
 
 const char *ta_device_name(const ta_device *device)
@@ -58,13 +65,37 @@ ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
     TA_TRY(check_device(device, NULL));
     if (!memory)
         return ta_fail(TA_ERR_INVALID, "memory is NULL: must point to the result");
-    return device->ops->alloc(device, bytes > 0 ? bytes : 1, memory);
+    ta_device_block *block = malloc(sizeof *block);
+    if (!block)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory to remember %zu bytes of device memory", bytes);
+    ta_status status = device->ops->alloc(device, bytes > 0 ? bytes : 1, memory);
+    if (status != TA_OK) {
+        free(block);
+        return status;
+    }
+    *block = (ta_device_block){*memory, bytes, device->blocks};
+    device->blocks = block;
+    ta_device_stats *stats = &device->stats;
+    stats->bytes_held += bytes;
+    if (stats->bytes_held > stats->bytes_held_most)
+        stats->bytes_held_most = stats->bytes_held;
+    return TA_OK;
 }
 
 void ta_device_free(ta_device *device, void *memory)
 {
-    if (device && memory)
-        device->ops->free(device, memory);
+    if (!device || !memory)
+        return;
+    for (ta_device_block **at = &device->blocks; *at; at = &(*at)->next) {
+        ta_device_block *block = *at;
+        if (block->memory != memory)
+            continue;
+        device->stats.bytes_held -= block->bytes;
+        *at = block->next;
+        free(block);
+        break;
+    }
+    device->ops->free(device, memory);
 }
 
 ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)

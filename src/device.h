@@ -61,12 +61,21 @@ typedef struct ta_device_stats {
     uint64_t launches;                           /* kernels queued; the host has none */
     uint64_t waits;                              /* times the host waited for a stream */
     uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
+    uint64_t bytes_held, bytes_held_most;        /* of ta_device_alloc(): now, and at most so far */
 } ta_device_stats;
+
+/* Memory of ta_device_alloc(), so that freeing it can be counted. */
+typedef struct ta_device_block {
+    void *memory;
+    size_t bytes;
+    struct ta_device_block *next;
+} ta_device_block;
 
 struct ta_device {
     const ta_device_ops *ops;
     char name[32];
     ta_device_stats stats;
+    ta_device_block *blocks;
 };
 
 struct ta_device_ops {

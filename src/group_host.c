@@ -27,14 +27,14 @@ ta_status ta_group_broadcast_host(ta_group *group, void *data, size_t bytes, int
         return ta_group_broadcast(group, data, bytes, root, NULL);
     if (bytes == 0)
         return TA_OK;
-    TA_TRY(group->device->ops->alloc(group->device, bytes, &memory));
+    TA_TRY(ta_device_alloc(group->device, bytes, &memory));
     ta_status status;
     TA_TRY_GOTO(copy(group, memory, data, bytes), free_memory);
     TA_TRY_GOTO(ta_group_broadcast(group, memory, bytes, root, NULL), free_memory);
     status = fetch(group, data, memory, bytes);
 
 free_memory:
-    group->device->ops->free(group->device, memory);
+    ta_device_free(group->device, memory);
     return status;
 }
 
@@ -46,13 +46,13 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
         return ta_group_all_gather(group, data, offsets, NULL);
     if (bytes == 0)
         return TA_OK;
-    TA_TRY(group->device->ops->alloc(group->device, bytes, &memory));
+    TA_TRY(ta_device_alloc(group->device, bytes, &memory));
     ta_status status;
     TA_TRY_GOTO(copy(group, memory, data, bytes), free_memory);
     TA_TRY_GOTO(ta_group_all_gather(group, memory, offsets, NULL), free_memory);
     status = fetch(group, data, memory, bytes);
 
 free_memory:
-    group->device->ops->free(group->device, memory);
+    ta_device_free(group->device, memory);
     return status;
 }

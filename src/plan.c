@@ -257,7 +257,7 @@ static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
         TA_TRY(check_workspace(config, plan->memory_bytes));
         plan->memory = config->workspace;
     } else {
-        TA_TRY(plan->device->ops->alloc(plan->device, plan->memory_bytes, &plan->memory));
+        TA_TRY(ta_device_alloc(plan->device, plan->memory_bytes, &plan->memory));
         plan->owns_memory = 1;
     }
     TA_TRY(cut_memory(plan));
@@ -304,7 +304,7 @@ void ta_plan_destroy(ta_plan *plan)
     if (!plan)
         return;
     if (plan->owns_memory)
-        plan->device->ops->free(plan->device, plan->memory);
+        ta_device_free(plan->device, plan->memory);
     if (plan->staging)
         plan->device->ops->free_host(plan->device, plan->staging);
     if (ta_plan_stages(plan))

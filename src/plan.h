@@ -51,8 +51,8 @@ struct ta_plan {
     void *wire[2];   /* what comes and goes: `slices` or their place in `staging`; or partials */
     size_t *part_at; /* [ranks + 1] byte offsets of the parts in exchange_records */
 
-    /* Written by ta_decode() for ta_explain(); no step depends on it. */
-    uint64_t steps;
+    /* Written by steps for ta_explain() and ta_plan_count(); no step depends on it. */
+    uint64_t steps, step_ns, attend_ns;
     ta_step_counts last_step;
 };
 
@@ -66,6 +66,13 @@ static inline int ta_plan_is_ring(const ta_plan *plan)
     return plan->ranks > 1 &&
            (plan->algorithm == TA_ALGORITHM_RING_KV || plan->algorithm == TA_ALGORITHM_RING_Q);
 }
+
+/* Nanoseconds of a clock that only goes forward. */
+uint64_t ta_plan_clock_ns(void);
+
+/* As the device's slot, timed. */
+ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, float *records, void *stream);
 
 /* Is device memory copied to the host before other ranks see it? */
 static inline int ta_plan_stages(const ta_plan *plan)

@@ -72,7 +72,6 @@ ta_tensor ta_heads_from(ta_tensor tensor, int first, ta_dtype dtype)
 ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream)
 {
-    ta_device *device = plan->device;
     int first, heads;
     ta_part(plan, rank, &first, &heads);
     for (int at = first, end = first + heads; at < end;) {
@@ -82,9 +81,8 @@ ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, con
         ta_kv cache = *kv;
         cache.k = ta_heads_from(cache.k, c.kv_first, problem->kv_dtype);
         cache.v = ta_heads_from(cache.v, c.kv_first, problem->kv_dtype);
-        TA_TRY(device->ops->attend(device, &part, &query, &cache,
-                                   records + ta_part_floats(plan, at - first), plan->attend,
-                                   stream));
+        TA_TRY(ta_plan_attend(plan, &part, &query, &cache,
+                              records + ta_part_floats(plan, at - first), stream));
         at += c.heads;
     }
     return TA_OK;

@@ -1,6 +1,6 @@
 /* Parts: in a ring every rank makes the result of its own part of the query heads, the same heads
- * that TA_PLACE_HEADS gives it. Here are attend() on a part, and the last move of a ring step: parts
- * to where the output belongs. plan.c asks for sizes, ring.c for the rest. */
+ * that TA_PLACE_HEADS gives it. Here are attend() on a part, and the last move of a ring step: the
+ * parts to where the output belongs. plan.c asks for sizes, ring.c for the rest. */
 #ifndef TA_PARTS_H
 #define TA_PARTS_H
 

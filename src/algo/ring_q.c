@@ -1,7 +1,7 @@
 /* One step of pass-Q: each part's partial goes around the ring and collects what every rank's shard
  * adds to it; K and V stay. If all ranks have the query, the partial starts behind its rank and
- * comes home after ranks − 1 hops, and while one is on its way a rank attends with the next. A query
- * that is scattered by heads travels with its partial, from its rank all the way around: what
+ * comes home after ranks − 1 hops, and while one is on its way a rank attends with the next. A
+ * query that is scattered by heads travels with its partial, from its rank all the way around: what
  * arrives must be attended with before it can go on. Called by api.c; see ring.h. */
 #include "../dtype.h"
 #include "../partial.h"

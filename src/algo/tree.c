@@ -11,12 +11,11 @@ ta_status ta_tree_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, con
                          float *lse, ta_fault *fault, void *stream)
 {
     const ta_problem *p = &plan->problem;
-    ta_device *device = plan->device;
     int64_t floats = p->query_heads * ta_problem_rows(p) * ta_record_floats(p->v_dim);
     ta_tensor query;
     TA_TRY(ta_move_query(plan, q, fault, &query, stream));
     if (fault->status == TA_OK) {
-        TA_TRY(device->ops->attend(device, p, &query, kv, plan->records, plan->attend, stream));
+        TA_TRY(ta_plan_attend(plan, p, &query, kv, plan->records, stream));
         TA_TRY(ta_stage_out(plan, plan->exchange_records, plan->records,
                             (size_t)floats * sizeof(float), stream));
     }
