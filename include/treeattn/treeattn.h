@@ -438,14 +438,14 @@ typedef struct ta_prediction {
     }
 
 /* Predict a step of `config` on the first `ranks` ranks of a cluster; config.max_tokens is what
- * each of them holds. No device, group or K and V are needed. Candidates are numbered from 0; beyond the
- * last one the result is TA_ERR_NOT_FOUND. */
+ * each of them holds. No device, group or K and V are needed. Candidates are numbered from 0;
+ * beyond the last one the result is TA_ERR_NOT_FOUND. */
 TA_API ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
                             int candidate, ta_prediction *prediction);
 
 /* What the steps of a plan cost on this rank, counted since it was made. Memory is what plans and
- * ta_device_alloc() hold on the plan's device, now and at most since it was opened. Times are of the
- * host: with a stream they are the time to queue the work. What a step does beside attending is
+ * ta_device_alloc() hold on the plan's device, now and at most since it was opened. Times are of
+ * the host: with a stream they are the time to queue the work. What a step does beside attending is
  * moving, merging and waiting for other ranks. */
 typedef struct ta_plan_stats {
     size_t size;
