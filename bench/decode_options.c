@@ -13,8 +13,9 @@ static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 static const char *const map_words[] = {"contiguous", "cyclic", NULL};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
 static const char *const layout_words[] = {"token", "head", NULL};
+static const char *const group_words[] = {"host", "ccl", NULL};
 
-enum { FLAG_COUNT = 25 };
+enum { FLAG_COUNT = 26 };
 
 static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
 {
@@ -49,6 +50,9 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "query tokens per sequence (1)"},
         {0, "device", ARG_TEXT, &o->device, 0, 0, NULL, "NAME",
          "where it runs: host, or auto for the best there is (host)"},
+        {0, "group", ARG_CHOICE, &o->group, 0, 0, group_words, "KIND",
+         "what connects the ranks: host (threads, or MPI under mpirun), or ccl for\n"
+         "                           NCCL or RCCL with a GPU of --device for each rank (host)"},
         {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
          "host: scalar, avx2, … (the best this CPU has)"},
         {0, "map", ARG_CHOICE, &o->map, 0, 0, map_words, "KIND",

@@ -18,6 +18,7 @@ typedef struct decode_options {
     arg_list ranks, threads, dtypes, heads, kv_heads; /* one row for each combination */
     int64_t head_dim, v_dim, batch, query_tokens;
     const char *device, *simd;
+    int64_t group;
     int64_t map, block, layout, page_tokens;
     int64_t query_placement, out_placement;
     const char *json;
@@ -26,6 +27,9 @@ typedef struct decode_options {
 
 /* Timed steps per row when `iterations` is 0, unless they would take long. */
 #define OPTIONS_MAX_SAMPLES 20
+
+/* Values of `group`. */
+enum { GROUP_HOST, GROUP_CCL };
 
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };

@@ -182,6 +182,7 @@ static ta_status rank_main(ta_group *group, void *context)
     ta_status status = rank_plan_open(m->options, &run->result->row, group, &opened);
     if (status == TA_OK) {
         r.plan = opened.plan;
+        r.group = opened.group;
         status = device_copy_make(&r.data, opened.device, m->options, m->layout, &m->tensors[rank],
                                   rank);
         if (status == TA_OK)

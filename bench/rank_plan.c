@@ -2,6 +2,7 @@
  * that it times, decode.c tries the last row's before it starts. */
 #include "rank_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kv_cache.h"
@@ -26,25 +27,52 @@ static ta_plan_config plan_config(const decode_options *o, const bench_case *row
     return config;
 }
 
+/* A GPU of its own for each rank that is on this host, and a group that moves their memory. */
+static ta_status open_gpu(const decode_options *options, ta_group *group, rank_plan *opened)
+{
+    char name[64];
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    int rank = ta_group_rank(group);
+    snprintf(name, sizeof name, "%s:%d", options->device,
+             launch.mpi ? rank % launch.local_ranks : rank);
+    ta_status status = ta_device_open(name, NULL, &opened->device);
+    if (status != TA_OK)
+        return status;
+    ccl.bootstrap = group;
+    status = ta_group_create_ccl(opened->device, &ccl, NULL, &opened->group);
+    opened->own_group = status == TA_OK;
+    return status;
+}
+
+static ta_status open_device(const decode_options *options, const bench_case *row, ta_group *group,
+                             rank_plan *opened)
+{
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    *opened = (rank_plan){.group = group};
+    if (options->group == GROUP_CCL)
+        return open_gpu(options, group, opened);
+    config.threads = row->threads;
+    config.simd = options->simd;
+    return ta_device_open(options->device, &config, &opened->device);
+}
+
 ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,
                          rank_plan *opened)
 {
     ta_plan_config config = plan_config(options, row);
-    ta_device_config device_config = TA_DEVICE_CONFIG_INIT;
-    device_config.threads = row->threads;
-    device_config.simd = options->simd;
-    ta_status status = ta_device_open(options->device, &device_config, &opened->device);
+    ta_status status = open_device(options, row, group, opened);
+    if (status == TA_OK)
+        status = ta_plan_create(opened->group, opened->device, &config, &opened->plan);
     if (status != TA_OK)
-        return status;
-    status = ta_plan_create(group, opened->device, &config, &opened->plan);
-    if (status != TA_OK)
-        ta_device_close(opened->device);
+        rank_plan_close(opened);
     return status;
 }
 
 void rank_plan_close(rank_plan *opened)
 {
     ta_plan_destroy(opened->plan);
+    if (opened->own_group)
+        ta_group_destroy(opened->group);
     ta_device_close(opened->device);
 }
 

@@ -6,6 +6,8 @@
 
 typedef struct rank_plan {
     ta_device *device;
+    ta_group *group; /* of the plan */
+    int own_group;   /* it was made for it */
     ta_plan *plan;
 } rank_plan;
 

@@ -199,6 +199,16 @@ for row in json.load(open(sys.argv[1]))["rows"]:
     assert (to_device > 0) == (row["ranks"] > 1), row["plan"]
 PYTHON
     done
+    # A device for each rank, and a group that moves their memory: nothing is copied to the host.
+    # shellcheck disable=SC2086
+    run 0 decode --device simt --group ccl --ranks 2,3 -b 128 -n 2 $small --json "$work/json"
+    says out " 0 wrong"
+    "$python" - "$work/json" <<'PYTHON' || fail "the step does not stay on the device"
+import json, sys
+
+for row in json.load(open(sys.argv[1]))["rows"]:
+    assert "last step copies: 0 bytes to the device, 0 bytes from it" in row["plan"], row["plan"]
+PYTHON
     run 0 info
     says out "module simt devices: "
     says out "compiled for simt"
