@@ -172,10 +172,9 @@ static ta_status take_from(ta_plan *plan, int from, range heads, ta_fault *fault
                              bytes - sizeof *fault, stream);
 }
 
-static ta_status to_all(ta_plan *plan, ta_fault *fault, void *stream)
+static ta_status to_all(ta_plan *plan, range all, ta_fault *fault, void *stream)
 {
     layout l = make_layout(plan->ranks);
-    range all = {0, plan->problem.query_heads};
     int rank = plan->rank;
     if (folds(&l, rank)) {
         TA_TRY(send_to(plan, rank + 1, all, fault, stream));
@@ -225,9 +224,8 @@ static ta_status to_heads(ta_plan *plan, ta_fault *fault, void *stream)
     return send_to(plan, rank - 1, heads_between(plan, rank - 1, rank), fault, stream);
 }
 
-static ta_status to_root(ta_plan *plan, ta_fault *fault, void *stream)
+static ta_status to_root(ta_plan *plan, range all, ta_fault *fault, void *stream)
 {
-    range all = {0, plan->problem.query_heads};
     int ranks = plan->ranks, place = (plan->rank + ranks - plan->out_root) % ranks;
     for (int distance = 1; distance < ranks; distance *= 2) {
         if (place & distance)
@@ -238,19 +236,28 @@ static ta_status to_root(ta_plan *plan, ta_fault *fault, void *stream)
     return TA_OK;
 }
 
-ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream)
+ta_status ta_exchange_chunk(ta_plan *plan, int chunk, ta_fault *fault, void *stream)
 {
+    range heads;
     if (plan->ranks == 1)
         return TA_OK;
     if (ta_plan_tracks(plan))
         TA_TRY(plan->device->ops->copy(plan->device, tracked_fault(plan),
                                        &plan->faults[-fault->status], sizeof *fault, stream));
+    ta_plan_chunk(plan, chunk, &heads.first, &heads.end);
     switch (plan->out_placement) {
     case TA_PLACE_ROOT:
-        return to_root(plan, fault, stream);
+        return to_root(plan, heads, fault, stream);
     case TA_PLACE_HEADS:
         return to_heads(plan, fault, stream);
     default:
-        return to_all(plan, fault, stream);
+        return to_all(plan, heads, fault, stream);
     }
+}
+
+ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream)
+{
+    for (int chunk = 0; chunk < ta_plan_chunks(plan); ++chunk)
+        TA_TRY(ta_exchange_chunk(plan, chunk, fault, stream));
+    return TA_OK;
 }

@@ -11,4 +11,7 @@
  * faults, that is so for the one behind plan->records, and `*fault` stays. */
 ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream);
 
+/* One chunk of it: ta_plan_chunk() says which heads. All chunks in order are the whole. */
+ta_status ta_exchange_chunk(ta_plan *plan, int chunk, ta_fault *fault, void *stream);
+
 #endif

@@ -93,6 +93,9 @@ static void add_run(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
     if (ta_plan_is_ring(plan))
         add_ring(plan, out);
+    else if (ta_plan_chunks(plan) > 1)
+        ta_text_add(out, "exchange: %d chunks, each %d rounds deep\n", ta_plan_chunks(plan),
+                    rounds(plan->ranks));
     else if (plan->ranks > 1)
         ta_text_add(out, "exchange: one, %d rounds deep%s\n", rounds(plan->ranks),
                     plan->ranks & (plan->ranks - 1) && plan->out_placement != TA_PLACE_ROOT

@@ -14,6 +14,9 @@
 
 #define ALIGNMENT 64
 
+/* A partial of twice as many bytes or more is exchanged in chunks of about this many. */
+#define CHUNK_BYTES (1 << 20)
+
 enum {
 #define COUNT(name, value, message) +1
     STATUSES = 0 TA_STATUS_LIST(COUNT)
@@ -83,7 +86,7 @@ static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_b
         return;
     if (!ta_plan_is_ring(plan)) {
         plan->received = cut(c, floats, sizeof(float));
-        if (plan->out_placement == TA_PLACE_HEADS)
+        if (plan->out_placement == TA_PLACE_HEADS || ta_plan_chunks(plan) > 1)
             plan->sent = cut(c, floats, sizeof(float));
     }
     if (ta_plan_tracks(plan))
@@ -168,6 +171,17 @@ static ta_status cut_memory(ta_plan *plan)
     return copy_head_values(plan, slopes, sinks);
 }
 
+/* Depends only on what all ranks know. */
+static int count_chunks(const ta_plan *plan)
+{
+    const ta_problem *p = &plan->problem;
+    double bytes = (double)ta_problem_rows(p) * p->query_heads *
+                   (double)((size_t)ta_record_floats(p->v_dim) * sizeof(float));
+    if (plan->ranks == 1 || ta_plan_tracks(plan) || plan->out_placement == TA_PLACE_HEADS)
+        return 1;
+    return bytes / CHUNK_BYTES < p->query_heads ? (int)(bytes / CHUNK_BYTES) : p->query_heads;
+}
+
 /* Everything of a plan but its memory. */
 static ta_status describe_plan(const ta_group *group, const ta_device *device,
                                const ta_plan_config *config, ta_plan *plan)
@@ -195,6 +209,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                        "config.algorithm is %d: group %s moves device memory, and rings need one "
                        "that moves host memory",
                        (int)config->algorithm, group->ops->name);
+    plan->chunks = count_chunks(plan);
     return TA_OK;
 }
 

@@ -22,6 +22,7 @@ struct ta_plan {
     int rank, ranks;
     ta_placement query_placement, out_placement;
     int query_root, out_root;
+    int chunks; /* of the exchange, see ta_plan_chunk() */
     ta_algorithm algorithm;
 
     void *memory; /* device memory that the pieces below are cut from */
@@ -39,7 +40,7 @@ struct ta_plan {
     float *exchange_records; /* `records`, or their place in `staging` */
     void *exchange_query;    /* `query`, or its place in `staging` */
     float *received;         /* records from another rank; NULL on one rank */
-    float *sent;             /* a copy on the way out; NULL unless output is scattered by heads */
+    float *sent; /* a copy on the way out; NULL unless output is scattered by heads, or in chunks */
     /* If the group moves device memory: what this rank can have to tell, by -status, in device
      * memory; and in pinned host memory what finish_tracking() found. */
     ta_fault *faults, *report;
@@ -73,6 +74,20 @@ uint64_t ta_plan_clock_ns(void);
 /* As the device's slot, timed. */
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream);
+
+/* A large partial is exchanged in chunks of some heads, so that a device that is staged copies one
+ * while the last is on its way. All ranks have the same chunks, staged or not. */
+static inline int ta_plan_chunks(const ta_plan *plan)
+{
+    return plan->chunks > 1 ? plan->chunks : 1;
+}
+
+static inline void ta_plan_chunk(const ta_plan *plan, int chunk, int *first, int *end)
+{
+    int64_t heads = plan->problem.query_heads, chunks = ta_plan_chunks(plan);
+    *first = (int)(heads * chunk / chunks);
+    *end = (int)(heads * (chunk + 1) / chunks);
+}
 
 /* Is device memory copied to the host before other ranks see it? */
 static inline int ta_plan_stages(const ta_plan *plan)

@@ -83,6 +83,27 @@ static void test_many_query_rows(void)
     run_one(c);
 }
 
+/* Partials that are exchanged in chunks: more than two MiB. */
+static void test_large_partials(void)
+{
+    for (int variant = 0; variant < 4; ++variant) {
+        decode_case c = case_plain();
+        c.ranks = 3;
+        c.plan.query_tokens = 700;
+        c.plan.query_heads = c.plan.kv_heads = 5;
+        c.plan.k_dim = 8;
+        c.plan.v_dim = 160;
+        c.plan.window = 16;
+        c.lengths[0] = 750;
+        c.plan.map.kind = TA_SHARD_BLOCK_CYCLIC;
+        c.plan.map.block = 8;
+        c.plan.out_placement = (ta_placement)(variant % 3);
+        c.plan.out_root = variant == TA_PLACE_ROOT ? 2 : 0;
+        c.plan.query_placement = variant == 3 ? TA_PLACE_HEADS : TA_PLACE_ALL;
+        run_one(c);
+    }
+}
+
 /* Scores that overflow to −inf: such keys count for nothing, wherever they stand. */
 static void test_scores_below_the_range_of_binary32(void)
 {
@@ -133,6 +154,7 @@ int main(int argc, char **argv)
         RUN_TEST(test_large_cases);
         RUN_TEST(test_lengths_around_tiles_and_splits);
         RUN_TEST(test_many_query_rows);
+        RUN_TEST(test_large_partials);
         RUN_TEST(test_scores_below_the_range_of_binary32);
         RUN_TEST(test_the_bound_is_tight);
     }

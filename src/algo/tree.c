@@ -7,18 +7,45 @@
 #include "../status.h"
 #include "step.h"
 
+/* Begin to copy a chunk of the records from the device to where other ranks can see it. */
+static ta_status begin_staging(ta_plan *plan, int chunk, void *stream)
+{
+    const ta_problem *p = &plan->problem;
+    int64_t head_floats = ta_problem_rows(p) * ta_record_floats(p->v_dim);
+    int first, end;
+    ta_plan_chunk(plan, chunk, &first, &end);
+    return plan->device->ops->copy(plan->device, plan->exchange_records + first * head_floats,
+                                   plan->records + first * head_floats,
+                                   (size_t)((end - first) * head_floats) * sizeof(float), stream);
+}
+
+/* While a chunk is exchanged, the next one is copied. */
+static ta_status exchange_staged(ta_plan *plan, ta_fault *fault, void *stream)
+{
+    int own_fault = fault->status != TA_OK; /* then there are no records */
+    if (!own_fault)
+        TA_TRY(begin_staging(plan, 0, stream));
+    for (int chunk = 0; chunk < ta_plan_chunks(plan); ++chunk) {
+        if (!own_fault)
+            TA_TRY(plan->device->ops->synchronize(plan->device, stream));
+        if (!own_fault && chunk + 1 < ta_plan_chunks(plan))
+            TA_TRY(begin_staging(plan, chunk + 1, stream));
+        TA_TRY(ta_exchange_chunk(plan, chunk, fault, stream));
+    }
+    return TA_OK;
+}
+
 ta_status ta_tree_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                          float *lse, ta_fault *fault, void *stream)
 {
     const ta_problem *p = &plan->problem;
-    int64_t floats = p->query_heads * ta_problem_rows(p) * ta_record_floats(p->v_dim);
     ta_tensor query;
     TA_TRY(ta_move_query(plan, q, fault, &query, stream));
-    if (fault->status == TA_OK) {
+    if (fault->status == TA_OK)
         TA_TRY(ta_plan_attend(plan, p, &query, kv, plan->records, stream));
-        TA_TRY(ta_stage_out(plan, plan->exchange_records, plan->records,
-                            (size_t)floats * sizeof(float), stream));
-    }
-    TA_TRY(ta_exchange_run(plan, fault, stream));
+    if (ta_plan_stages(plan))
+        TA_TRY(exchange_staged(plan, fault, stream));
+    else
+        TA_TRY(ta_exchange_run(plan, fault, stream));
     return ta_finish_heads(plan, out, lse, fault, stream);
 }
