@@ -63,6 +63,7 @@ typedef struct verdict {
     int32_t status;
     int32_t field; /* the first that differs from rank 0's, -1: none */
     int64_t value;
+    int64_t blind; /* the host cannot see the lengths, which are in its device's memory */
     char error[256];
 } verdict;
 
@@ -138,7 +139,7 @@ static ta_status report(const verdict *answers, int ranks, int rank, const propo
     return TA_OK;
 }
 
-ta_status ta_plan_agree(ta_group *group, const ta_plan *plan, ta_status status)
+ta_status ta_plan_agree(ta_group *group, ta_plan *plan, ta_status status)
 {
     proposal own = {0}, first;
     int ranks = group->size, rank = group->rank;
@@ -154,6 +155,8 @@ ta_status ta_plan_agree(ta_group *group, const ta_plan *plan, ta_status status)
     first = own;
     verdict *answer = &answers[rank];
     *answer = (verdict){.status = status, .field = -1};
+    if (status == TA_OK)
+        answer->blind = plan->device->ops->alloc_host != NULL;
     if (status != TA_OK)
         snprintf(answer->error, sizeof answer->error, "%s", ta_last_error());
     TA_TRY_GOTO(ta_group_broadcast_host(group, &first, sizeof first, 0), free_answers);
@@ -162,6 +165,8 @@ ta_status ta_plan_agree(ta_group *group, const ta_plan *plan, ta_status status)
         offsets[r] = (size_t)r * sizeof *answers;
     TA_TRY_GOTO(ta_group_all_gather_host(group, answers, offsets), free_answers);
     status = report(answers, ranks, rank, &first);
+    for (int r = 0; r < ranks; ++r)
+        plan->blind |= answers[r].blind != 0;
 
 free_answers:
     free(offsets);

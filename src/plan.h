@@ -23,6 +23,7 @@ struct ta_plan {
     ta_placement query_placement, out_placement;
     int query_root, out_root;
     int chunks; /* of the exchange, see ta_plan_chunk() */
+    int blind;  /* on some rank, maybe another, the host cannot see the lengths of a step */
     ta_algorithm algorithm;
 
     void *memory; /* device memory that the pieces below are cut from */
@@ -103,7 +104,7 @@ static inline int ta_plan_tracks(const ta_plan *plan)
 }
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.
- * Collective; returns the same verdict everywhere (agree.c). */
-ta_status ta_plan_agree(ta_group *group, const ta_plan *plan, ta_status status);
+ * Collective; returns the same verdict everywhere (agree.c), and sets plan->blind. */
+ta_status ta_plan_agree(ta_group *group, ta_plan *plan, ta_status status);
 
 #endif

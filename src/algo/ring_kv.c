@@ -50,11 +50,12 @@ static ta_problem slice_of(const ta_plan *plan, int owner, int slice)
 }
 
 /* Tokens of each sequence that the slice is sent with: up to the last one that any query sees. The
- * host cannot look at lengths in a device's memory, where a slice is always sent whole. */
+ * host cannot look at lengths in a device's memory: if any rank has such a device, all send slices
+ * whole. */
 static int32_t count_slots(const kv_step *s, const ta_problem *slice)
 {
     int32_t most = 0;
-    if (s->plan->device->ops->alloc_host)
+    if (s->plan->blind)
         return slice->max_tokens;
     for (int32_t b = 0; b < slice->batch; ++b) {
         const int32_t *bounds = s->kv->bounds ? s->kv->bounds + b * s->kv->bounds_stride : NULL;
