@@ -99,7 +99,7 @@ run 0 decode -b512 -n=1 --ranks 3 --map cyclic --block 16 --layout head --page-t
 says out "pages of 8 tokens"
 says out " 0 wrong"
 
-# Predictions: every row of the paper's table, thousands of devices, and what is wrong with a cluster.
+# Predictions: every row of the paper's table, thousands of devices, wrong clusters.
 run 0 model paper --json "$work/model.json"
 [ "$(grep -vc '^#\|^$' "$work/out")" = 35 ] || fail "model paper has not 35 rows"
 "$python" - "$work/model.json" <<'PYTHON' || fail "the JSON of model is wrong"

@@ -32,7 +32,8 @@
     X("query_root", INTEGER, plan->query_root)                                                     \
     X("out_placement", INTEGER, plan->out_placement)                                               \
     X("out_root", INTEGER, plan->out_root)                                                         \
-    X("algorithm", INTEGER, plan->algorithm)
+    X("algorithm", INTEGER, plan->algorithm)                                                       \
+    X("exchange", INTEGER, plan->choice.wanted)
 
 /* How a value travels: as it is, as the bits of a float, as a hash of an array (0 if absent). */
 typedef enum field_kind { INTEGER, REAL, ARRAY } field_kind;

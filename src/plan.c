@@ -8,14 +8,12 @@
 #include "algo/ring.h"
 #include "config.h"
 #include "dtype.h"
+#include "exchange/messages.h"
 #include "partial.h"
 #include "shard_map.h"
 #include "status.h"
 
 #define ALIGNMENT 64
-
-/* A partial of twice as many bytes or more is exchanged in chunks of about this many. */
-#define CHUNK_BYTES (1 << 20)
 
 enum {
 #define COUNT(name, value, message) +1
@@ -79,14 +77,24 @@ static void cut_ring(ta_plan *plan, cutter *device, cutter *exchange)
     }
 }
 
+/* Is no range of heads copied before it is sent? */
+static int sends_whole_partials(const ta_plan *plan)
+{
+    ta_exchange kind = plan->choice.exchange;
+    return kind == TA_EXCHANGE_ALL_GATHER ||
+           (ta_plan_chunks(plan) == 1 && plan->out_placement != TA_PLACE_HEADS &&
+            (kind == TA_EXCHANGE_DOUBLING || kind == TA_EXCHANGE_BINOMIAL));
+}
+
 /* The pieces that other ranks' data go through. */
 static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_bytes)
 {
     if (plan->ranks == 1)
         return;
     if (!ta_plan_is_ring(plan)) {
-        plan->received = cut(c, floats, sizeof(float));
-        if (plan->out_placement == TA_PLACE_HEADS || ta_plan_chunks(plan) > 1)
+        int gathers = plan->choice.exchange == TA_EXCHANGE_ALL_GATHER;
+        plan->received = cut(c, floats, sizeof(float) * (size_t)(gathers ? plan->ranks : 1));
+        if (!sends_whole_partials(plan))
             plan->sent = cut(c, floats, sizeof(float));
     }
     if (ta_plan_tracks(plan))
@@ -174,12 +182,8 @@ static ta_status cut_memory(ta_plan *plan)
 /* Depends only on what all ranks know. */
 static int count_chunks(const ta_plan *plan)
 {
-    const ta_problem *p = &plan->problem;
-    double bytes = (double)ta_problem_rows(p) * p->query_heads *
-                   (double)((size_t)ta_record_floats(p->v_dim) * sizeof(float));
-    if (plan->ranks == 1 || ta_plan_tracks(plan) || plan->out_placement == TA_PLACE_HEADS)
-        return 1;
-    return bytes / CHUNK_BYTES < p->query_heads ? (int)(bytes / CHUNK_BYTES) : p->query_heads;
+    ta_exchange_shape shape = ta_exchange_shape_of(plan);
+    return plan->ranks > 1 ? ta_exchange_chunks(plan->choice.exchange, &shape) : 1;
 }
 
 /* Everything of a plan but its memory. */
@@ -209,6 +213,15 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                        "config.algorithm is %d: group %s moves device memory, and rings need one "
                        "that moves host memory",
                        (int)config->algorithm, group->ops->name);
+    ta_step_shape shape = {.problem = &plan->problem,
+                           .cluster = config->cluster,
+                           .ranks = plan->ranks,
+                           .query_placement = plan->query_placement,
+                           .out_placement = plan->out_placement,
+                           .query_root = plan->query_root,
+                           .out_root = plan->out_root,
+                           .device_memory = group && group->device};
+    TA_TRY(ta_planner_choose(&shape, config->exchange, &plan->choice));
     plan->chunks = count_chunks(plan);
     return TA_OK;
 }
@@ -236,6 +249,14 @@ static ta_status make_offsets(const ta_plan *plan, size_t head_bytes, size_t **o
     return TA_OK;
 }
 
+/* A whole partial with the fault behind it. */
+static size_t message_bytes(const ta_plan *plan)
+{
+    const ta_problem *p = &plan->problem;
+    size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p);
+    return records * (size_t)ta_record_floats(p->v_dim) * sizeof(float) + sizeof(ta_fault);
+}
+
 static ta_status make_all_offsets(ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
@@ -244,7 +265,9 @@ static ta_status make_all_offsets(ta_plan *plan)
         TA_TRY(make_offsets(plan, rows * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype),
                             &plan->query_at));
     if (!ta_plan_is_ring(plan))
-        return TA_OK;
+        return plan->choice.exchange == TA_EXCHANGE_ALL_GATHER && plan->ranks > 1
+                   ? ta_all_gather_offsets(plan->ranks, message_bytes(plan), &plan->gather_at)
+                   : TA_OK;
     return make_offsets(plan, rows * (size_t)ta_record_floats(p->v_dim) * sizeof(float),
                         &plan->part_at);
 }
@@ -285,12 +308,26 @@ ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
     ta_plan plan;
     if (!bytes)
         return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
-    TA_TRY(describe_plan(group, device, config, &plan));
-    if (plan.ranks > 1 && device->ops->alloc_host && !ta_plan_tracks(&plan))
+    ta_status status = describe_plan(group, device, config, &plan);
+    if (status == TA_OK && plan.ranks > 1 && device->ops->alloc_host && !ta_plan_tracks(&plan))
         plan.exchange_device = NULL; /* a place in the staging memory takes none of the workspace */
-    TA_TRY(cut_memory(&plan));
-    *bytes = plan.memory_bytes;
-    return TA_OK;
+    if (status == TA_OK)
+        status = cut_memory(&plan);
+    if (status == TA_OK)
+        *bytes = plan.memory_bytes;
+    ta_choice_free(&plan.choice);
+    return status;
+}
+
+/* What the config leaves open is as rank 0 decided. A rank without memory for a plan takes part. */
+static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
+{
+    ta_choice none = {0};
+    ta_status followed = ta_planner_follow(group, plan ? &plan->choice : &none, status);
+    ta_nodes_free(&none.nodes);
+    if (followed == TA_OK)
+        plan->chunks = count_chunks(plan);
+    return followed;
 }
 
 ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
@@ -302,6 +339,8 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = ta_fail(TA_ERR_INVALID, "plan is NULL: must point to the result");
     if (status == TA_OK)
         status = describe_plan(group, device, config, made);
+    if (ta_group_size(group) > 1)
+        status = follow_rank_0(group, made, status);
     if (status == TA_OK)
         status = make_memory(config, made);
     if (ta_group_size(group) > 1) /* also to tell the others of a failure here */
@@ -326,5 +365,7 @@ void ta_plan_destroy(ta_plan *plan)
         ta_device_close(plan->exchange_device);
     free(plan->part_at);
     free(plan->query_at);
+    free(plan->gather_at);
+    ta_choice_free(&plan->choice);
     free(plan);
 }

@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "group.h"
+#include "planner.h"
 
 /* What a step did, as its device and its group counted it. */
 typedef struct ta_step_counts {
@@ -25,6 +26,7 @@ struct ta_plan {
     int chunks; /* of the exchange, see ta_plan_chunk() */
     int blind;  /* on some rank, maybe another, the host cannot see the lengths of a step */
     ta_algorithm algorithm;
+    ta_choice choice; /* of the exchange, and what was predicted */
 
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
@@ -40,8 +42,9 @@ struct ta_plan {
     size_t staging_bytes;
     float *exchange_records; /* `records`, or their place in `staging` */
     void *exchange_query;    /* `query`, or its place in `staging` */
-    float *received;         /* records from another rank; NULL on one rank */
-    float *sent; /* a copy on the way out; NULL unless output is scattered by heads, or in chunks */
+    float *received;   /* records from another rank (all-gather: from all); NULL on one rank */
+    float *sent;       /* a copy on the way out; NULL if nothing but whole partials is sent */
+    size_t *gather_at; /* [ranks + 1] byte offsets of the ranks' partials in an all-gather */
     /* If the group moves device memory: what this rank can have to tell, by -status, in device
      * memory; and in pinned host memory what finish_tracking() found. */
     ta_fault *faults, *report;

@@ -64,7 +64,7 @@ ta_status ta_predict_query(const ta_step_shape *shape, ta_cost *cost)
     return TA_OK;
 }
 
-static ta_status predict_tree(const ta_step_shape *shape, ta_exchange_kind kind, ta_cost *cost,
+static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_cost *cost,
                               ta_candidate *c)
 {
     const ta_problem *p = shape->problem;
@@ -77,13 +77,16 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange_kind kind,
         .placement = shape->out_placement,
         .root = shape->out_root,
         .nodes = &nodes,
+        .device_memory = shape->device_memory,
     };
     TA_TRY(ta_nodes_make(shape->cluster ? shape->cluster->node_of : NULL, shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->algorithm = "tree";
     c->exchange = ta_exchange_kinds[kind].name;
-    c->possible = shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == 0;
-    if (kind == TA_EXCHANGE_SCATTER && shape->ranks > SCATTER_RANKS)
+    c->possible =
+        shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
+    if ((kind == TA_EXCHANGE_SCATTER && shape->ranks > SCATTER_RANKS) ||
+        (kind == TA_EXCHANGE_ALL_REDUCE && shape->device_memory))
         c->possible = 0;
     if (!c->possible)
         goto free_nodes;
@@ -158,8 +161,7 @@ ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *c
     else if (way >= TA_WAY_RING_KV)
         TA_TRY_GOTO(predict_ring(shape, way == TA_WAY_RING_KV, &cost, &c), end_cost);
     else
-        TA_TRY_GOTO(predict_tree(shape, (ta_exchange_kind)(way - TA_WAY_TREE), &cost, &c),
-                    end_cost);
+        TA_TRY_GOTO(predict_tree(shape, ta_way_exchange(way), &cost, &c), end_cost);
     ta_cost_local(&cost, "finish",
                   ta_cost_memory_s(shape->cluster, FINISH_KERNELS, partial_bytes(shape->problem)));
     sum_up(shape, &cost, &c);

@@ -14,12 +14,13 @@ typedef struct ta_step_shape {
     int ranks;
     ta_placement query_placement, out_placement;
     int query_root, out_root;
+    int device_memory; /* partials are exchanged in the devices' memory, not in the hosts' */
 } ta_step_shape;
 
 /* A way of doing it: one of these, in this order. */
 typedef enum ta_way {
-    TA_WAY_TREE, /* and so on, one for each ta_exchange_kind */
-    TA_WAY_RING_KV = TA_WAY_TREE + TA_EXCHANGE_KINDS,
+    TA_WAY_TREE, /* with TA_EXCHANGE_DOUBLING, then one for each ta_exchange */
+    TA_WAY_RING_KV = TA_WAY_TREE + TA_EXCHANGE_KINDS - 1,
     TA_WAY_RING_Q,
     TA_WAY_ONE_DEVICE, /* no sharding: all tokens on one device of the cluster */
     TA_WAYS
@@ -37,6 +38,12 @@ typedef struct ta_candidate {
     int phase_count;
     ta_cost_phase phases[TA_COST_PHASES];
 } ta_candidate;
+
+/* The exchange of a tree's way. */
+static inline ta_exchange ta_way_exchange(ta_way way)
+{
+    return (ta_exchange)(way - TA_WAY_TREE + TA_EXCHANGE_DOUBLING);
+}
 
 ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate);
 

@@ -109,7 +109,7 @@ static void test_doubling_by_hand(void)
 
 typedef struct trial {
     ta_exchange_shape shape;
-    ta_exchange_kind kind;
+    ta_exchange kind;
     int collective; /* 1 broadcast, 2 all-gather, 3 all-reduce, 0 the exchange */
     uint64_t bytes; /* of a collective, and its root */
     size_t offsets[MAX_RANKS + 1];
@@ -149,12 +149,16 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     plan.problem.v_dim = V_DIM;
     plan.out_placement = t->shape.placement;
     plan.out_root = t->shape.root;
-    float *memory = calloc(3 * floats, sizeof(float));
+    plan.choice.exchange = t->kind;
+    plan.choice.nodes = *t->shape.nodes;
+    float *memory = calloc((2 + (size_t)plan.ranks) * floats, sizeof(float));
     plan.exchange_records = memory;
-    plan.received = memory + floats;
-    plan.sent = memory + 2 * floats;
+    plan.sent = memory + floats;
+    plan.received = memory + 2 * floats;
+    TA_TRY(ta_all_gather_offsets(plan.ranks, floats * sizeof(float), &plan.gather_at));
     ta_fault fault = {TA_OK, 0};
     ta_status status = ta_exchange_run(&plan, &fault, NULL);
+    free(plan.gather_at);
     free(memory);
     ta_device_close(device);
     return status;
@@ -221,21 +225,39 @@ static void test_collectives_as_recorded(void)
             }
 }
 
+/* Every kind of exchange that can give the placement. */
+static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placement placement)
+{
+    size_t record = RECORD * sizeof(float);
+    for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
+        trial t = {.shape = {.ranks = ranks,
+                             .heads = heads,
+                             .record_bytes = record,
+                             .head_bytes = ROWS * record,
+                             .placement = placement,
+                             .nodes = nodes},
+                   .kind = (ta_exchange)kind};
+        t.shape.root = placement == TA_PLACE_ROOT ? ranks / 2 : 0;
+        if (ta_exchange_supports(t.kind, &t.shape))
+            run_and_compare(&t);
+    }
+}
+
 static void test_exchanges_as_recorded(void)
 {
-    for (int ranks = 1; ranks <= MAX_RANKS; ++ranks)
-        for (int heads = 1; heads <= 19; heads += 3)
-            for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
-                size_t record = RECORD * sizeof(float);
-                trial t = {.shape = {.ranks = ranks,
-                                     .heads = heads,
-                                     .record_bytes = record,
-                                     .head_bytes = ROWS * record,
-                                     .placement = (ta_placement)placement}};
-                t.shape.root = placement == TA_PLACE_ROOT ? ranks / 2 : 0;
-                t.kind = placement == TA_PLACE_ROOT ? TA_EXCHANGE_BINOMIAL : TA_EXCHANGE_DOUBLING;
-                run_and_compare(&t);
-            }
+    static const int per_node[] = {1, 2, 3, 4, 7, MAX_RANKS};
+    for (int ranks = 2; ranks <= MAX_RANKS; ranks += ranks < 9 ? 1 : 4)
+        for (size_t i = 0; i < sizeof per_node / sizeof *per_node; ++i) {
+            int node_of[MAX_RANKS];
+            ta_nodes nodes;
+            for (int rank = 0; rank < ranks; ++rank)
+                node_of[rank] = rank / per_node[i];
+            EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
+            for (int heads = 1; heads <= 19; heads += 6)
+                for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
+                    try_exchanges(&nodes, ranks, heads, (ta_placement)placement);
+            ta_nodes_free(&nodes);
+        }
 }
 
 int main(void)

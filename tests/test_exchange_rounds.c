@@ -86,7 +86,7 @@ static void check_end(const ta_exchange_shape *s, const char *name)
 
 static void try_shape(const ta_exchange_shape *s)
 {
-    for (int kind = 0; kind < TA_EXCHANGE_KINDS; ++kind) {
+    for (int kind = 1; kind < TA_EXCHANGE_KINDS; ++kind) {
         const ta_exchange_entry *entry = &ta_exchange_kinds[kind];
         if (!entry->rounds || !entry->rounds->supports(s))
             continue;

@@ -58,8 +58,8 @@ static void test_one_device_reads_its_cache(void)
     TEST_ASSERT_FALSE(predict("h100:1x1", &config, 1, TA_WAY_TREE).fits);
 }
 
-/* Ring: 4btd + 2bd elements, tree: 2btd + 2bd + 2b n_h; the difference is the shard. On two RTX 4090
- * with 64,000 tokens each the paper measured 524 MB at width 2048 and 1040 MB at 4096. */
+/* Ring: 4btd + 2bd elements, tree: 2btd + 2bd + 2b n_h; the difference is the shard. On two RTX
+ * 4090 with 64,000 tokens each the paper measured 524 MB at width 2048 and 1040 MB at 4096. */
 static void test_memory_as_in_the_paper(void)
 {
     ta_plan_config config = paper_config(64000);
@@ -80,7 +80,7 @@ static void test_bytes_of_each_way(void)
     TEST_ASSERT_EQUAL_UINT64(3, p.messages_sent);
     TEST_ASSERT_EQUAL_UINT64(3 * (partial + 8), p.bytes_sent);
     TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 8), p.total_bytes_sent);
-    /* Besides K and V: 8 bytes three times to agree, and the gathering, which wraps around twice. */
+    /* Besides K and V: 8 bytes three times to agree, and a gathering that wraps around twice. */
     p = predict("h100:1x8", &config, 8, TA_WAY_RING_KV);
     TEST_ASSERT_EQUAL_UINT64(14 + 3 + 3 + 2, p.messages_sent);
     TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 8 + 7 * partial / 8, p.bytes_sent);

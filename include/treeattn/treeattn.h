@@ -353,8 +353,23 @@ typedef enum ta_algorithm {
     TA_ALGORITHM_RING_Q = 3   /* pass-Q: the partials of the parts go around, K and V stay */
 } ta_algorithm;
 
-/* The work of a plan. All ranks must give the same values in every field, except in `workspace` and
- * `workspace_bytes`; ta_plan_create() checks it.
+/* How a tree merges the partials of all ranks. All kinds give the same result, up to rounding, where
+ * out_placement asks for it; docs/model.md compares them. */
+typedef enum ta_exchange {
+    TA_EXCHANGE_AUTO = 0,      /* the cheapest on config.cluster; without one: doubling, or binomial
+                                   with TA_PLACE_ROOT */
+    TA_EXCHANGE_DOUBLING = 1,  /* recursive doubling; halving with TA_PLACE_HEADS; not for
+                                   TA_PLACE_ROOT, which is binomial */
+    TA_EXCHANGE_BINOMIAL = 2,  /* a binomial tree to one rank, and back */
+    TA_EXCHANGE_SCATTER = 3,   /* heads scattered by all-to-all, then gathered */
+    TA_EXCHANGE_TWO_LEVEL = 4, /* heads scattered inside each node, a tree for each part between the
+                                   nodes; needs a cluster of several nodes with several ranks */
+    TA_EXCHANGE_ALL_GATHER = 5, /* one all-gather, every rank merges all partials */
+    TA_EXCHANGE_ALL_REDUCE = 6  /* two all-reduces: the largest scores, then the sums */
+} ta_exchange;
+
+/* The work of a plan. All ranks must give the same values in every field, except in `workspace`,
+ * `workspace_bytes` and `cluster`; ta_plan_create() checks it.
  *
  * The score of query token i (position x) and key j (position y) in query head h is
  *
@@ -394,12 +409,17 @@ typedef struct ta_plan_config {
     /* Device memory for the plan, 64-byte aligned, that outlives it. NULL: it allocates its own. */
     void *workspace;
     size_t workspace_bytes; /* size of `workspace`: at least what ta_plan_workspace() says */
+    ta_exchange exchange;
+    /* What predictions are computed from, with at least as many ranks as the group. Rank 0's counts,
+     * the others may leave it out, unless they bring a workspace. Used by ta_plan_create() alone.
+     * NULL: nothing is predicted, and what is left to choose takes its default. */
+    const ta_cluster *cluster;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0                                            \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL                    \
     }
 
 typedef struct ta_plan ta_plan;
@@ -529,6 +549,11 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
  * one did, as it was counted: kernel launches, times the host waited, bytes copied between host and
  * device, messages and bytes exchanged with other ranks. Text rules as ta_info(). */
 TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
+
+/* The choice alone as JSON: what was chosen and why, and with a cluster all candidates with their
+ * predicted times by step. docs/model.md describes the fields. */
+TA_API ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity,
+                                 size_t *needed_bytes);
 
 #ifdef __cplusplus
 }

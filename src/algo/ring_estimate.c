@@ -1,8 +1,8 @@
-/* What a step of either ring sends and takes. In both, every rank makes the result of its part of the
- * query heads, so that the ranks together read K and V once, and works while messages travel.
+/* What a step of either ring sends and takes. In both, every rank makes the result of its part of
+ * the query heads, so that the ranks together read K and V once, and works while messages travel.
  *
  * pass-KV    the shards go around in two halves, p - 1 hops each
- * pass-Q     the parts' partials go around, p - 1 hops, with their queries if not all ranks have them
+ * pass-Q     the parts' partials go around, p - 1 hops, with their queries if these are scattered
  */
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
-/* Estimates of exchanges: the same rounds that exchange.c runs, for all ranks at once, and the
- * collectives of groups as cost_collectives.c has them. */
+/* Estimates of exchanges: the same rounds that exchange.c runs, for all ranks at once. Those that are
+ * collectives of the group have theirs beside what they run. */
 #include "estimate.h"
 
-#include <stdlib.h>
-
-#include "../status.h"
+/* A partial of twice as many bytes or more is exchanged in chunks of about this many. */
+#define CHUNK_BYTES (1 << 20)
 
 const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS] = {
+    [TA_EXCHANGE_AUTO] = {"auto", "", NULL},
     [TA_EXCHANGE_DOUBLING] = {"doubling", "recursive doubling, or halving to scattered heads",
                               &ta_doubling_rounds},
     [TA_EXCHANGE_BINOMIAL] = {"binomial", "a binomial tree to a root, and back",
@@ -21,7 +21,7 @@ const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS] = {
                                 NULL},
 };
 
-int ta_exchange_supports(ta_exchange_kind kind, const ta_exchange_shape *shape)
+int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
 {
     const ta_round_ops *rounds = ta_exchange_kinds[kind].rounds;
     return !rounds || rounds->supports(shape);
@@ -62,41 +62,35 @@ static void estimate_rounds(const ta_round_ops *ops, const ta_exchange_shape *sh
     }
 }
 
-static ta_status estimate_all_gather(const ta_exchange_shape *shape, ta_cost *cost)
+int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape)
 {
-    size_t message = ta_message_bytes(shape, (ta_heads){0, shape->heads});
-    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
-    for (int rank = 0; rank <= shape->ranks; ++rank)
-        offsets[rank] = (size_t)rank * message;
-    ta_cost_all_gather(cost, "all-gather", offsets);
-    free(offsets);
-    int merges = shape->ranks - 1;
-    ta_cost_local(cost, "merge",
-                  ta_cost_memory_s(cost->cluster, merges, 3.0 * merges * (double)message));
-    return TA_OK;
+    double bytes = (double)shape->heads * (double)shape->head_bytes;
+    if ((kind != TA_EXCHANGE_DOUBLING && kind != TA_EXCHANGE_BINOMIAL) || shape->device_memory ||
+        shape->placement == TA_PLACE_HEADS || bytes < 2 * CHUNK_BYTES)
+        return 1;
+    return bytes / CHUNK_BYTES < shape->heads ? (int)(bytes / CHUNK_BYTES) : shape->heads;
 }
 
-/* The largest scores and a number for the fault; then the sums. */
-static void estimate_all_reduce(const ta_exchange_shape *shape, ta_cost *cost)
+static void estimate_chunks(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost)
 {
-    uint64_t record = shape->record_bytes, records = shape->head_bytes / record;
-    uint64_t all = (uint64_t)shape->heads * records;
-    ta_cost_local(cost, "scale", ta_cost_memory_s(cost->cluster, 3, 5.0 * (double)(all * record)));
-    ta_cost_all_reduce(cost, "largest scores", (all + 1) * sizeof(float));
-    ta_cost_all_reduce(cost, "sums", all * (record - sizeof(float)));
+    int64_t chunks = ta_exchange_chunks(kind, shape);
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        ta_exchange_shape part = *shape;
+        part.heads =
+            (int)(shape->heads * (chunk + 1) / chunks) - (int)(shape->heads * chunk / chunks);
+        estimate_rounds(ta_exchange_kinds[kind].rounds, &part, cost);
+    }
 }
 
-ta_status ta_exchange_estimate(ta_exchange_kind kind, const ta_exchange_shape *shape, ta_cost *cost)
+ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost)
 {
     if (shape->ranks == 1)
         return TA_OK;
     if (ta_exchange_kinds[kind].rounds)
-        estimate_rounds(ta_exchange_kinds[kind].rounds, shape, cost);
+        estimate_chunks(kind, shape, cost);
     else if (kind == TA_EXCHANGE_ALL_GATHER)
-        return estimate_all_gather(shape, cost);
+        return ta_all_gather_estimate(shape, cost);
     else
-        estimate_all_reduce(shape, cost);
+        ta_all_reduce_estimate(shape, cost);
     return TA_OK;
 }

@@ -11,28 +11,32 @@
 ta_status ta_nodes_make(const int *node_of, int ranks, ta_nodes *nodes);
 void ta_nodes_free(ta_nodes *nodes);
 
-typedef enum ta_exchange_kind {
-    TA_EXCHANGE_DOUBLING,
-    TA_EXCHANGE_BINOMIAL,
-    TA_EXCHANGE_SCATTER,
-    TA_EXCHANGE_TWO_LEVEL,
-    TA_EXCHANGE_ALL_GATHER,
-    TA_EXCHANGE_ALL_REDUCE,
-    TA_EXCHANGE_KINDS
-} ta_exchange_kind;
+/* One more than the last ta_exchange. */
+#define TA_EXCHANGE_KINDS 7
 
 typedef struct ta_exchange_entry {
     const char *name, *what;
     const ta_round_ops *rounds; /* NULL: it is a collective of the group's */
 } ta_exchange_entry;
 
+/* By ta_exchange; the first, TA_EXCHANGE_AUTO, is none. */
 extern const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS];
 
 /* Can this kind give the shape's placement? */
-int ta_exchange_supports(ta_exchange_kind kind, const ta_exchange_shape *shape);
+int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape);
+
+/* A large partial goes in chunks of some heads, one after the other, so that a device that is staged
+ * copies one while the last is on its way: how many. Only of kinds that send whole partials. */
+int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape);
 
 /* Add its messages and its work to a cost. */
-ta_status ta_exchange_estimate(ta_exchange_kind kind, const ta_exchange_shape *shape,
-                               ta_cost *cost);
+ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost);
+
+/* The two that are no rounds: all_gather.c, all_reduce.c. */
+ta_status ta_all_gather_estimate(const ta_exchange_shape *shape, ta_cost *cost);
+void ta_all_reduce_estimate(const ta_exchange_shape *shape, ta_cost *cost);
+
+/* Where each rank's message goes in the memory of an all-gather; free() it. */
+ta_status ta_all_gather_offsets(int ranks, size_t message_bytes, size_t **offsets);
 
 #endif

@@ -31,6 +31,7 @@ typedef struct ta_exchange_shape {
     ta_placement placement;
     int root;
     const ta_nodes *nodes; /* NULL: all ranks are on one node */
+    int device_memory;     /* where it is exchanged, if not in host memory */
 } ta_exchange_shape;
 
 /* One rank's part in one round. */
