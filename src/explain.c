@@ -1,6 +1,7 @@
 /* ta_explain(): a plan in words and numbers. */
 #include "algo/ring.h"
 #include "dtype.h"
+#include "explain_choice.h"
 #include "partial.h"
 #include "plan.h"
 #include "status.h"
@@ -41,14 +42,6 @@ static void add_work(const ta_plan *plan, ta_text *out)
     if (p->softcap > 0.0f)
         ta_text_add(out, ", softcap %.9g", (double)p->softcap);
     ta_text_add(out, "%s%s\n", p->alibi_slopes ? ", ALiBi" : "", p->sinks ? ", sinks" : "");
-}
-
-static int rounds(int ranks)
-{
-    int count = 0;
-    while ((1 << count) < ranks)
-        ++count;
-    return count;
 }
 
 static void add_algorithm(const ta_plan *plan, ta_text *out)
@@ -93,16 +86,7 @@ static void add_run(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
     if (ta_plan_is_ring(plan))
         add_ring(plan, out);
-    else if (ta_plan_chunks(plan) > 1)
-        ta_text_add(out, "exchange: %d chunks, each %d rounds deep\n", ta_plan_chunks(plan),
-                    rounds(plan->ranks));
-    else if (plan->ranks > 1)
-        ta_text_add(out, "exchange: one, %d rounds deep%s\n", rounds(plan->ranks),
-                    plan->ranks & (plan->ranks - 1) && plan->out_placement != TA_PLACE_ROOT
-                        ? ", and one to return what was folded"
-                        : "");
-    else
-        ta_text_add(out, "exchange: none\n");
+    ta_choice_explain(plan, out);
     if (ta_plan_stages(plan))
         ta_text_add(out, "staging: %zu bytes of pinned host memory\n", plan->staging_bytes);
     ta_text_add(out, "workspace: %zu bytes, %s\n", plan->memory_bytes,

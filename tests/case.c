@@ -184,6 +184,15 @@ static void choose_simd(random_source *r, decode_case *c)
     snprintf(c->simd, sizeof c->simd, "%.*s", (int)strcspn(level, " "), level);
 }
 
+/* Any kind that needs no cluster, and half of the time none in particular. */
+static void choose_exchange(random_source *r, decode_case *c)
+{
+    c->plan.exchange = random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, 6) : TA_EXCHANGE_AUTO;
+    if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL ||
+        (c->plan.exchange == TA_EXCHANGE_DOUBLING && c->plan.out_placement == TA_PLACE_ROOT))
+        c->plan.exchange = TA_EXCHANGE_AUTO;
+}
+
 decode_case case_random(uint64_t seed)
 {
     return case_random_on(seed, 0);
@@ -207,5 +216,6 @@ decode_case case_random_on(uint64_t seed, int given_ranks)
     choose_options(r, &c);
     choose_map(r, large, &c);
     choose_memory(r, large, &c);
+    choose_exchange(r, &c);
     return c;
 }

@@ -27,6 +27,8 @@ static void describe_options(ta_text *t, const decode_case *c)
     ta_text_add(t, " out=%s", placement_names[p->out_placement]);
     if (p->out_placement == TA_PLACE_ROOT)
         ta_text_add(t, ":%d", p->out_root);
+    if (p->exchange)
+        ta_text_add(t, " exchange=%d", (int)p->exchange);
     if (c->far_keys)
         ta_text_add(t, " far-keys");
     if (c->special)

@@ -1,0 +1,276 @@
+/* The planner (src/planner.c, explain_choice.c): the plan we expect on every cluster of
+ * tests/clusters, rank 0's word, what cannot be asked for, and the explanation. */
+#include "planner.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "expect.h"
+#include "plan.h"
+#include "small_step.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+/* ---- tests/clusters/plans.txt ---- */
+
+static ta_placement placement_of(const char *word)
+{
+    if (strcmp(word, "root") == 0)
+        return TA_PLACE_ROOT;
+    return strcmp(word, "heads") == 0 ? TA_PLACE_HEADS : TA_PLACE_ALL;
+}
+
+static void try_line(const char *folder, const char *line)
+{
+    char file[64], placement[16], exchange[16], shard[16], path[512], text[700];
+    int heads, batch, tokens;
+    TEST_ASSERT_EQUAL_INT_MESSAGE(7,
+                                  sscanf(line, "%63s %d %d %d %15s %15s %15s", file, &heads, &batch,
+                                         &tokens, placement, exchange, shard),
+                                  line);
+    snprintf(path, sizeof path, "%s/%s.cluster", folder, file);
+    ta_cluster *cluster;
+    EXPECT_OK(ta_cluster_create(path, &cluster));
+    ta_problem problem = {.batch = batch,
+                          .query_tokens = 1,
+                          .query_heads = heads,
+                          .kv_heads = heads,
+                          .k_dim = 128,
+                          .v_dim = 128,
+                          .kv_dtype = TA_BF16,
+                          .query_dtype = TA_BF16,
+                          .max_tokens = tokens};
+    ta_step_shape shape = {.problem = &problem,
+                           .cluster = cluster,
+                           .ranks = cluster->ranks,
+                           .out_placement = placement_of(placement)};
+    ta_choice choice = {0};
+    EXPECT_OK(ta_planner_choose(&shape, TA_EXCHANGE_AUTO, &choice));
+    const char *advice = ta_choice_one_device_is_cheaper(&choice) ? "do-not-shard" : "shard";
+    const ta_candidate *chosen = ta_choice_candidate(&choice);
+    snprintf(text, sizeof text, "got %s (%.1f us), %s (one device: %.1f us) for: %s",
+             chosen->exchange, chosen->seconds * 1e6, advice,
+             choice.candidates[TA_WAY_ONE_DEVICE].seconds * 1e6, line);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(exchange, chosen->exchange, text);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(shard, advice, text);
+    ta_choice_free(&choice);
+    ta_cluster_destroy(cluster);
+}
+
+static void test_plans_of_known_clusters(void)
+{
+    const char *folder = getenv("TA_TEST_CLUSTERS");
+    char path[512], line[256];
+    int lines = 0;
+    if (!folder)
+        folder = "tests/clusters";
+    snprintf(path, sizeof path, "%s/plans.txt", folder);
+    FILE *file = fopen(path, "r");
+    TEST_ASSERT_NOT_NULL_MESSAGE(file, path);
+    while (fgets(line, sizeof line, file))
+        if (line[0] != '#') {
+            try_line(folder, line);
+            ++lines;
+        }
+    fclose(file);
+    TEST_ASSERT_TRUE(lines >= 30);
+}
+
+/* ---- Over a group ---- */
+
+typedef struct trial {
+    const ta_cluster *cluster; /* rank 0's; the others have none */
+    ta_exchange wanted, other_wanted;
+    ta_exchange got[8];
+    char text[8000], json[16000]; /* rank 0's */
+} trial;
+
+static ta_status explain_rank_0(const ta_plan *plan, trial *t)
+{
+    size_t text_bytes, json_bytes;
+    TA_TRY(ta_explain(plan, t->text, sizeof t->text, &text_bytes));
+    TA_TRY(ta_explain_json(plan, t->json, sizeof t->json, &json_bytes));
+    RANK_EXPECT(text_bytes == strlen(t->text) + 1);
+    RANK_EXPECT(json_bytes == strlen(t->json) + 1);
+    return TA_OK;
+}
+
+static ta_status plan_rank(ta_group *group, void *context)
+{
+    trial *t = context;
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    int rank = ta_group_rank(group);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    small_step_init(&step, rank, ta_group_size(group));
+    step.config.cluster = rank == 0 ? t->cluster : NULL;
+    step.config.exchange = rank == 0 ? t->wanted : t->other_wanted;
+    ta_status status = ta_plan_create(group, device, &step.config, &plan);
+    if (status == TA_OK) {
+        t->got[rank] = plan->choice.exchange;
+        status = small_step_decode(&step, plan);
+    }
+    if (status == TA_OK && rank == 0)
+        status = explain_rank_0(plan, t);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return status;
+}
+
+static ta_cluster *slow_network(const char *nodes)
+{
+    char description[200];
+    ta_cluster *cluster;
+    snprintf(description, sizeof description,
+             "local:%s network.latency_seconds=0.01 network.rank_bytes_per_second=1e6 "
+             "network.total_bytes_per_second=1e6",
+             nodes);
+    EXPECT_OK(ta_cluster_create(description, &cluster));
+    return cluster;
+}
+
+static void test_all_ranks_follow_rank_0(void)
+{
+    ta_cluster *cluster = slow_network("2x4");
+    trial *t = calloc(1, sizeof *t);
+    t->cluster = cluster;
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    for (int rank = 0; rank < 8; ++rank)
+        TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_TWO_LEVEL, t->got[rank]);
+    t->cluster = NULL;
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    for (int rank = 0; rank < 8; ++rank)
+        TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_DOUBLING, t->got[rank]);
+    free(t);
+    ta_cluster_destroy(cluster);
+}
+
+static void test_every_exchange_can_be_asked_for(void)
+{
+    ta_cluster *cluster = slow_network("3x2");
+    trial *t = calloc(1, sizeof *t);
+    for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
+        t->cluster = cluster;
+        t->wanted = (ta_exchange)kind;
+        t->other_wanted = (ta_exchange)kind;
+        if (kind == TA_EXCHANGE_TWO_LEVEL) /* which the others could not have asked for */
+            continue;
+        EXPECT_OK(ta_group_run_threads(5, NULL, plan_rank, t));
+        for (int rank = 0; rank < 5; ++rank)
+            TEST_ASSERT_EQUAL_INT(kind, t->got[rank]);
+        TEST_ASSERT_NOT_NULL(strstr(t->text, "why this exchange: the config asks for it"));
+    }
+    free(t);
+    ta_cluster_destroy(cluster);
+}
+
+static void test_what_cannot_be_asked_for(void)
+{
+    ta_cluster *cluster = slow_network("1x2");
+    trial *t = calloc(1, sizeof *t);
+    t->wanted = TA_EXCHANGE_TWO_LEVEL;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, plan_rank, t),
+                 "config.exchange is TA_EXCHANGE_TWO_LEVEL", "config.cluster");
+    t->wanted = (ta_exchange)TA_EXCHANGE_KINDS;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, plan_rank, t),
+                 "config.exchange is 7", "from 0 to 6");
+    t->wanted = TA_EXCHANGE_AUTO;
+    t->cluster = cluster;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(3, NULL, plan_rank, t),
+                 "config.cluster has 2 ranks", "the group's 3");
+    t->cluster = NULL;
+    t->other_wanted = TA_EXCHANGE_SCATTER;
+    EXPECT_ERROR(TA_ERR_MISMATCH, ta_group_run_threads(2, NULL, plan_rank, t),
+                 "config.exchange is 3 on rank 1 and 0 on rank 0", NULL);
+    free(t);
+    ta_cluster_destroy(cluster);
+    ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1};
+    ta_step_shape shape = {.problem = &problem, .ranks = 2, .out_placement = TA_PLACE_ROOT};
+    ta_choice choice = {0};
+    EXPECT_ERROR(TA_ERR_INVALID, ta_planner_choose(&shape, TA_EXCHANGE_DOUBLING, &choice),
+                 "TA_EXCHANGE_DOUBLING", "TA_EXCHANGE_BINOMIAL");
+    ta_choice_free(&choice);
+    shape.device_memory = 1;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_planner_choose(&shape, TA_EXCHANGE_ALL_REDUCE, &choice),
+                 "TA_EXCHANGE_ALL_REDUCE", "device memory");
+    ta_choice_free(&choice);
+}
+
+/* ---- The explanation ---- */
+
+static void says(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted)) {
+        char message[9000];
+        snprintf(message, sizeof message, "no '%s' in:\n%s", wanted, text);
+        TEST_FAIL_MESSAGE(message);
+    }
+}
+
+/* Brackets and quotes of JSON match; bench/test_bench.sh has a parser read what it writes. */
+static void check_json(const char *json)
+{
+    char open[32];
+    int depth = 0, quoted = 0;
+    for (const char *c = json; *c; ++c) {
+        if (*c == '\\' && quoted)
+            ++c;
+        else if (*c == '"')
+            quoted = !quoted;
+        else if (!quoted && (*c == '{' || *c == '['))
+            open[depth++] = *c;
+        else if (!quoted && (*c == '}' || *c == ']'))
+            TEST_ASSERT_TRUE(depth > 0 && open[--depth] == (*c == '}' ? '{' : '['));
+    }
+    TEST_ASSERT_TRUE(depth == 0 && !quoted);
+}
+
+static void test_explanation_with_a_cluster(void)
+{
+    ta_cluster *cluster = slow_network("2x2 name=a\"b\\c");
+    trial *t = calloc(1, sizeof *t);
+    t->cluster = cluster;
+    EXPECT_OK(ta_group_run_threads(4, NULL, plan_rank, t));
+    says(t->text, "exchange: two-level, ");
+    says(t->text, "why this exchange: the least predicted time");
+    says(t->text, "cluster: a\"b\\c, these ranks on 2 nodes");
+    says(t->text, "candidate: tree doubling: ");
+    says(t->text, "between nodes ");
+    says(t->text, "; chosen\n");
+    says(t->text, "candidate: ring pass-KV: ");
+    says(t->text, "candidate: one device: ");
+    says(t->text, "advice: do not shard: one device holds the ");
+    says(t->json, "\"exchange\": \"two-level\"");
+    says(t->json, "\"cluster\": \"a\\\"b\\\\c\"");
+    says(t->json, "\"one_device_is_cheaper\": true");
+    says(t->json, "{\"name\": \"between nodes\", \"microseconds\": ");
+    check_json(t->json);
+    t->cluster = NULL;
+    EXPECT_OK(ta_group_run_threads(4, NULL, plan_rank, t));
+    says(t->text, "exchange: doubling, ");
+    says(t->text, "why this exchange: the default; no cluster was given");
+    says(t->json, "\"why\": \"the default; no cluster was given\"}");
+    check_json(t->json);
+    TEST_ASSERT_NULL(strstr(t->text, "candidate: "));
+    free(t);
+    ta_cluster_destroy(cluster);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_explain_json(NULL, NULL, 0, NULL), "plan is NULL", NULL);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_plans_of_known_clusters);
+    RUN_TEST(test_all_ranks_follow_rank_0);
+    RUN_TEST(test_every_exchange_can_be_asked_for);
+    RUN_TEST(test_what_cannot_be_asked_for);
+    RUN_TEST(test_explanation_with_a_cluster);
+    return UNITY_END() != 0;
+}
