@@ -236,6 +236,58 @@ static void test_text_arguments(void)
     ta_cluster_destroy(NULL);
 }
 
+/* Threads share a host, so there is one node; the numbers depend on the machine, but all ranks have
+ * the same, and they make a file that loads. */
+static char *probed_texts[5];
+
+static ta_status probe_rank(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_cluster *cluster;
+    size_t bytes;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_cluster_probe(group, device, &cluster));
+    RANK_EXPECT(cluster->ranks == ta_group_size(group) && cluster->nodes == 1);
+    RANK_EXPECT(cluster->memory_bytes_per_s > 1e6 && cluster->memory_bytes > 1e6);
+    RANK_EXPECT(cluster->levels[TA_LEVEL_NODE].latency_s > 0);
+    TA_TRY(ta_cluster_text(cluster, NULL, 0, &bytes));
+    char *text = malloc(bytes);
+    TA_TRY(ta_cluster_text(cluster, text, bytes, NULL));
+    probed_texts[ta_group_rank(group)] = text;
+    ta_cluster_destroy(cluster);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_probe_of_threads(void)
+{
+    for (int ranks = 1; ranks <= 5; ranks += 2) {
+        EXPECT_OK(ta_group_run_threads(ranks, NULL, probe_rank, NULL));
+        write_file(probed_texts[0]);
+        ta_cluster_destroy(make(path));
+        for (int rank = 0; rank < ranks; ++rank)
+            TEST_ASSERT_EQUAL_STRING(probed_texts[0], probed_texts[rank]);
+        for (int rank = 0; rank < ranks; ++rank)
+            free(probed_texts[rank]);
+    }
+    ta_cluster *cluster;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_cluster_probe(NULL, NULL, &cluster), "group is NULL", NULL);
+}
+
+static ta_status probe_without_device(ta_group *group, void *context)
+{
+    ta_cluster *cluster;
+    (void)context;
+    return ta_cluster_probe(group, NULL, &cluster);
+}
+
+static void test_probe_without_a_device(void)
+{
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, probe_without_device, NULL),
+                 "device is NULL", NULL);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -249,5 +301,7 @@ int main(void)
     RUN_TEST(test_missing_keys);
     RUN_TEST(test_bad_lines);
     RUN_TEST(test_text_arguments);
+    RUN_TEST(test_probe_of_threads);
+    RUN_TEST(test_probe_without_a_device);
     return UNITY_END() != 0;
 }
