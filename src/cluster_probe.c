@@ -21,8 +21,8 @@
 #define MERGE_DIM 8
 
 /* Several batches of swaps; the fastest batch is the least disturbed one. */
-#define BATCHES 3
-#define SMALL_SWAPS 10
+#define BATCHES 5
+#define SMALL_SWAPS 20
 #define LARGE_SWAPS 3
 
 /* A device that does not tell what memory it has counts as large enough for everything. */

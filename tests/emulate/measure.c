@@ -1,0 +1,183 @@
+/* Measures every exchange on the cluster that it is started on, and asks the planner which one it
+ * would take: one line for each size of the partial and kind of exchange. An MPI program; run.sh
+ * starts it on emulated clusters and makes a table of its lines:
+ *
+ *     cluster KEY = VALUE                                          what the probe found
+ *     exchange BYTES NAME MEASURED_US PREDICTED_US CHOSEN          CHOSEN is 1 for the planner's
+ *
+ * A time is that of a whole decode step with one token per rank, of the slowest rank. The kinds take
+ * turns, and the fastest of several turns counts, as other work on the machine only slows it. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <treeattn/treeattn.h>
+
+#define HEADS 32
+#define DIM 128
+#define TURNS 5
+#define TIMEOUT_MS 30000
+
+static const int batches[] = {1, 4, 16, 64}; /* partials of 16 KB to 1 MB */
+static const char *const names[] = {"auto",      "doubling",   "binomial",  "scatter",
+                                    "two-level", "all-gather", "all-reduce"};
+enum { KINDS = sizeof names / sizeof *names };
+
+typedef struct run {
+    ta_group *group;
+    ta_device *device;
+    ta_cluster *cluster;
+    int batch;
+    ta_plan *plans[KINDS];
+    double measured_s[KINDS];
+    float *memory; /* q, K, V and the output share it: only times matter here */
+    int32_t *lengths;
+} run;
+
+static void check(ta_status status, const char *what)
+{
+    if (status == TA_OK)
+        return;
+    fprintf(stderr, "measure: %s: %s: %s\n", what, ta_status_name(status), ta_last_error());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static ta_plan_config config_of(const run *r, int kind)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = r->batch;
+    config.query_heads = HEADS;
+    config.kv_heads = 1;
+    config.k_dim = DIM;
+    config.kv_dtype = TA_F32;
+    config.max_tokens = 1;
+    config.map.kind = TA_SHARD_BLOCK_CYCLIC;
+    config.map.block = 1;
+    config.exchange = (ta_exchange)kind;
+    config.cluster = r->cluster;
+    return config;
+}
+
+static void step(run *r, int kind)
+{
+    ta_kv kv = TA_KV_INIT;
+    size_t rows = (size_t)r->batch * HEADS * DIM;
+    ta_tensor q = {r->memory, 0, 0, 0}, out = {r->memory + rows, 0, 0, 0};
+    kv.k.data = kv.v.data = r->memory + 2 * rows;
+    kv.lengths = r->lengths;
+    check(ta_decode(r->plans[kind], &q, &kv, &out, NULL, NULL), names[kind]);
+}
+
+/* The slowest rank's seconds per step, of a few steps. */
+static double time_steps(run *r, int kind, int steps)
+{
+    double slowest, begin;
+    MPI_Barrier(MPI_COMM_WORLD);
+    begin = MPI_Wtime();
+    for (int i = 0; i < steps; i++)
+        step(r, kind);
+    double own = (MPI_Wtime() - begin) / steps;
+    MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static void measure(run *r)
+{
+    for (int turn = 0; turn <= TURNS; turn++)
+        for (int kind = 1; kind < KINDS; kind++) {
+            if (!r->plans[kind])
+                continue;
+            double seconds = time_steps(r, kind, turn == 0 ? 1 : 3); /* the first one warms up */
+            if (turn <= 1 || seconds < r->measured_s[kind])
+                r->measured_s[kind] = seconds;
+        }
+}
+
+/* The planner's choice, as ta_explain() names it. */
+static int chosen_kind(const ta_plan *plan)
+{
+    char text[16384], line[64];
+    check(ta_explain(plan, text, sizeof text, NULL), "explain");
+    for (int kind = 1; kind < KINDS; kind++) {
+        snprintf(line, sizeof line, "\nexchange: %s, ", names[kind]);
+        if (strstr(text, line))
+            return kind;
+    }
+    return 0;
+}
+
+static double predicted_s(const run *r, int kind)
+{
+    ta_prediction prediction = TA_PREDICTION_INIT;
+    ta_plan_config config = config_of(r, kind);
+    check(ta_predict(r->cluster, &config, ta_group_size(r->group), kind - 1, &prediction),
+          "predict");
+    return prediction.seconds;
+}
+
+static void run_batch(run *r)
+{
+    size_t rows = (size_t)r->batch * HEADS * DIM;
+    r->memory = calloc(3 * rows, sizeof *r->memory);
+    r->lengths = calloc((size_t)r->batch, sizeof *r->lengths);
+    if (!r->memory || !r->lengths)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    for (int b = 0; b < r->batch; b++)
+        r->lengths[b] = ta_group_size(r->group);
+    for (int kind = 0; kind < KINDS; kind++) {
+        ta_prediction prediction = TA_PREDICTION_INIT;
+        ta_plan_config config = config_of(r, kind);
+        if (kind > 0)
+            check(ta_predict(r->cluster, &config, ta_group_size(r->group), kind - 1, &prediction),
+                  "predict");
+        if (kind == 0 || prediction.possible)
+            check(ta_plan_create(r->group, r->device, &config, &r->plans[kind]), "plan");
+    }
+    measure(r);
+    int chosen = chosen_kind(r->plans[0]);
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (kind > 0 && r->plans[kind] && ta_group_rank(r->group) == 0)
+            printf("exchange %zu %s %.1f %.1f %d\n",
+                   (size_t)r->batch * HEADS * (DIM + 2) * sizeof(float), names[kind],
+                   r->measured_s[kind] * 1e6, predicted_s(r, kind) * 1e6, kind == chosen);
+        ta_plan_destroy(r->plans[kind]);
+        r->plans[kind] = NULL;
+    }
+    free(r->memory);
+    free(r->lengths);
+}
+
+static void print_cluster(const ta_cluster *cluster)
+{
+    char text[8192];
+    check(ta_cluster_text(cluster, text, sizeof text, NULL), "text");
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        printf("cluster %s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    run r = {0};
+    int level;
+    MPI_Comm world = MPI_COMM_WORLD;
+    ta_group_config group_config = TA_GROUP_CONFIG_INIT;
+    ta_device_config device_config = TA_DEVICE_CONFIG_INIT;
+    group_config.timeout_ms = TIMEOUT_MS;
+    device_config.threads = 1;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    check(ta_group_create_mpi(&world, &group_config, &r.group), "group");
+    check(ta_device_open("host", &device_config, &r.device), "device");
+    check(ta_cluster_probe(r.group, r.device, &r.cluster), "probe");
+    if (ta_group_rank(r.group) == 0)
+        print_cluster(r.cluster);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        r.batch = batches[i];
+        run_batch(&r);
+    }
+    ta_cluster_destroy(r.cluster);
+    ta_device_close(r.device);
+    ta_group_destroy(r.group);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""docs/emulated.md from the lines of run.sh: what each exchange took, and what the planner chose."""
+import sys
+
+HEAD = """# Exchanges on emulated clusters
+
+Made by `tests/emulate/run.sh BUILD_DIR`, which needs root: hosts are network namespaces on one
+machine, joined by a switch in user space (`tests/emulate/relay.c`) that gives every packet a delay
+and every host a rate, and Open MPI starts ranks in them. On each cluster `tests/emulate/measure.c`
+first probes (`ta_cluster_probe()`), then measures a decode step with one token per rank for every kind of
+exchange and size of the partial, and asks the planner for its choice. Times are microseconds, the
+fastest of five turns, of the slowest rank.
+
+The machine's cores are shared by all hosts (and by whatever else runs on it), so latencies are far
+above the delay that was asked for, and single figures scatter. What counts is the order of the
+exchanges.
+
+"""
+
+
+def read(lines):
+    """[(nodes, ranks, delay, rate, {key: value}, {bytes: {name: (took, predicted, chosen)}})]"""
+    runs = []
+    for line in lines:
+        words = line.split()
+        if words[:1] == ['run']:
+            nodes, ranks = words[1].split('x')
+            runs.append((int(nodes), int(ranks), int(words[2]), int(words[3]), {}, {}))
+        elif words[:1] == ['cluster']:
+            runs[-1][4][words[1]] = ' '.join(words[3:])
+        elif words[:1] == ['exchange']:
+            row = runs[-1][5].setdefault(int(words[1]), {})
+            row[words[2]] = (float(words[3]), float(words[4]), words[5] == '1')
+    return runs
+
+
+def print_run(run, names):
+    """One table; returns [within 20%] of its rows, and how two-level did against the best other."""
+    nodes, ranks, delay, rate, cluster, rows = run
+    print(f'## {nodes} hosts × {ranks} ranks, {delay} µs, {rate} Mbit/s\n')
+    print('Probed: inside a host {:.0f} µs and {:.0f} MB/s per rank; between hosts {:.0f} µs, '
+          '{:.1f} MB/s per rank, {:.1f} MB/s per host.\n'.format(
+              float(cluster['node.latency_seconds']) * 1e6,
+              float(cluster['node.rank_bytes_per_second']) / 1e6,
+              float(cluster['network.latency_seconds']) * 1e6,
+              float(cluster['network.rank_bytes_per_second']) / 1e6,
+              float(cluster['network.total_bytes_per_second']) / 1e6))
+    print('| partial | ' + ' | '.join(names) + ' | chosen | over the best |')
+    print('| ---: | ' + ' | '.join(['---:'] * len(names)) + ' | --- | ---: |')
+    near, two_level = [], []
+    for size, row in sorted(rows.items()):
+        best = min(value[0] for value in row.values())
+        chosen = next(name for name, value in row.items() if value[2])
+        cells = []
+        for name in names:
+            text = f'{row[name][0]:.0f}' if name in row else ''
+            cells.append(f'**{text}**' if name in row and row[name][0] == best else text)
+        over = row[chosen][0] / best - 1
+        near.append(over <= 0.2)
+        if 'two-level' in row:
+            flat = min(value[0] for name, value in row.items() if name != 'two-level')
+            two_level.append(flat / row['two-level'][0])
+        print(f'| {size // 1024} KB | ' + ' | '.join(cells) + f' | {chosen} | {over:.0%} |')
+    print()
+    return near, two_level
+
+
+def main():
+    runs = read(sys.stdin)
+    names = ['doubling', 'binomial', 'scatter', 'two-level', 'all-gather', 'all-reduce']
+    print(HEAD, end='')
+    near, two_level = [], []
+    for run in runs:
+        run_near, run_two_level = print_run(run, names)
+        near += run_near
+        two_level += run_two_level
+    print('## Summary\n')
+    print(f'The planner\'s choice is within 20% of the best measured exchange in {sum(near)} of '
+          f'{len(near)} cases ({sum(near) / len(near):.0%}).')
+    print('Where hosts have several ranks, two-level is '
+          f'{min(two_level):.2f} to {max(two_level):.2f} times as fast as the best of the others, and the fastest in '
+          f'{sum(ratio > 1 for ratio in two_level)} of {len(two_level)} cases.')
+
+
+if __name__ == '__main__':
+    main()
