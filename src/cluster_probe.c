@@ -1,6 +1,6 @@
-/* ta_cluster_probe(): measure the cluster that a group runs on. Which ranks share a node is known by
- * the names of their hosts; latencies and bandwidths are those of short swaps between pairs of ranks,
- * the way exchanges talk, first inside nodes and then between them; memory is timed by copying it.
+/* ta_cluster_probe(): measure the cluster that a group runs on. Which ranks share a node is known
+ * by the names of their hosts; latencies and bandwidths are those of short swaps between pairs of
+ * ranks, the way exchanges talk, inside nodes and then between them; memory is timed by copying it.
  * Every rank ends with the slowest rank's numbers, so all have the same cluster. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +140,7 @@ static ta_status probe_level(probe *p, ta_level_kind kind, ta_level *level)
     return TA_OK;
 }
 
-/* A copy reads and writes; the smallest merge is what any piece of work takes. All ranks at once. */
+/* A copy reads and writes; the smallest merge is what any work takes. All ranks at once. */
 static ta_status probe_memory(probe *p, char *memory, ta_cluster *cluster)
 {
     double copy = 0, merge = 0;

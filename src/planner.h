@@ -1,4 +1,4 @@
-/* The planner: which exchange a plan uses, what the other ways would have cost, and whether sharding
+/* The planner: which exchange a plan uses, what the other ways would cost, and whether sharding
  * pays at all. plan.c asks it; explain.c prints it. Implemented in planner.c. */
 #ifndef TA_PLANNER_H
 #define TA_PLANNER_H

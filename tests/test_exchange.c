@@ -1,5 +1,5 @@
-/* The exchanges of partials (src/exchange.c, exchange/): every kind gives the right records for every
- * placement, the same bits everywhere, and carries a fault. Those without a cluster to choose by send
+/* The exchanges of partials (src/exchange.c, exchange/): every kind gives the right records for
+ * every placement, the same bits everywhere, and carries a fault. Without a cluster they send
  * one packed message per round, a logarithmic number of rounds, no more bytes than the partial has.
  * test_exchange_rounds.c looks at the rounds alone. */
 #include "exchange.h"

@@ -359,8 +359,8 @@ typedef enum ta_algorithm {
     TA_ALGORITHM_RING_Q = 3   /* pass-Q: the partials of the parts go around, K and V stay */
 } ta_algorithm;
 
-/* How a tree merges the partials of all ranks. All kinds give the same result, up to rounding, where
- * out_placement asks for it; docs/model.md compares them. */
+/* How a tree merges the partials of all ranks. All kinds give the same result, up to rounding,
+ * where out_placement asks for it; docs/model.md compares them. */
 typedef enum ta_exchange {
     TA_EXCHANGE_AUTO = 0,      /* the cheapest on config.cluster; without one: doubling, or binomial
                                    with TA_PLACE_ROOT */
@@ -416,8 +416,8 @@ typedef struct ta_plan_config {
     void *workspace;
     size_t workspace_bytes; /* size of `workspace`: at least what ta_plan_workspace() says */
     ta_exchange exchange;
-    /* What predictions are computed from, with at least as many ranks as the group. Rank 0's counts,
-     * the others may leave it out, unless they bring a workspace. Used by ta_plan_create() alone.
+    /* What predictions are computed from, with at least as many ranks as the group. Rank 0's
+     * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create() alone.
      * NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
 } ta_plan_config;

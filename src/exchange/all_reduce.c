@@ -1,4 +1,4 @@
-/* The exchange that is two all-reduces, for groups whose library is good at those: the largest score
+/* The exchange that is two all-reduces, for groups whose library is good at them: the largest score
  * of every row over all ranks, then the sum of every rank's l and o, scaled to it. The fault goes
  * with the largest scores, as a number: 0 for none, and the larger the lower the rank.
  *

@@ -1,5 +1,5 @@
-/* Estimates of exchanges: the same rounds that exchange.c runs, for all ranks at once. Those that are
- * collectives of the group have theirs beside what they run. */
+/* Estimates of exchanges: the same rounds that exchange.c runs, for all ranks at once. Those that
+ * are collectives of the group have theirs beside what they run. */
 #include "estimate.h"
 
 /* A partial of twice as many bytes or more is exchanged in chunks of about this many. */

@@ -5,7 +5,7 @@
  *     cluster KEY = VALUE                                          what the probe found
  *     exchange BYTES NAME MEASURED_US PREDICTED_US CHOSEN          CHOSEN is 1 for the planner's
  *
- * A time is that of a whole decode step with one token per rank, of the slowest rank. The kinds take
+ * A time is that of a decode step with one token per rank, of the slowest rank. The kinds take
  * turns, and the fastest of several turns counts, as other work on the machine only slows it. */
 #include <mpi.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define HEADS 32
 #define DIM 128
-#define TURNS 5
+#define TURNS 10
 #define TIMEOUT_MS 30000
 
 static const int batches[] = {1, 4, 16, 64}; /* partials of 16 KB to 1 MB */

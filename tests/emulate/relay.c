@@ -3,7 +3,7 @@
  *
  *     relay DELAY_US MBIT_PER_S SECONDS NAMESPACE…
  *
- * A node sends and receives at most MBIT_PER_S each way, and every packet takes DELAY_US more. Node k
+ * A node sends and receives at most MBIT_PER_S each way, and a packet takes DELAY_US more. Node k
  * (from 0) has the address 10.77.0.(k + 1). Prints "ready" once the devices are there, ends after
  * SECONDS or when its standard input is closed, so that it never outlives the script that started
  * it (run.sh). No packet leaves the namespaces. */

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Emulate clusters on this machine and measure every exchange on them: hosts are network namespaces,
-# joined by a switch in user space with a given delay and rate (relay.c), and Open MPI starts ranks in
-# them (measure.c). Needs root. All traffic stays inside the namespaces, each run is bounded in time,
-# and whatever was made is removed on every way out.
+# joined by a switch in user space with a given delay and rate (relay.c), and Open MPI starts ranks
+# in them (measure.c). Needs root. All traffic stays inside the namespaces, each run is bounded in
+# time, and whatever was made is removed on every way out.
 #
 #     tests/emulate/run.sh BUILD_DIR            measure, and write docs/emulated.md
 #     tests/emulate/run.sh BUILD_DIR NODESxRANKS DELAY_US MBIT      one cluster, raw lines

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/emulated.md from the lines of run.sh: what each exchange took, and what the planner chose."""
+"""docs/emulated.md from the lines of run.sh: what each exchange took, what the planner chose."""
 import sys
 
 HEAD = """# Exchanges on emulated clusters
@@ -7,9 +7,9 @@ HEAD = """# Exchanges on emulated clusters
 Made by `tests/emulate/run.sh BUILD_DIR`, which needs root: hosts are network namespaces on one
 machine, joined by a switch in user space (`tests/emulate/relay.c`) that gives every packet a delay
 and every host a rate, and Open MPI starts ranks in them. On each cluster `tests/emulate/measure.c`
-first probes (`ta_cluster_probe()`), then measures a decode step with one token per rank for every kind of
-exchange and size of the partial, and asks the planner for its choice. Times are microseconds, the
-fastest of five turns, of the slowest rank.
+first probes (`ta_cluster_probe()`), then measures a decode step with one token per rank for every
+kind of exchange and size of the partial, and asks the planner for its choice. Times are microseconds,
+the fastest of ten turns, of the slowest rank.
 
 The machine's cores are shared by all hosts (and by whatever else runs on it), so latencies are far
 above the delay that was asked for, and single figures scatter. What counts is the order of the
@@ -78,8 +78,8 @@ def main():
     print(f'The planner\'s choice is within 20% of the best measured exchange in {sum(near)} of '
           f'{len(near)} cases ({sum(near) / len(near):.0%}).')
     print('Where hosts have several ranks, two-level is '
-          f'{min(two_level):.2f} to {max(two_level):.2f} times as fast as the best of the others, and the fastest in '
-          f'{sum(ratio > 1 for ratio in two_level)} of {len(two_level)} cases.')
+          f'{min(two_level):.2f} to {max(two_level):.2f} times as fast as the best of the others, '
+          f'and the fastest in {sum(ratio > 1 for ratio in two_level)} of {len(two_level)} cases.')
 
 
 if __name__ == '__main__':
