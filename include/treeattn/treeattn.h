@@ -417,8 +417,8 @@ typedef struct ta_plan_config {
     size_t workspace_bytes; /* size of `workspace`: at least what ta_plan_workspace() says */
     ta_exchange exchange;
     /* What predictions are computed from, with at least as many ranks as the group. Rank 0's
-     * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create() alone.
-     * NULL: nothing is predicted, and what is left to choose takes its default. */
+     * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
+     * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
