@@ -91,6 +91,8 @@ static void add_exchange(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
     if (kind->rounds)
         ta_text_add(out, ", %d rounds", kind->rounds->rounds(&shape));
+    if (ta_plan_chunks(plan) > 1)
+        ta_text_add(out, " for each of %d chunks", ta_plan_chunks(plan));
     ta_text_add(out, "\n");
 }
 
