@@ -136,14 +136,15 @@ static ta_status run_exchange(const trial *t, ta_group *group)
 {
     ta_device *device;
     ta_plan plan;
-    size_t floats = (size_t)t->shape.heads * ROWS * RECORD + TA_FAULT_BYTES / sizeof(float);
+    int rows = (int)(t->shape.head_bytes / t->shape.record_bytes);
+    size_t floats = (size_t)(t->shape.heads * rows * RECORD) + TA_FAULT_BYTES / sizeof(float);
     memset(&plan, 0, sizeof plan);
     TA_TRY(ta_device_open("host", NULL, &device));
     plan.group = group;
     plan.device = plan.exchange_device = device;
     plan.rank = group->rank;
     plan.ranks = group->size;
-    plan.problem.batch = ROWS;
+    plan.problem.batch = rows;
     plan.problem.query_tokens = 1;
     plan.problem.query_heads = t->shape.heads;
     plan.problem.v_dim = V_DIM;
@@ -151,6 +152,7 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     plan.out_root = t->shape.root;
     plan.choice.exchange = t->kind;
     plan.choice.nodes = *t->shape.nodes;
+    plan.chunks = ta_exchange_chunks(t->kind, &t->shape);
     float *memory = calloc((2 + (size_t)plan.ranks) * floats, sizeof(float));
     plan.exchange_records = memory;
     plan.sent = memory + floats;
@@ -226,14 +228,15 @@ static void test_collectives_as_recorded(void)
 }
 
 /* Every kind of exchange that can give the placement. */
-static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placement placement)
+static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placement placement,
+                          size_t rows)
 {
     size_t record = RECORD * sizeof(float);
     for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
         trial t = {.shape = {.ranks = ranks,
                              .heads = heads,
                              .record_bytes = record,
-                             .head_bytes = ROWS * record,
+                             .head_bytes = rows * record,
                              .placement = placement,
                              .nodes = nodes},
                    .kind = (ta_exchange)kind};
@@ -255,9 +258,22 @@ static void test_exchanges_as_recorded(void)
             EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
             for (int heads = 1; heads <= 19; heads += 6)
                 for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
-                    try_exchanges(&nodes, ranks, heads, (ta_placement)placement);
+                    try_exchanges(&nodes, ranks, heads, (ta_placement)placement, ROWS);
             ta_nodes_free(&nodes);
         }
+}
+
+/* Partials above 2 MB go in chunks. */
+static void test_chunks_as_recorded(void)
+{
+    static const int node_of[5] = {0, 0, 1, 1, 1};
+    ta_nodes nodes;
+    EXPECT_OK(ta_nodes_make(node_of, 5, &nodes));
+    for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
+        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 10000);
+        try_exchanges(&nodes, 5, 2, (ta_placement)placement, 40000);
+    }
+    ta_nodes_free(&nodes);
 }
 
 int main(void)
@@ -267,5 +283,6 @@ int main(void)
     RUN_TEST(test_doubling_by_hand);
     RUN_TEST(test_collectives_as_recorded);
     RUN_TEST(test_exchanges_as_recorded);
+    RUN_TEST(test_chunks_as_recorded);
     return UNITY_END() != 0;
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "config.h"
 #include "expect.h"
 
 void setUp(void)
@@ -128,6 +129,117 @@ static void test_bad_arguments(void)
     ta_cluster_destroy(cluster);
 }
 
+/* ---- Both rings against what a group counts ---- */
+
+#define RING_TOKENS 5
+#define RING_HEADS 6
+#define RING_DIM 8
+
+typedef struct ring_trial {
+    ta_algorithm algorithm;
+    ta_placement query, out;
+    ta_group_stats stats[8];
+} ring_trial;
+
+static ta_plan_config ring_config(const ring_trial *t)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = 2;
+    config.query_heads = RING_HEADS;
+    config.kv_heads = 2;
+    config.k_dim = RING_DIM;
+    config.kv_dtype = TA_F32;
+    config.max_tokens = RING_TOKENS;
+    config.map.block = RING_TOKENS;
+    config.query_placement = t->query;
+    config.out_placement = t->out;
+    config.query_root = t->query == TA_PLACE_ROOT;
+    config.out_root = t->out == TA_PLACE_ROOT;
+    config.algorithm = t->algorithm;
+    return config;
+}
+
+static ta_status ring_rank(ta_group *group, void *context)
+{
+    ring_trial *t = context;
+    ta_plan_config config = ring_config(t);
+    int ranks = ta_group_size(group), rank = ta_group_rank(group);
+    float q[2 * RING_HEADS * RING_DIM] = {0}, out[2 * RING_HEADS * RING_DIM];
+    float cache[2 * RING_TOKENS * 2 * RING_DIM] = {0};
+    int32_t lengths[2] = {ranks * RING_TOKENS, ranks * RING_TOKENS};
+    ta_tensor query = {q, 0, 0, 0}, result = {out, 0, 0, 0};
+    ta_kv kv = TA_KV_INIT;
+    ta_device *device;
+    ta_plan *plan;
+    ta_group_stats before = TA_GROUP_STATS_INIT, *after = &t->stats[rank];
+    kv.k.data = kv.v.data = cache;
+    kv.lengths = lengths;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &config, &plan));
+    *after = before;
+    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
+    TA_TRY(ta_group_count(group, after));
+    after->messages_sent -= before.messages_sent;
+    after->bytes_sent -= before.bytes_sent;
+    after->messages_received -= before.messages_received;
+    after->bytes_received -= before.bytes_received;
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void compare_ring(const ring_trial *t, int ranks, const ta_cost *cost)
+{
+    char text[120];
+    for (int rank = 0; rank < ranks; ++rank) {
+        snprintf(text, sizeof text, "rank %d of %d, algorithm %d, query %d, out %d", rank, ranks,
+                 (int)t->algorithm, (int)t->query, (int)t->out);
+        const ta_traffic *e = &cost->traffic[rank];
+        const ta_group_stats *s = &t->stats[rank];
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(s->messages_sent, e->messages_sent, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(s->messages_received, e->messages_received, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(s->bytes_sent, e->bytes_sent, text);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(s->bytes_received, e->bytes_received, text);
+    }
+}
+
+static void try_ring(ring_trial *t, int ranks)
+{
+    ta_problem problem;
+    ta_cost cost;
+    ta_plan_config config = ring_config(t);
+    EXPECT_OK(ta_config_resolve(&config, 0, ranks, &problem));
+    ta_step_shape shape = {.problem = &problem,
+                           .ranks = ranks,
+                           .query_placement = t->query,
+                           .out_placement = t->out,
+                           .query_root = config.query_root,
+                           .out_root = config.out_root};
+    EXPECT_OK(ta_cost_begin(&cost, NULL, ranks));
+    if (t->algorithm == TA_ALGORITHM_RING_KV)
+        EXPECT_OK(ta_ring_kv_estimate(&shape, &cost));
+    else
+        EXPECT_OK(ta_ring_q_estimate(&shape, &cost));
+    EXPECT_OK(ta_group_run_threads(ranks, NULL, ring_rank, t));
+    compare_ring(t, ranks, &cost);
+    ta_cost_end(&cost);
+}
+
+static void test_rings_as_counted(void)
+{
+    for (int ranks = 2; ranks <= 8; ++ranks)
+        for (int query = TA_PLACE_ALL; query <= TA_PLACE_HEADS; ++query)
+            for (int out = TA_PLACE_ALL; out <= TA_PLACE_HEADS; ++out)
+                for (int algorithm = TA_ALGORITHM_RING_KV; algorithm <= TA_ALGORITHM_RING_Q;
+                     ++algorithm) {
+                    ring_trial t = {.algorithm = (ta_algorithm)algorithm,
+                                    .query = (ta_placement)query,
+                                    .out = (ta_placement)out};
+                    try_ring(&t, ranks);
+                }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -135,6 +247,7 @@ int main(void)
     RUN_TEST(test_memory_as_in_the_paper);
     RUN_TEST(test_bytes_of_each_way);
     RUN_TEST(test_growth_with_ranks);
+    RUN_TEST(test_rings_as_counted);
     RUN_TEST(test_bad_arguments);
     return UNITY_END() != 0;
 }

@@ -68,47 +68,58 @@ static ta_status gather_parts(const ta_step_shape *s, ta_cost *cost)
 ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
 {
     const ta_problem *p = s->problem;
-    double tokens = (double)((p->max_tokens + SLICES - 1) / SLICES);
-    double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s)));
+    int32_t slice_tokens = (p->max_tokens + SLICES - 1) / SLICES;
     ta_cost_all_reduce(cost, "agree", sizeof(int64_t)); /* whether a rank has a bad argument */
-    TA_TRY(ta_predict_query(s, cost));
-    ta_cost_repeat(cost, (int64_t)SLICES * (s->ranks - 1));
-    for (int rank = 0; rank < s->ranks; ++rank)
-        ta_cost_message(cost, rank, (rank + 1) % s->ranks,
-                        (uint64_t)ta_kv_bytes(p, tokens, p->kv_heads));
-    ta_cost_overlap(cost, attend_s);
-    ta_cost_round(cost, "pass K and V, attend");
-    ta_cost_local(cost, "attend", SLICES * attend_s);
+    if (s->query_placement != TA_PLACE_HEADS)
+        TA_TRY(ta_predict_query(s, cost));
+    for (int32_t first = 0; first < p->max_tokens; first += slice_tokens) {
+        int32_t left = p->max_tokens - first;
+        double tokens = left < slice_tokens ? left : slice_tokens;
+        double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s)));
+        ta_cost_repeat(cost, s->ranks - 1);
+        for (int rank = 0; rank < s->ranks; ++rank)
+            ta_cost_message(cost, rank, (rank + 1) % s->ranks,
+                            (uint64_t)ta_kv_bytes(p, tokens, p->kv_heads));
+        ta_cost_overlap(cost, attend_s);
+        ta_cost_round(cost, "pass K and V, attend");
+        ta_cost_local(cost, "attend", attend_s);
+    }
     return gather_parts(s, cost);
 }
 
-/* The message of rank's hop: the part that began `hop` ranks before it. */
-static uint64_t partial_message(const ta_step_shape *s, int part)
+static uint64_t partial_message(const ta_step_shape *s, int part, int with_query)
 {
     const ta_problem *p = s->problem;
     uint64_t query =
         (uint64_t)ta_problem_rows(p) * (uint64_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
-    uint64_t each = records_head_bytes(p) + (s->query_placement == TA_PLACE_HEADS ? query : 0);
+    uint64_t each = records_head_bytes(p) + (with_query ? query : 0);
     return (uint64_t)part_heads(s, part) * each + TA_FAULT_BYTES;
 }
 
+/* A query that is scattered by heads travels with its partial from its rank all the way around, and
+ * must arrive before it can be attended with; the last hop, home, is without it. Otherwise a
+ * partial begins behind its rank. */
 ta_status ta_ring_q_estimate(const ta_step_shape *s, ta_cost *cost)
 {
     const ta_problem *p = s->problem;
-    int hops = s->ranks - 1, repeats = s->ranks > EXACT_RANKS ? hops : 1;
+    int travels = s->query_placement == TA_PLACE_HEADS, ranks = s->ranks;
+    int hops = travels ? ranks : ranks - 1, repeats = ranks > EXACT_RANKS ? hops : 1;
     double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, p->max_tokens, part_kv_heads(s)));
-    if (s->query_placement == TA_PLACE_ROOT)
+    if (!travels)
         TA_TRY(ta_predict_query(s, cost));
     for (int hop = 0; hop < hops; hop += repeats) {
+        int with_query = travels && hop < ranks - 1;
         ta_cost_repeat(cost, repeats);
-        for (int rank = 0; rank < s->ranks; ++rank)
-            ta_cost_message(cost, rank, (rank + 1) % s->ranks,
-                            partial_message(s, repeats > 1 ? s->ranks - 1 /* none is larger */
-                                                           : (rank + s->ranks - hop) % s->ranks));
-        ta_cost_overlap(cost, attend_s);
-        ta_cost_work(cost, 1, 3.0 * (double)partial_message(s, s->ranks - 1));
-        ta_cost_round(cost, "pass partials, attend");
+        for (int rank = 0; rank < ranks; ++rank) {
+            int part = (rank + 2 * ranks - hop - !travels) % ranks;
+            ta_cost_message(cost, rank, (rank + 1) % ranks, /* of many parts the last is largest */
+                            partial_message(s, repeats > 1 ? ranks - 1 : part, with_query));
+        }
+        if (!travels)
+            ta_cost_overlap(cost, attend_s);
+        ta_cost_work(cost, 1, 3.0 * (double)partial_message(s, ranks - 1, 0));
+        ta_cost_round(cost, travels ? "pass queries and partials" : "pass partials, attend");
     }
-    ta_cost_local(cost, "attend", attend_s);
+    ta_cost_local(cost, "attend", travels ? ranks * attend_s : attend_s);
     return gather_parts(s, cost);
 }

@@ -25,8 +25,8 @@ extern const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS];
 /* Can this kind give the shape's placement? */
 int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape);
 
-/* A large partial goes in chunks of some heads, one after the other, so that a device that is staged
- * copies one while the last is on its way: how many. Only of kinds that send whole partials. */
+/* A large partial goes in chunks of some heads, one after the other, so that a staged device copies
+ * one while the last is on its way: how many. Only of kinds that send whole partials. */
 int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape);
 
 /* Add its messages and its work to a cost. */

@@ -109,7 +109,7 @@ if [ $# = 4 ]; then
 fi
 
 clusters='2x2 4x2 8x1'
-links='5000:100 500:1000'
+links='5000:100 1000:500'
 for cluster in $clusters; do
     for link in $links; do
         echo "# $cluster hosts x ranks, ${link%:*} us, ${link#*:} Mbit/s" >&2
