@@ -310,6 +310,23 @@ static void test_all_to_all_that_contradicts_itself(void)
                  "sends itself 4 bytes and expects", NULL);
 }
 
+/* `meson test` lets no module be found. */
+static void test_mpi_without_its_module(void)
+{
+    ta_group *group = (ta_group *)&group, *untouched = group;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    int comm = 0;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_mpi(NULL, NULL, &group), "comm is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_mpi(&comm, NULL, NULL), "group is NULL", NULL);
+    config.timeout_ms = -5;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_mpi(&comm, &config, &group), "timeout_ms is -5",
+                 NULL);
+    if (getenv("TREEATTN_MODULE_PATH"))
+        EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_group_create_mpi(&comm, NULL, &group), "module mpi",
+                     "treeattn-mpi.so");
+    TEST_ASSERT_EQUAL_PTR(untouched, group);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -324,5 +341,6 @@ int main(void)
     RUN_TEST(test_all_to_all_that_contradicts_itself);
     RUN_TEST(test_rank_and_size);
     RUN_TEST(test_bad_arguments_of_count);
+    RUN_TEST(test_mpi_without_its_module);
     return UNITY_END() != 0;
 }

@@ -1,7 +1,7 @@
 /* Faults of a group whose ranks are MPI processes. Each has a name, ends within a bounded time with
  * an error that names the rank, and is followed by destroying the group and stopping MPI.
  *
- *     mpi_faults NAME      on three ranks or more
+ *     mpi_faults NAME      on three ranks or more, but for "uninitialised"
  *
  * A rank that is killed is in killed.sh. */
 #include <mpi.h>
@@ -230,8 +230,22 @@ static const struct {
     {"killed", killed},
 };
 
+/* Before MPI_Init(): the only one that needs no launcher. */
+static int uninitialised(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group *group = NULL;
+    ta_status status = expect_failure(TA_ERR_INVALID, ta_group_create_mpi(&comm, NULL, &group),
+                                      "not initialised", "MPI_Init()");
+    if (status != TA_OK)
+        fprintf(stderr, "%s\n", ta_last_error());
+    return status != TA_OK || group != NULL;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "uninitialised"))
+        return uninitialised();
     ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
     double begin = rank_seconds();
     ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
