@@ -154,6 +154,9 @@ struct ta_device_ops {
     ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
                                  int32_t first_head, int32_t heads, const ta_tensor *out,
                                  float *lse, ta_fault_place place, void *stream);
+
+    /* Attention over full sequences, see local.h. NULL: this device has none. */
+    const struct ta_local_ops *local;
 };
 
 /* The host device (host/host.c). */

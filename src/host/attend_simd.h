@@ -412,5 +412,5 @@ FOR_DTYPE(bf16, TA_BF16)
         .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
         .softcap = softcap, .softmax = softmax,                                                    \
         .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
-        .merge = merge,                                                                            \
+        .merge = merge, .panels = &simd_panels,                                                    \
     }

@@ -1,5 +1,5 @@
 /* The host device: the table that device.h describes, in C on this machine's CPUs. attend() is in
- * attend.c, check_kv() in check.c, the arithmetic in the kernels_*.c of each SIMD level; what is
+ * attend.c, check_kv() in check.c, attention over full sequences in local.c, the arithmetic in the kernels_*.c of each SIMD level; what is
  * left is here: opening, memory, and the steps around attend(). */
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "../status.h"
 #include "attend.h"
 #include "check.h"
+#include "host.h"
 #include "pack.h"
 
 /* Fewer records than this are merged or finished faster by one thread than others wake. */
@@ -17,12 +18,6 @@
 
 /* Records that one turn of a loop over records takes. */
 #define RECORDS_PER_TURN 16
-
-typedef struct ta_host {
-    ta_device device;
-    const ta_host_kernels *kernels;
-    ta_pool *pool;
-} ta_host;
 
 static ta_host *host_of(ta_device *device)
 {
@@ -220,6 +215,7 @@ static const ta_device_ops host_ops = {
     .attend = host_attend,
     .merge = host_merge,
     .finish = host_finish,
+    .local = &ta_host_local,
 };
 
 ta_status ta_host_open(const ta_device_config *config, ta_device **device)

@@ -9,6 +9,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "panel.h"
+
 /* Tokens that one call of a kernel takes: a bit set of them fits one word. */
 #define TA_TOKEN_BLOCK 64
 
@@ -73,6 +75,9 @@ typedef struct ta_host_kernels {
 
     /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
     void (*merge)(float *into, const float *from, int32_t v_dim);
+
+    /* For attention over full sequences. */
+    const ta_panel_kernels *panels;
 } ta_host_kernels;
 
 /* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such

@@ -1,5 +1,5 @@
-/* The kernels for x86 CPUs with AVX2, FMA and F16C: the vector operations, then attend_simd.h.
- * Compiled with flags of its own; kernels.c asks the CPU before it uses the table. */
+/* The kernels for x86 CPUs with AVX2, FMA and F16C: the vector operations, then attend_simd.h and
+ * panel_simd.h. Compiled with flags of its own; kernels.c asks the CPU before it uses the table. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -221,6 +221,27 @@ VF vf vf_sum_rows(vf x, int rows)
     return x;
 }
 
+/* Element j of vector i becomes element i of vector j. */
+VF void vf_transpose8(vf *x)
+{
+    vf pairs[8], fours[8];
+    for (int i = 0; i < 8; i += 2) {
+        pairs[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+        pairs[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+        fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+        fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+        fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+    }
+    for (int i = 0; i < 4; i++) {
+        x[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+        x[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+    }
+}
+
 #include "attend_simd.h"
+#include "panel_simd.h"
 
 const ta_host_kernels ta_kernels_avx2 = TA_SIMD_TABLE("avx2");

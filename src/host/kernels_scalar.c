@@ -150,4 +150,5 @@ const ta_host_kernels ta_kernels_scalar = {
     .softmax = softmax,
     .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},
     .merge = merge,
+    .panels = &ta_panels_scalar,
 };
