@@ -37,7 +37,8 @@ typedef struct ta_local_gradient {
     ta_tensor dout;     /* [row][query head][v_dim] */
     const float *lse;   /* [row][query head], natural, over all keys of the sequence */
     const float *delta; /* [row][query head], of delta() */
-    ta_dtype dtype;     /* of the gradients below */
+    ta_dtype dq_dtype;  /* of dq */
+    ta_dtype kv_dtype;  /* of dk and dv */
     ta_tensor dq, dk, dv;
 } ta_local_gradient;
 

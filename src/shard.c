@@ -1,6 +1,8 @@
 /* The public shard map functions: check the arguments, then ask shard.h. */
 #include "shard.h"
 
+#include <string.h>
+
 #include "shard_map.h"
 #include "status.h"
 
@@ -13,7 +15,7 @@ ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
                        map->size, sizeof *map);
     if (map->kind != TA_SHARD_CONTIGUOUS && map->kind != TA_SHARD_BLOCK_CYCLIC)
         return ta_fail(TA_ERR_INVALID,
-                       "map.kind is %d: must be TA_SHARD_CONTIGUOUS or TA_SHARD_BLOCK_CYCLIC",
+                       "map.kind is %d: must be TA_SHARD_CONTIGUOUS or TA_SHARD_BLOCK_CYCLIC here",
                        (int)map->kind);
     if (map->ranks < 1)
         return ta_fail(TA_ERR_INVALID, "map.ranks is %d: must be 1 or more", map->ranks);
@@ -44,52 +46,88 @@ ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ran
     return TA_OK;
 }
 
+/* A rank's tokens as parts of two shards at most, one after the other: of a zigzag map two blocks of
+ * a contiguous one with twice the ranks. */
+typedef struct parts {
+    ta_shard part[2];
+    int count;
+} parts;
+
 /* What a map outside a plan must also fulfil: it alone says where each position is. */
-static ta_status resolve_complete(const ta_shard_map *map, int rank, ta_shard *shard)
+static ta_status resolve_complete(const ta_shard_map *map, int rank, parts *p)
 {
-    TA_TRY(ta_shard_resolve(map, rank, shard));
+    memset(p, 0, sizeof *p);
+    p->count = 1;
+    if (map && map->size == sizeof *map && map->kind == TA_SHARD_ZIGZAG) {
+        ta_shard_map contiguous = *map;
+        contiguous.kind = TA_SHARD_CONTIGUOUS;
+        TA_TRY(ta_shard_resolve(&contiguous, rank, &p->part[0]));
+        if (map->bounds || map->block < 1)
+            return ta_fail(TA_ERR_INVALID,
+                           "a zigzag map needs map.block of 1 or more, which is %d, and no "
+                           "map.bounds",
+                           (int)map->block);
+        p->count = 2;
+        p->part[0].ranks *= 2;
+        p->part[1] = p->part[0];
+        p->part[1].rank = p->part[0].ranks - 1 - rank;
+        return TA_OK;
+    }
+    TA_TRY(ta_shard_resolve(map, rank, &p->part[0]));
     if (map->bounds)
         return ta_shard_check_bounds("map.bounds", map->bounds, map->ranks);
-    if (!shard->cyclic && shard->ranks > 1 && shard->block == 0)
+    if (!p->part[0].cyclic && map->ranks > 1 && p->part[0].block == 0)
         return ta_fail(TA_ERR_INVALID,
                        "map.block is 0 and map.bounds is NULL: a contiguous map of "
                        "%d ranks needs one of them",
-                       shard->ranks);
+                       map->ranks);
     return TA_OK;
 }
 
-static int owner(const ta_shard_map *map, const ta_shard *shard, int32_t position)
+static int32_t held(const parts *p, const int32_t *bounds, int32_t end)
 {
-    if (shard->cyclic)
-        return (int)(position / shard->block % shard->ranks);
+    int32_t first = ta_shard_held(&p->part[0], bounds, end);
+    return p->count == 1 ? first : first + ta_shard_held(&p->part[1], bounds, end);
+}
+
+int ta_shard_owner(const ta_shard_map *map, int32_t position)
+{
+    if (map->kind == TA_SHARD_BLOCK_CYCLIC)
+        return (int)(position / (map->block ? map->block : TA_DEFAULT_BLOCK) % map->ranks);
     if (map->bounds) {
         int rank = 0;
-        while (rank < shard->ranks && position >= map->bounds[rank + 1])
+        while (rank < map->ranks && position >= map->bounds[rank + 1])
             ++rank;
         return rank;
     }
-    if (shard->block == 0)
+    if (map->block == 0)
         return 0;
-    int32_t rank = position / shard->block;
-    return rank < shard->ranks ? (int)rank : shard->ranks - 1;
+    int32_t block = position / map->block;
+    if (map->kind == TA_SHARD_ZIGZAG) {
+        int32_t last = 2 * map->ranks - 1;
+        block = block < last ? block : last;
+        return (int)(block < map->ranks ? block : last - block);
+    }
+    return block < map->ranks ? (int)block : map->ranks - 1;
 }
 
 static ta_status locate(const ta_shard_map *map, const char *name, int32_t position, int *rank,
                         int32_t *local)
 {
-    ta_shard shard = {0};
-    TA_TRY(resolve_complete(map, 0, &shard));
+    parts p;
+    TA_TRY(resolve_complete(map, 0, &p));
     if (position < 0)
         return ta_fail(TA_ERR_INVALID, "%s is %d: must be 0 or more", name, (int)position);
     if (!rank || !local)
         return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to the result",
                        rank ? "local" : "rank");
-    shard.rank = owner(map, &shard, position);
-    if (shard.rank == shard.ranks)
+    int owner = ta_shard_owner(map, position);
+    if (owner == map->ranks)
         return ta_fail(TA_ERR_INVALID, "%s is %d: no rank holds it, map.bounds[%d] is %d", name,
-                       (int)position, shard.ranks, (int)map->bounds[shard.ranks]);
-    *rank = shard.rank;
-    *local = ta_shard_held(&shard, map->bounds, position);
+                       (int)position, map->ranks, (int)map->bounds[map->ranks]);
+    TA_TRY(resolve_complete(map, owner, &p));
+    *rank = owner;
+    *local = held(&p, map->bounds, position);
     return TA_OK;
 }
 
@@ -103,20 +141,31 @@ ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int3
     return locate(map, "length", length, rank, local);
 }
 
+/* Is `local` beyond what a rank can hold, of a sequence of any length? */
+static int beyond(const ta_shard_map *map, int rank, int32_t local, int64_t position)
+{
+    if (map->bounds)
+        return position >= map->bounds[rank + 1];
+    if (map->kind == TA_SHARD_ZIGZAG)
+        return rank > 0 && local >= 2 * (int64_t)map->block;
+    return map->kind == TA_SHARD_CONTIGUOUS && rank < map->ranks - 1 && local >= map->block;
+}
+
 ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local, int32_t *position)
 {
-    ta_shard shard = {0};
-    TA_TRY(resolve_complete(map, rank, &shard));
+    parts p;
+    TA_TRY(resolve_complete(map, rank, &p));
     if (local < 0)
         return ta_fail(TA_ERR_INVALID, "local is %d: must be 0 or more", (int)local);
     if (!position)
         return ta_fail(TA_ERR_INVALID, "position is NULL: must point to the result");
-    int64_t global = ta_shard_global(&shard, map->bounds, local);
+    int second = p.count == 2 && local >= map->block;
+    int64_t global =
+        ta_shard_global(&p.part[second], map->bounds, second ? local - map->block : local);
     if (global > INT32_MAX)
         return ta_fail(TA_ERR_INVALID, "local is %d: its position %lld exceeds %d", (int)local,
                        (long long)global, INT32_MAX);
-    if (map->bounds ? global >= map->bounds[rank + 1]
-                    : !shard.cyclic && rank < shard.ranks - 1 && local >= shard.block)
+    if (beyond(map, rank, local, global))
         return ta_fail(TA_ERR_INVALID, "local is %d: beyond the range of rank %d", (int)local,
                        rank);
     *position = (int32_t)global;
@@ -125,13 +174,13 @@ ta_status ta_shard_position(const ta_shard_map *map, int rank, int32_t local, in
 
 ta_status ta_shard_count(const ta_shard_map *map, int rank, int32_t length, int32_t *count)
 {
-    ta_shard shard = {0};
-    TA_TRY(resolve_complete(map, rank, &shard));
+    parts p;
+    TA_TRY(resolve_complete(map, rank, &p));
     if (length < 0)
         return ta_fail(TA_ERR_INVALID, "length is %d: must be 0 or more", (int)length);
     if (!count)
         return ta_fail(TA_ERR_INVALID, "count is NULL: must point to the result");
-    *count = ta_shard_held(&shard, map->bounds, length);
+    *count = held(&p, map->bounds, length);
     return TA_OK;
 }
 

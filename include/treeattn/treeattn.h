@@ -13,7 +13,7 @@
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
  * Sections of this header: status, log, library, devices, groups, shard maps, clusters, plans,
- * decode, explain.
+ * decode, attention over full sequences, explain.
  *
  * Conventions
  *
@@ -265,8 +265,9 @@ TA_API void ta_group_destroy(ta_group *group);
 /* ---- Shard maps ---------------------------------------------------------------------------- */
 
 typedef enum ta_shard_kind {
-    TA_SHARD_CONTIGUOUS = 0,  /* rank r holds one range of every sequence */
-    TA_SHARD_BLOCK_CYCLIC = 1 /* blocks of tokens are dealt to the ranks in turn */
+    TA_SHARD_CONTIGUOUS = 0,   /* rank r holds one range of every sequence */
+    TA_SHARD_BLOCK_CYCLIC = 1, /* blocks of tokens are dealt to the ranks in turn */
+    TA_SHARD_ZIGZAG = 2        /* one block from either end; for ta_attention_config only */
 } ta_shard_kind;
 
 /* Which rank holds which position. With B = block and P = ranks:
@@ -275,13 +276,18 @@ typedef enum ta_shard_kind {
  *                    A growing sequence stays balanced to within one block.
  *     contiguous     with bounds: rank r holds the positions bounds[r] ≤ p < bounds[r + 1].
  *                    Otherwise rank r holds r·B ≤ p < (r + 1)·B, and the last rank all that
- *                    follow. */
+ *                    follow.
+ *     zigzag         of 2P blocks, rank r holds the blocks r and 2P − 1 − r; rank 0 also holds all
+ *                    that follow. Under a causal mask all ranks have the same work.
+ *
+ * Local order is the order of positions, always. */
 typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
     int ranks; /* in a plan 0: the group's size */
     /* Tokens per block. 0: 64 when block-cyclic; when contiguous on more than one rank, bounds must
-     * be given. */
+     * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
+     * see ta_attention_config. */
     int32_t block;
     /* Contiguous: [ranks + 1] ascending positions from 0, or NULL. In a plan it must be NULL: ta_kv
      * has the bounds, which may differ between sequences. */
@@ -548,6 +554,98 @@ typedef struct ta_kv {
  * step it writes nothing here. Of a broken group every later call tells. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                            float *lse, void *stream);
+
+/* ---- Attention over full sequences --------------------------------------------------------- */
+
+/* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
+ * sequence are sharded over the ranks along the sequence, all three in the same way; so are the
+ * output and the gradients. Scores are those of ta_plan_config, without ALiBi and sinks. All ranks
+ * must give the same values. docs/attention2d.md explains what moves where.
+ *
+ * A rank's tokens are packed: those of sequence 0 that it holds, in the order of their positions,
+ * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position() which. */
+typedef struct ta_attention_config {
+    size_t size;
+    int32_t query_heads; /* ≥ 1, a multiple of kv_heads */
+    int32_t kv_heads;    /* 0: query_heads */
+    int32_t k_dim;       /* head dimension of Q and K: a multiple of 8 from 8 to 256 */
+    int32_t v_dim;       /* of V and the output, likewise; 0: k_dim */
+    ta_dtype dtype;      /* of Q, K, V, the output and all gradients; must be set */
+    int32_t max_tokens;  /* the most tokens that one rank will hold, of all sequences together */
+    /* How each sequence is sharded; `bounds` must be NULL. A block of 0 divides each sequence of
+     * n tokens evenly over P ranks: contiguous ⌈n / P⌉, zigzag ⌈n / 2P⌉. Use the same block with
+     * the ta_shard functions. */
+    ta_shard_map map;
+    ta_mask mask;
+    int32_t window; /* > 0: also hide keys with x − y ≥ window; 0: no window */
+    float scale;    /* 0: 1 / sqrt(k_dim) */
+    float softcap;  /* 0: none */
+    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid that
+     * moves the fewest bytes. */
+    int grid_rows, grid_columns;
+    int forward_only; /* 1: no ta_attention_backward(), which needs more memory */
+} ta_attention_config;
+#define TA_ATTENTION_CONFIG_INIT                                                                   \
+    {                                                                                              \
+        sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
+            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0                                                 \
+    }
+
+typedef struct ta_attention ta_attention;
+
+/* Make an attention plan. Collective; rules as ta_plan_create(). Devices without attention over
+ * full sequences are TA_ERR_UNSUPPORTED: today the host has it. */
+TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
+                                     const ta_attention_config *config, ta_attention **attention);
+
+/* Which sequences a call is about, and Q, K and V of this rank's tokens: [token][head][dim], dim
+ * contiguous, `batch_stride` unused. A rank that holds no token may leave data NULL. */
+typedef struct ta_attention_input {
+    size_t size;
+    int32_t sequences;
+    const int32_t *lengths; /* [sequences]: tokens of the whole sequences, the same on all ranks */
+    ta_tensor q, k, v;
+} ta_attention_input;
+#define TA_ATTENTION_INPUT_INIT                                                                    \
+    {                                                                                              \
+        sizeof(ta_attention_input), 0, NULL, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},                     \
+        {                                                                                          \
+            NULL, 0, 0, 0                                                                          \
+        }                                                                                          \
+    }
+
+/* Attend: out [token][query_heads][v_dim] of this rank's tokens, and lse [token][query_heads],
+ * which may be NULL. Collective. A row that sees no key has output 0 and lse −inf. The same inputs
+ * on the same grid give the same bits. A bad argument on one rank is an error on all, nothing is
+ * written, and the group stays usable; after any other error the group is broken. */
+TA_API ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
+                                      const ta_tensor *out, float *lse, void *stream);
+
+/* What ta_attention_backward() reads beside the input, `out` and `lse` as forward wrote them, and
+ * what it writes; shapes as q, k, v and out. Gradients may not share memory with anything. */
+typedef struct ta_attention_gradient {
+    size_t size;
+    ta_tensor out, dout;
+    const float *lse;
+    ta_tensor dq, dk, dv;
+} ta_attention_gradient;
+#define TA_ATTENTION_GRADIENT_INIT                                                                 \
+    {                                                                                              \
+        sizeof(ta_attention_gradient), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, {NULL, 0, 0, 0},    \
+            {NULL, 0, 0, 0},                                                                       \
+        {                                                                                          \
+            NULL, 0, 0, 0                                                                          \
+        }                                                                                          \
+    }
+
+/* The gradients of a loss whose gradient by the output is dout: dq, dk and dv of this rank's
+ * tokens. dk and dv are sums over the query heads that share a KV head. Collective; rules as
+ * ta_attention_forward(). */
+TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
+                                       const ta_attention_gradient *gradient, void *stream);
+
+/* Local, never waits for other ranks. NULL is allowed. */
+TA_API void ta_attention_destroy(ta_attention *attention);
 
 /* ---- Explain ------------------------------------------------------------------------------- */
 

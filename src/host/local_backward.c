@@ -208,7 +208,7 @@ static void store_keys(const backward_item *b, const float *panels, int32_t dim,
                        float factor, const ta_tensor *to)
 {
     const ta_local_job *job = b->job;
-    ta_dtype dtype = job->gradient->dtype;
+    ta_dtype dtype = job->gradient->kv_dtype;
     int64_t stride = ta_tile_stride(dim);
     for (int p = 0; p * LANES < n; p++)
         job->kernels->panels->transpose(panels + p * ta_sums_floats(dim), LANES, dim, LANES,
@@ -266,7 +266,7 @@ static void store_dq(void *context, int64_t item, int thread)
     int64_t row = item / w->kv_heads * LANES, floats = ta_sums_floats(w->k_dim);
     int64_t stride = ta_tile_stride(w->k_dim), at = row / LANES * floats;
     const ta_tensor *to = &job->gradient->dq;
-    ta_dtype dtype = job->gradient->dtype;
+    ta_dtype dtype = job->gradient->dq_dtype;
     cut_scratch(w, job->scratch + (size_t)thread * job->scratch_bytes, &b);
     float *sum = dq_of(job, kv_head, 0) + at;
     for (int32_t split = 1; split < job->splits; split++) {

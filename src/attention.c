@@ -1,0 +1,132 @@
+/* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other ranks,
+ * hand it to the grid. */
+#include "algo/grid.h"
+#include "attention_plan.h"
+#include "status.h"
+#include "tensor.h"
+
+/* Fill in the strides of a tensor of this rank's tokens, which is read or written. */
+static ta_status check_tensor(const ta_attention *a, const char *name, const ta_tensor *tensor,
+                              int32_t heads, int32_t dim, int written, ta_tensor *filled)
+{
+    ta_tensor_shape shape = {name, 1, a->tokens, heads, dim, a->shape.dtype};
+    if (!tensor || (!tensor->data && a->tokens > 0))
+        return ta_fail(TA_ERR_INVALID, "%s is NULL: rank %d holds %d tokens", name, a->rank,
+                       (int)a->tokens);
+    TA_TRY(ta_tensor_fill(tensor, &shape, filled));
+    return written ? ta_tensor_check_distinct(filled, &shape) : TA_OK;
+}
+
+static ta_status check_lse(const ta_attention *a, const float *lse, int needed)
+{
+    if (needed && !lse && a->tokens > 0)
+        return ta_fail(TA_ERR_INVALID, "lse is NULL: must be as forward wrote it");
+    if ((uintptr_t)lse % sizeof(float))
+        return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (const void *)lse);
+    return TA_OK;
+}
+
+static ta_status check_input(ta_attention *a, const ta_attention_input *input, const void *stream,
+                             ta_attention_input *filled)
+{
+    const ta_local *s = &a->shape;
+    if (!input || input->size != sizeof *input)
+        return ta_fail(TA_ERR_INVALID,
+                       "input is NULL or not initialised: use TA_ATTENTION_INPUT_INIT");
+    if (stream && !a->device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, a->device->name);
+    if (input->sequences < 0 || (input->sequences > 0 && !input->lengths))
+        return ta_fail(TA_ERR_INVALID, "input.sequences is %d and input.lengths is %p",
+                       (int)input->sequences, (const void *)input->lengths);
+    for (int32_t i = 0; i < input->sequences; ++i)
+        if (input->lengths[i] < 0)
+            return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
+                           (int)input->lengths[i]);
+    TA_TRY(ta_attention_place(a, input->sequences, input->lengths));
+    *filled = *input;
+    TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
+    TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
+    return check_tensor(a, "input.v", &input->v, s->kv_heads, s->v_dim, 0, &filled->v);
+}
+
+static ta_status check_gradient(const ta_attention *a, const ta_attention_gradient *gradient,
+                                ta_attention_gradient *filled)
+{
+    const ta_local *s = &a->shape;
+    if (a->forward_only)
+        return ta_fail(TA_ERR_INVALID, "this plan is forward_only: make one that is not");
+    if (!gradient || gradient->size != sizeof *gradient)
+        return ta_fail(TA_ERR_INVALID,
+                       "gradient is NULL or not initialised: use TA_ATTENTION_GRADIENT_INIT");
+    *filled = *gradient;
+    TA_TRY(check_lse(a, gradient->lse, 1));
+    TA_TRY(
+        check_tensor(a, "gradient.out", &gradient->out, s->query_heads, s->v_dim, 0, &filled->out));
+    TA_TRY(check_tensor(a, "gradient.dout", &gradient->dout, s->query_heads, s->v_dim, 0,
+                        &filled->dout));
+    TA_TRY(check_tensor(a, "gradient.dq", &gradient->dq, s->query_heads, s->k_dim, 1, &filled->dq));
+    TA_TRY(check_tensor(a, "gradient.dk", &gradient->dk, s->kv_heads, s->k_dim, 1, &filled->dk));
+    return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
+}
+
+/* What goes through the lines counts as the group's. */
+static void add_counts(ta_group *group, ta_line *line)
+{
+    if (!line->group)
+        return;
+    ta_group_stats *from = &line->group->stats, *to = &group->stats;
+    to->messages_sent += from->messages_sent;
+    to->messages_received += from->messages_received;
+    to->bytes_sent += from->bytes_sent;
+    to->bytes_received += from->bytes_received;
+    *from = (ta_group_stats)TA_GROUP_STATS_INIT;
+}
+
+/* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
+ * for it. */
+static ta_status end_call(ta_attention *a, ta_status status)
+{
+    add_counts(a->group, &a->row);
+    add_counts(a->group, &a->column);
+    if (status != TA_OK) {
+        ta_group_abort(a->group, ta_last_error());
+        ta_group_abort(a->row.group, ta_last_error());
+        ta_group_abort(a->column.group, ta_last_error());
+    }
+    return status;
+}
+
+ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
+                               const ta_tensor *out, float *lse, void *stream)
+{
+    ta_attention *a = attention;
+    ta_attention_input filled_input;
+    ta_tensor filled_out;
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    ta_status status = check_input(a, input, stream, &filled_input);
+    if (status == TA_OK)
+        status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
+    if (status == TA_OK)
+        status = check_lse(a, lse, 0);
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
+                                   status == TA_OK ? input->lengths : NULL, status));
+    return end_call(a, ta_grid_forward(a, &filled_input, &filled_out, lse, stream));
+}
+
+ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
+                                const ta_attention_gradient *gradient, void *stream)
+{
+    ta_attention *a = attention;
+    ta_attention_input filled_input;
+    ta_attention_gradient filled_gradient;
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    ta_status status = check_input(a, input, stream, &filled_input);
+    if (status == TA_OK)
+        status = check_gradient(a, gradient, &filled_gradient);
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
+                                   status == TA_OK ? input->lengths : NULL, status));
+    return end_call(a, ta_grid_backward(a, &filled_input, &filled_gradient, stream));
+}

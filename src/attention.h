@@ -1,0 +1,60 @@
+/* An attention plan: the work with every default filled in, the grid that this rank is a place of,
+ * and the memory of a call. attention.c makes it and has the public calls, attention_tokens.c says
+ * who holds which token, algo/grid.c runs a call. */
+#ifndef TA_ATTENTION_H
+#define TA_ATTENTION_H
+
+#include <treeattn/treeattn.h>
+
+#include "device.h"
+#include "group.h"
+#include "local.h"
+
+/* The tokens of the ranks in one line of the grid, as they are gathered: those of its first rank,
+ * then those of the next. */
+typedef struct ta_line {
+    int ranks, place; /* how many ranks, and which of them this one is */
+    ta_group *group;  /* NULL: one rank */
+    int32_t *starts;  /* [ranks + 1]: where each rank's tokens start */
+    size_t *offsets;  /* [ranks + 1]: room for the offsets of a message */
+    int32_t *rows;    /* [tokens]: gathered places by sequence, then position */
+} ta_line;
+
+struct ta_attention {
+    ta_group *group; /* NULL: one rank */
+    ta_device *device;
+    const ta_local_ops *local;
+    int rank, ranks, grid_rows, grid_columns;
+    int forward_only;
+    ta_local shape; /* dimensions, dtype, scale and soft-cap; the rest is for each call */
+    ta_shard_map map;
+    int32_t causal, window, max_tokens;
+
+    /* This rank's row has the same queries on all its ranks, its column the same keys. */
+    ta_line row, column;
+    int32_t *cursors;       /* [ranks]: tokens of each rank so far */
+    int32_t *key_positions; /* [keys] */
+    ta_visible *visible;    /* [queries] */
+    int32_t tokens;         /* of this rank, in the present call */
+
+    void *memory; /* device memory that the pieces below are cut from */
+    size_t memory_bytes;
+    void *q, *k, *v, *dout;    /* gathered; NULL where a line has one rank */
+    float *records, *received; /* partials of all queries; of this rank's, from another */
+    float *lse, *delta;        /* of all queries */
+    float *own_delta;          /* of this rank's tokens */
+    float *dq, *dk, *dv;       /* f32 sums on their way to their ranks */
+    void *workspace;           /* of the device */
+};
+
+/* How each sequence is divided: the plan's map with a block for this length. */
+ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
+
+/* Find out who holds what in this call: fills both lines, `visible` and `tokens`. Fails if a rank
+ * would hold more than max_tokens; then it fails on all ranks. */
+ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths);
+
+/* Bytes that a rank receives for each token that it holds, in a call forward, or backward. */
+int64_t ta_attention_traffic(const ta_local *shape, int grid_rows, int grid_columns, int backward);
+
+#endif

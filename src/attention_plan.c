@@ -1,0 +1,171 @@
+/* Making and destroying an attention plan: resolve the config, agree with the other ranks, form the
+ * lines of the grid, allocate all memory. Everything is allocated here, so that a call allocates
+ * nothing. */
+#include "attention_plan.h"
+
+#include <stdlib.h>
+
+#include "dtype.h"
+#include "partial.h"
+#include "status.h"
+
+#define ALIGNMENT 64
+
+/* Cut a piece off the memory; without memory only add up. */
+static void *cut(const ta_attention *a, size_t *used, int64_t count, size_t each)
+{
+    void *piece = a->memory ? (char *)a->memory + *used : NULL;
+    *used += ((size_t)count * each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return piece;
+}
+
+/* Give every piece its place; a line with one rank needs none of its own. */
+static size_t cut_memory(ta_attention *a)
+{
+    const ta_local *s = &a->shape;
+    size_t used = 0, each = ta_dtype_bytes(s->dtype);
+    int64_t own = a->max_tokens, queries = own * a->grid_columns, keys = own * a->grid_rows;
+    int64_t query = (int64_t)s->query_heads * s->k_dim, out = (int64_t)s->query_heads * s->v_dim;
+    int64_t key = (int64_t)s->kv_heads * s->k_dim, value = (int64_t)s->kv_heads * s->v_dim;
+    int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
+    int backward = !a->forward_only;
+    ta_local largest = *s;
+    largest.queries = (int32_t)queries;
+    largest.keys = (int32_t)keys;
+    size_t bytes = a->local->bytes(a->device, &largest, 0);
+    size_t more = backward ? a->local->bytes(a->device, &largest, 1) : 0;
+    a->workspace = cut(a, &used, 1, bytes > more ? bytes : more);
+    a->records = cut(a, &used, queries * record, sizeof(float));
+    if (backward)
+        a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
+    if (a->grid_columns > 1) {
+        a->q = cut(a, &used, queries * query, each);
+        a->received = cut(a, &used, own * record, sizeof(float));
+        if (backward) {
+            a->dout = cut(a, &used, queries * out, each);
+            a->lse = cut(a, &used, queries * s->query_heads, sizeof(float));
+            a->delta = cut(a, &used, queries * s->query_heads, sizeof(float));
+            a->dq = cut(a, &used, queries * query, sizeof(float));
+        }
+    }
+    if (a->grid_rows > 1) {
+        a->k = cut(a, &used, keys * key, each);
+        a->v = cut(a, &used, keys * value, each);
+        if (backward) {
+            a->dk = cut(a, &used, keys * key, sizeof(float));
+            a->dv = cut(a, &used, keys * value, sizeof(float));
+        }
+    }
+    return used;
+}
+
+static ta_status make_line(const ta_attention *a, ta_line *line)
+{
+    size_t tokens = (size_t)a->max_tokens * (size_t)line->ranks, ranks = (size_t)line->ranks;
+    line->starts = calloc(ranks + 1, sizeof *line->starts);
+    line->offsets = calloc(ranks + 1, sizeof *line->offsets);
+    line->rows = calloc(tokens, sizeof *line->rows);
+    if (!line->starts || !line->offsets || !line->rows)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the places of %zu tokens", tokens);
+    return TA_OK;
+}
+
+static ta_status make_memory(ta_attention *a)
+{
+    TA_TRY(make_line(a, &a->row));
+    TA_TRY(make_line(a, &a->column));
+    size_t keys = (size_t)a->max_tokens * (size_t)a->grid_rows;
+    a->cursors = calloc((size_t)a->ranks, sizeof *a->cursors);
+    a->key_positions = calloc(keys, sizeof *a->key_positions);
+    a->visible = calloc((size_t)a->max_tokens * (size_t)a->grid_columns, sizeof *a->visible);
+    if (!a->cursors || !a->key_positions || !a->visible)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
+    a->memory_bytes = cut_memory(a);
+    TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
+    cut_memory(a);
+    return TA_OK;
+}
+
+static ta_status describe(ta_group *group, ta_device *device, const ta_attention_config *config,
+                          ta_attention *a)
+{
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
+    if (!device->ops->local)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "device %s has no attention over full sequences: use \"host\"",
+                       device->name);
+    if (group && group->device)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "group %s moves device memory: attention plans need one of host memory",
+                       group->ops->name);
+    a->device = device;
+    a->local = device->ops->local;
+    TA_TRY(ta_attention_resolve(config, a));
+    a->row = (ta_line){.ranks = a->grid_columns, .place = a->rank % a->grid_columns};
+    a->column = (ta_line){.ranks = a->grid_rows, .place = a->rank / a->grid_columns};
+    return TA_OK;
+}
+
+/* The groups of this rank's lines; all ranks come here or none. */
+static ta_status make_groups(ta_attention *a)
+{
+    if (a->row.ranks > 1)
+        TA_TRY(ta_group_split(a->group, a->column.place, a->row.place, &a->row.group));
+    if (a->column.ranks > 1)
+        TA_TRY(ta_group_split(a->group, a->row.place, a->column.place, &a->column.group));
+    return TA_OK;
+}
+
+ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_attention_config *config,
+                              ta_attention **attention)
+{
+    if (!attention)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: must point to the result");
+    ta_attention *a = calloc(1, sizeof *a);
+    if (!a) {
+        ta_status status = ta_fail(TA_ERR_NO_MEMORY, "no memory for an attention plan");
+        ta_group_abort(group, ta_last_error());
+        return status;
+    }
+    a->group = group;
+    a->rank = ta_group_rank(group);
+    a->ranks = ta_group_size(group);
+    ta_status status = describe(group, device, config, a);
+    if (!group || !group->device)
+        status = ta_attention_agree(a, status);
+    TA_TRY_GOTO(status, destroy);
+    TA_TRY_GOTO(make_groups(a), destroy);
+    TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
+    ta_log_info("attention plan: grid of %d x %d, %zu bytes", a->grid_rows, a->grid_columns,
+                a->memory_bytes);
+    *attention = a;
+    return TA_OK;
+
+destroy:
+    ta_attention_destroy(a);
+    return status;
+}
+
+static void destroy_line(ta_line *line)
+{
+    ta_group_destroy(line->group);
+    free(line->starts);
+    free(line->offsets);
+    free(line->rows);
+}
+
+void ta_attention_destroy(ta_attention *attention)
+{
+    ta_attention *a = attention;
+    if (!a)
+        return;
+    destroy_line(&a->row);
+    destroy_line(&a->column);
+    free(a->cursors);
+    free(a->key_positions);
+    free(a->visible);
+    if (a->memory)
+        a->device->ops->free(a->device, a->memory);
+    free(a);
+}

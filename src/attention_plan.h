@@ -1,0 +1,18 @@
+/* Making an attention plan: what attention_plan.c takes from its neighbours. */
+#ifndef TA_ATTENTION_PLAN_H
+#define TA_ATTENTION_PLAN_H
+
+#include "attention.h"
+
+/* Check the config and fill it in; `rank` and `ranks` are set (attention_config.c). */
+ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *attention);
+
+/* Do all ranks have the same plan, and did all succeed so far? Collective; an error anywhere is an
+ * error everywhere (attention_agree.c). */
+ta_status ta_attention_agree(const ta_attention *attention, ta_status status);
+
+/* Did all ranks get good arguments and the same lengths? As above, in a call. */
+ta_status ta_attention_agree_call(const ta_attention *attention, int32_t sequences,
+                                  const int32_t *lengths, ta_status status);
+
+#endif
