@@ -1,5 +1,5 @@
-/* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other ranks,
- * hand it to the grid. */
+/* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
+ * ranks, hand it to the grid. */
 #include "algo/grid.h"
 #include "attention_plan.h"
 #include "status.h"

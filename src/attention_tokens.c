@@ -1,5 +1,5 @@
-/* Who holds which token in a call of an attention plan, and which keys a query sees. Everything here
- * is a matter of counting positions: one pass over each sequence. */
+/* Who holds which token in a call of an attention plan, and which keys a query sees. Everything
+ * here is a matter of counting positions: one pass over each sequence. */
 #include "attention.h"
 #include "shard_map.h"
 #include "status.h"
@@ -53,9 +53,9 @@ static void start_line(const ta_attention *a, ta_line *line, int first, int step
         line->starts[i + 1] = line->starts[i] + a->cursors[first + i * step];
 }
 
-/* What the queries [first, end) of a sequence with the keys [key_first, key_end) see; `positions` of
- * the queries are in visible[].first, and how many keys are not after them in visible[].end. Both
- * ends of a range ascend, since positions do. */
+/* What the queries [first, end) of a sequence with the keys [key_first, key_end) see; `positions`
+ * of the queries are in visible[].first, and how many keys are not after them in visible[].end.
+ * Both ends of a range ascend, since positions do. */
 static void see_keys(ta_attention *a, int32_t first, int32_t end, int32_t key_first,
                      int32_t key_end)
 {

@@ -1,7 +1,7 @@
 /* Local attention over full sequences: what a device does with the queries and the keys that it
- * holds at one time, forward and backward. An attention plan arranges over the ranks who holds what;
- * a device knows nothing of that. host/ implements the table; a device without it has no attention
- * plans.
+ * holds at one time, forward and backward. An attention plan arranges over the ranks who holds
+ * what; a device knows nothing of that. host/ implements the table; a device without it has no
+ * attention plans.
  *
  * Queries and keys come in an order of their own, given as rows of the tensors: by sequence, and in
  * it by position. Then the keys that a query sees, whatever the mask, the window, the layout and

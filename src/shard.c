@@ -46,8 +46,8 @@ ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ran
     return TA_OK;
 }
 
-/* A rank's tokens as parts of two shards at most, one after the other: of a zigzag map two blocks of
- * a contiguous one with twice the ranks. */
+/* A rank's tokens as parts of two shards at most, one after the other: of a zigzag map two blocks
+ * of a contiguous one with twice the ranks. */
 typedef struct parts {
     ta_shard part[2];
     int count;

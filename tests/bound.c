@@ -19,18 +19,15 @@ static const double LANES = 8;           /* interleaved sums of a dot product, a
 static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
 
-typedef struct spread {
-    double most;
-    double square;
-} spread;
+typedef bound_spread spread;
 
-static void add_source(spread *s, double size)
+void bound_add_source(bound_spread *s, double size)
 {
     s->most += size;
     s->square += size * size;
 }
 
-static double settle(const spread *s)
+double bound_settle(const bound_spread *s)
 {
     return fmin(s->most, DEVIATIONS * sqrt(s->square));
 }
@@ -43,8 +40,8 @@ static double log2_steps(double n)
 /* Adding n terms in runs of at most `run`, and then the sums of the runs: `sum`, `sum_abs` and
  * `sum_square` are of the terms themselves. The product that makes a term and each addition round
  * once. */
-static void add_summation(spread *s, double n, double run, double sum, double sum_abs,
-                          double sum_square)
+void bound_add_summation(bound_spread *s, double n, double run, double sum, double sum_abs,
+                         double sum_square)
 {
     run = fmin(n, run);
     double runs = ceil(n / run);
@@ -54,30 +51,31 @@ static void add_summation(spread *s, double n, double run, double sum, double su
 }
 
 /* The relative error of one term's weight before the division by the sum, in u. */
-static spread weight_error(const oracle_problem *problem, const oracle_row *row,
-                           const oracle_term *term, double rescales)
+bound_spread bound_weight_error(const oracle_problem *problem, const oracle_row *row,
+                                const oracle_term *term, double rescales)
 {
     spread dot = {0, 0}, e = {0, 0};
-    add_summation(&dot, problem->k_dim, problem->k_dim / LANES, term->dot, term->dot_abs,
-                  term->dot_square);
+    bound_add_summation(&dot, problem->k_dim,
+                        problem->k_dim / (problem->dot_sums ? problem->dot_sums : LANES), term->dot,
+                        term->dot_abs, term->dot_square);
     dot.most += term->dot_abs; /* the query may be scaled before the products */
     dot.square += term->dot_square;
-    add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
+    bound_add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
     if (term->slope > 0) { /* a cap that is reached hides the errors of the product */
         e.most = term->slope * dot.most;
         e.square = term->slope * term->slope * dot.square;
     }
     if (problem->softcap != 0) /* the tanh, the cap times log2 e, and their product */
-        add_source(&e, (TANH_ERROR + 2) * fabs(term->capped));
-    add_source(&e, 3 * term->bias);
+        bound_add_source(&e, (TANH_ERROR + 2) * fabs(term->capped));
+    bound_add_source(&e, 3 * term->bias);
     if (!term->v)
-        add_source(&e, fabs(term->score)); /* the sink times log2 e */
+        bound_add_source(&e, fabs(term->score)); /* the sink times log2 e */
     if (term->bias > 0)
-        add_source(&e, fabs(term->score));
-    add_source(&e, 2 * (row->top - term->score)); /* score − m, and m as it grows */
-    add_source(&e, EXP_ERROR);
+        bound_add_source(&e, fabs(term->score));
+    bound_add_source(&e, 2 * (row->top - term->score)); /* score − m, and m as it grows */
+    bound_add_source(&e, EXP_ERROR);
     for (int i = 0; i < rescales; ++i)
-        add_source(&e, EXP_ERROR);
+        bound_add_source(&e, EXP_ERROR);
     return e;
 }
 
@@ -95,7 +93,7 @@ typedef struct row_sums {
 static void add_term(const oracle_problem *problem, const oracle_row *row, const oracle_term *term,
                      double rescales, row_sums *sums)
 {
-    spread e = weight_error(problem, row, term, rescales);
+    spread e = bound_weight_error(problem, row, term, rescales);
     double w = term->weight;
     sums->weights.most += w * e.most;
     sums->weights.square += w * w * e.square;
@@ -125,19 +123,19 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
         if (row->term[i].score != -INFINITY)
             add_term(problem, row, &row->term[i], rescales, &sums);
     spread l = {0, 0};
-    add_summation(&l, additions, TILE, 1, 1, sums.square);
+    bound_add_summation(&l, additions, TILE, 1, 1, sums.square);
     for (int d = 0; d < problem->v_dim; ++d) {
         double out = fabs(row->out[d]);
         spread o = sums.lever[d];
-        add_summation(&o, additions, TILE, out, sums.v_abs[d], sums.v_square[d]);
+        bound_add_summation(&o, additions, TILE, out, sums.v_abs[d], sums.v_square[d]);
         o.most += l.most * out;
         o.square += l.square * out * out;
-        bound->out[d] = UNIT * (settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
+        bound->out[d] = UNIT * (bound_settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
         if (out_dtype != TA_F32)
             bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
     }
     spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
-    bound->lse = UNIT * (settle(&lse) + EXP_ERROR + sums.score_abs +
+    bound->lse = UNIT * (bound_settle(&lse) + EXP_ERROR + sums.score_abs +
                          LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
 }
 

@@ -7,6 +7,24 @@
 
 #include "oracle.h"
 
+/* Sources of error added up: their sizes, and the squares of their sizes. */
+typedef struct bound_spread {
+    double most;
+    double square;
+} bound_spread;
+
+void bound_add_source(bound_spread *s, double size);
+double bound_settle(const bound_spread *s);
+
+/* Adding n terms in runs of at most `run`, and then the sums of the runs: `sum`, `sum_abs` and
+ * `sum_square` are of the terms themselves. */
+void bound_add_summation(bound_spread *s, double n, double run, double sum, double sum_abs,
+                         double sum_square);
+
+/* The relative error of one term's weight before the division by the sum, in units of 2^-24. */
+bound_spread bound_weight_error(const oracle_problem *problem, const oracle_row *row,
+                                const oracle_term *term, double rescales);
+
 typedef struct bound_row {
     double out[ORACLE_MAX_DIM];
     double lse;

@@ -17,6 +17,7 @@ typedef struct oracle_problem {
     double scale, softcap;     /* softcap 0: none */
     const float *alibi_slopes; /* [query_heads], or NULL */
     const float *sinks;        /* [query_heads], or NULL */
+    int dot_sums; /* interleaved sums of a dot product, which the bound depends on; 0: 8 */
 } oracle_problem;
 
 /* One sequence, all of it, dense. */

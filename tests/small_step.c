@@ -176,7 +176,8 @@ bool small_step_right(const small_step *step)
                               0.25,
                               0,
                               NULL,
-                              NULL};
+                              NULL,
+                              0};
     oracle_row row = {0};
     bool right = true;
     int index = 0;

@@ -30,6 +30,12 @@ static int owner_by_definition(const ta_shard_map *map, int32_t position)
     int32_t block = map->block ? map->block : 64;
     if (map->kind == TA_SHARD_BLOCK_CYCLIC)
         return position / block % map->ranks;
+    if (map->kind == TA_SHARD_ZIGZAG) {
+        int turn = position / block;
+        if (turn >= 2 * map->ranks)
+            return 0;
+        return turn < map->ranks ? turn : 2 * map->ranks - 1 - turn;
+    }
     for (int rank = 0; map->bounds; ++rank)
         if (position < map->bounds[rank + 1])
             return rank;
@@ -86,6 +92,22 @@ static void test_contiguous_blocks(void)
     EXPECT_OK(ta_shard_locate(&map, 41, &rank, &local));
     TEST_ASSERT_EQUAL_INT(0, rank);
     TEST_ASSERT_EQUAL_INT32(41, local);
+}
+
+static void test_zigzag(void)
+{
+    for (int ranks = 1; ranks <= 9; ++ranks)
+        for (int32_t block = 1; block <= 7; ++block) {
+            ta_shard_map map = make_map(TA_SHARD_ZIGZAG, ranks, block, NULL);
+            check_map(&map, 2 * ranks * block + 5);
+        }
+    ta_shard_map map = make_map(TA_SHARD_ZIGZAG, 3, 0, NULL);
+    int rank;
+    int32_t local;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_shard_locate(&map, 0, &rank, &local), "zigzag", "map.block");
+    map.block = 4;
+    EXPECT_OK(ta_shard_position(&map, 1, 7, &local));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_shard_position(&map, 1, 8, &local), "local is 8", "rank 1");
 }
 
 static void test_bounds(void)
@@ -244,7 +266,7 @@ static void test_bad_maps(void)
     int32_t first[] = {1, 2, 3}, falling[] = {0, 5, 4};
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 0, 1, NULL), "map.ranks is 0", NULL);
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, -3, 1, NULL), "map.ranks is -3", NULL);
-    expect_bad_map(make_map((ta_shard_kind)2, 1, 1, NULL), "map.kind is 2", NULL);
+    expect_bad_map(make_map((ta_shard_kind)3, 1, 1, NULL), "map.kind is 3", NULL);
     expect_bad_map(make_map((ta_shard_kind)-1, 1, 1, NULL), "map.kind is -1", NULL);
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 2, -1, NULL), "map.block is -1", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, NULL), "map.block is 0", "map.bounds");
@@ -320,6 +342,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_block_cyclic);
     RUN_TEST(test_contiguous_blocks);
+    RUN_TEST(test_zigzag);
     RUN_TEST(test_bounds);
     RUN_TEST(test_visible_ranges);
     RUN_TEST(test_slices_make_up_the_shard);

@@ -563,7 +563,8 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
  * must give the same values. docs/attention2d.md explains what moves where.
  *
  * A rank's tokens are packed: those of sequence 0 that it holds, in the order of their positions,
- * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position() which. */
+ * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position()
+ * which. */
 typedef struct ta_attention_config {
     size_t size;
     int32_t query_heads; /* ≥ 1, a multiple of kv_heads */

@@ -1,6 +1,7 @@
 /* The host device: the table that device.h describes, in C on this machine's CPUs. attend() is in
- * attend.c, check_kv() in check.c, attention over full sequences in local.c, the arithmetic in the kernels_*.c of each SIMD level; what is
- * left is here: opening, memory, and the steps around attend(). */
+ * attend.c, check_kv() in check.c, attention over full sequences in local.c, the arithmetic in the
+ * kernels_*.c of each SIMD level; what is left is here: opening, memory, and the steps around
+ * attend(). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* Attention over full sequences, backward. An item is one KV head and a range of its keys; its tiles
- * of keys meet the tiles of rows that see them, and each meeting adds to dK and dV of the keys, and
- * to dQ of the rows. dK and dV are complete within an item. dQ is summed apart for each range of
- * keys, and the sums are added in order: no two threads ever add to the same number, and the bits
- * depend on the work alone.
+/* Attention over full sequences, backward. An item is one KV head and a range of its keys; its
+ * tiles of keys meet the tiles of rows that see them, and each meeting adds to dK and dV of the
+ * keys, and to dQ of the rows. dK and dV are complete within an item. dQ is summed apart for each
+ * range of keys, and the sums are added in order: no two threads ever add to the same number, and
+ * the bits depend on the work alone.
  *
  * With P = exp2(S - lse) and dP = dO·Vᵀ: dS = P ∘ (dP - delta), dV = Pᵀ·dO, dK = dSᵀ·Q and
  * dQ = dS·K. Lanes are keys, except in the panels of dQ. See local_job.h and panel.h. */
@@ -21,7 +21,8 @@
 #define TILE_ROWS 48
 #define ROW_PANELS (TILE_ROWS / LANES)
 
-/* Threads that can be busy with one KV head's worth of work; each part has sums of dQ of its own. */
+/* Threads that can be busy with one KV head's worth of work; each part has sums of dQ of its
+ * own. */
 #define ITEMS_WANTED 16
 #define SPLIT_KEYS_MIN 512
 

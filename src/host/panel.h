@@ -1,10 +1,10 @@
 /* Products of matrices in cache, for attention over full sequences: the part of the arithmetic that
- * must run near the peak of the CPU. panel_scalar.c is the truth and readable, panel_simd.h the same
- * over vector operations. local_forward.c and local_backward.c call them.
+ * must run near the peak of the CPU. panel_scalar.c is the truth and readable, panel_simd.h the
+ * same over vector operations. local_forward.c and local_backward.c call them.
  *
  * A panel is [n][16] floats: 16 lanes, one for each query (or key), and a row for each thing that
- * all lanes share. All products are of a tile (rows of floats, `stride` apart) and a panel, and both
- * kinds keep a block of 6 × 16 sums in registers:
+ * all lanes share. All products are of a tile (rows of floats, `stride` apart) and a panel, and
+ * both kinds keep a block of 6 × 16 sums in registers:
  *
  *     dots   for every row of the tile and every lane, a sum over the dimensions
  *     sums   for every dimension of the tile and every lane, a sum over the rows, with weights
@@ -30,8 +30,8 @@ typedef struct ta_panel_partial {
 } ta_panel_partial;
 
 typedef struct ta_panel_kernels {
-    /* to[i][j] = Σ_d tile[i·stride + d] · panel[d][j]. Computes up to 5 rows beyond n, from whatever
-     * is there. */
+    /* to[i][j] = Σ_d tile[i·stride + d] · panel[d][j]. Computes up to 5 rows beyond n, from
+     * whatever is there. */
     void (*dots)(const float *tile, int64_t stride, int n, int dim, const float *panel, float *to);
 
     /* to[d][j] = to[d][j] · rescale[j] + Σ_i tile[i·stride + d] · weights[i][j]. The sum over the n

@@ -1,5 +1,7 @@
 /* Products of tiles and panels in plain C: what every SIMD level must reproduce, see panel.h. And
- * what is too rare for a SIMD version: tiles with a NaN or an infinity. */
+ * what is too rare for a SIMD version: tiles with a NaN or an infinity. Products are fused with
+ * their additions, so that dots() and sums() have the same bits at every level, and with hidden
+ * weights. */
 #include "panel.h"
 
 #include <math.h>
@@ -12,7 +14,7 @@ static void dots(const float *tile, int64_t stride, int n, int dim, const float 
         for (int j = 0; j < LANES; j++) {
             float sum = 0.0f;
             for (int d = 0; d < dim; d++)
-                sum += tile[i * stride + d] * panel[d * LANES + j];
+                sum = fmaf(tile[i * stride + d], panel[d * LANES + j], sum);
             to[i * LANES + j] = sum;
         }
     }
@@ -25,8 +27,8 @@ static void sums(const float *tile, int64_t stride, int n, int dim, const float 
         for (int j = 0; j < LANES; j++) {
             float sum = 0.0f;
             for (int i = 0; i < n; i++)
-                sum += tile[i * stride + d] * weights[i * LANES + j];
-            to[d * LANES + j] = to[d * LANES + j] * (rescale ? rescale[j] : 1.0f) + sum;
+                sum = fmaf(tile[i * stride + d], weights[i * LANES + j], sum);
+            to[d * LANES + j] = fmaf(to[d * LANES + j], rescale ? rescale[j] : 1.0f, sum);
         }
     }
 }
@@ -40,9 +42,9 @@ void ta_panel_sums_hidden(const float *tile, int64_t stride, int n, int dim, con
             for (int i = 0; i < n; i++) {
                 float weight = weights[i * LANES + j];
                 if (weight != 0.0f || !signbit(weight))
-                    sum += tile[i * stride + d] * weight;
+                    sum = fmaf(tile[i * stride + d], weight, sum);
             }
-            to[d * LANES + j] = to[d * LANES + j] * (rescale ? rescale[j] : 1.0f) + sum;
+            to[d * LANES + j] = fmaf(to[d * LANES + j], rescale ? rescale[j] : 1.0f, sum);
         }
     }
 }

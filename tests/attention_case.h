@@ -1,0 +1,49 @@
+/* A case of attention over full sequences: random inputs, the exact results with their bounds, and
+ * a run of it on any number of ranks. Everything that the library must not read is poisoned. */
+#ifndef TESTS_ATTENTION_CASE_H
+#define TESTS_ATTENTION_CASE_H
+
+#include "gradient.h"
+#include "random.h"
+
+#define ATTENTION_SEQUENCES 4
+
+typedef struct attention_case {
+    uint64_t seed;
+    oracle_problem problem; /* query_tokens is set for each sequence */
+    ta_dtype dtype;
+    int sequences;
+    int32_t lengths[ATTENTION_SEQUENCES];
+    double *q[ATTENTION_SEQUENCES], *k[ATTENTION_SEQUENCES], *v[ATTENTION_SEQUENCES];
+    double *dout[ATTENTION_SEQUENCES];
+    gradient_sequence exact[ATTENTION_SEQUENCES]; /* for `ranks` ranks at most */
+} attention_case;
+
+/* How it is run. */
+typedef struct attention_run {
+    int ranks, grid_rows, grid_columns;
+    ta_shard_kind kind;
+    int32_t block;
+    int threads;
+    const char *simd;
+} attention_run;
+
+/* The worst error in units of its bound: of out, lse, dq, dk, dv. */
+typedef struct attention_result {
+    double worst[5];
+    uint64_t bits;          /* of all results, mixed: the same if all bits are the same */
+    ta_group_stats traffic; /* of rank 0: forward, then backward */
+    ta_group_stats traffic_backward;
+} attention_result;
+
+/* Fill in inputs from the seed, with what the other fields say; then the exact results. */
+void attention_case_make(attention_case *c, int ranks);
+void attention_case_free(attention_case *c);
+
+/* As one line, for messages. */
+const char *attention_describe(const attention_case *c, const attention_run *run);
+
+/* Forward and backward. Fails the test if the library reports an error. */
+attention_result attention_run_case(const attention_case *c, const attention_run *run);
+
+#endif

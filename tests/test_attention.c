@@ -1,0 +1,325 @@
+/* Attention plans (src/attention*.c, src/algo/grid.c) and the local attention below them
+ * (src/host/local*.c): results and gradients of random cases against the exact ones, on all grids
+ * and layouts; the gradients themselves against finite differences; bits, balance and traffic. */
+#include "attention.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_case.h"
+#include "expect.h"
+#include "options.h"
+
+static const char *const kinds[5] = {"out", "lse", "dq", "dk", "dv"};
+static double worst[4][5]; /* by dtype */
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static attention_result check_case(const attention_case *c, const attention_run *run)
+{
+    attention_result result = attention_run_case(c, run);
+    for (int i = 0; i < 5; ++i) {
+        if (!(result.worst[i] <= worst[c->dtype][i]))
+            worst[c->dtype][i] = result.worst[i];
+        if (!(result.worst[i] <= 1)) {
+            char text[700];
+            snprintf(text, sizeof text, "%s is %.3g times its bound off: %s", kinds[i],
+                     result.worst[i], attention_describe(c, run));
+            TEST_FAIL_MESSAGE(text);
+        }
+    }
+    return result;
+}
+
+/* ---- Random cases -------------------------------------------------------------------------- */
+
+static attention_case random_case(uint64_t seed)
+{
+    static const int dims[] = {8, 16, 40, 64, 64, 80, 96, 128, 128, 192, 256};
+    random_source random = random_from(seed);
+    attention_case c = {.seed = seed, .dtype = (ta_dtype)random_int(&random, TA_F32, TA_BF16)};
+    oracle_problem *p = &c.problem;
+    p->kv_heads = random_int(&random, 1, 3);
+    p->query_heads = p->kv_heads * random_int(&random, 1, 4);
+    p->k_dim = RANDOM_PICK(&random, dims);
+    p->v_dim = random_one_in(&random, 3) ? RANDOM_PICK(&random, dims) : p->k_dim;
+    p->causal = !random_one_in(&random, 3);
+    p->window = random_one_in(&random, 3) ? random_int(&random, 1, 90) : 0;
+    p->softcap = random_one_in(&random, 3) ? random_int(&random, 1, 40) : 0;
+    p->scale = (float)(random_int(&random, 5, 30) / 10.0 / sqrt(p->k_dim));
+    c.sequences = random_int(&random, 0, ATTENTION_SEQUENCES);
+    int longest = 400000 / ((p->k_dim + 40) * p->query_heads);
+    longest = longest < 170 ? longest : 170;
+    for (int s = 0; s < c.sequences; ++s)
+        c.lengths[s] = random_one_in(&random, 6) ? 0 : random_int(&random, 1, longest);
+    return c;
+}
+
+static attention_run random_run(uint64_t seed)
+{
+    static const int ranks[] = {1, 1, 2, 3, 4, 6, 8};
+    random_source random = random_from(seed ^ 0xbeef);
+    attention_run run = {.ranks = RANDOM_PICK(&random, ranks)};
+    run.kind = (ta_shard_kind)random_int(&random, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG);
+    run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
+    run.threads = random_int(&random, 1, 2);
+    run.simd = random_one_in(&random, 4) ? "scalar" : NULL;
+    if (random_one_in(&random, 4))
+        return run; /* the grid is chosen */
+    do
+        run.grid_rows = random_int(&random, 1, run.ranks);
+    while (run.ranks % run.grid_rows);
+    run.grid_columns = run.ranks / run.grid_rows;
+    return run;
+}
+
+static void test_random_cases(void)
+{
+    uint64_t first = options.one_seed ? options.seed : 1;
+    int cases = options.cases ? options.cases : options.one_seed ? 1 : 60;
+    for (uint64_t seed = first; seed < first + (uint64_t)cases; ++seed) {
+        attention_case c = random_case(seed);
+        attention_run run = random_run(seed);
+        attention_case_make(&c, run.ranks);
+        check_case(&c, &run);
+        attention_case_free(&c);
+    }
+}
+
+/* ---- All grids, all layouts ---------------------------------------------------------------- */
+
+static attention_case small_case(int length, int query_heads, int kv_heads, int dim)
+{
+    attention_case c = {.seed = 7, .dtype = TA_F32, .sequences = 2};
+    c.problem = (oracle_problem){.query_heads = query_heads,
+                                 .kv_heads = kv_heads,
+                                 .k_dim = dim,
+                                 .v_dim = dim,
+                                 .causal = true,
+                                 .scale = (float)(1 / sqrt(dim))};
+    c.lengths[0] = length;
+    c.lengths[1] = length / 3;
+    return c;
+}
+
+static void test_every_grid_and_layout(void)
+{
+    static const int ranks[] = {1, 2, 3, 4, 6, 8};
+    attention_case c = small_case(101, 4, 2, 24);
+    attention_case_make(&c, 8);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; ++i)
+        for (int rows = 1; rows <= ranks[i]; ++rows)
+            for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_ZIGZAG; ++kind) {
+                attention_run run = {.ranks = ranks[i],
+                                     .grid_rows = rows,
+                                     .grid_columns = ranks[i] / rows,
+                                     .kind = (ta_shard_kind)kind,
+                                     .block = kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0};
+                if (ranks[i] % rows == 0)
+                    check_case(&c, &run);
+            }
+    attention_case_free(&c);
+}
+
+/* Enough keys that backward divides them, for each thread count; and again. */
+static void test_bits_do_not_depend_on_threads_or_runs(void)
+{
+    attention_case c = small_case(1300, 1, 1, 16);
+    attention_run one = {.ranks = 1, .threads = 1}, four = {.ranks = 4, .kind = TA_SHARD_ZIGZAG};
+    attention_case_make(&c, 4);
+    uint64_t bits = check_case(&c, &one).bits;
+    for (int threads = 1; threads <= 3; ++threads) {
+        attention_run again = {.ranks = 1, .threads = threads};
+        TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &again).bits);
+    }
+    bits = check_case(&c, &four).bits;
+    for (int threads = 1; threads <= 3; ++threads) {
+        four.threads = threads;
+        TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &four).bits);
+    }
+    attention_case_free(&c);
+}
+
+/* ---- The exact gradients ------------------------------------------------------------------- */
+
+/* The loss whose gradient by the output is dout. */
+static double loss(const attention_case *c)
+{
+    oracle_problem problem = c->problem;
+    oracle_sequence sequence = {c->lengths[0], c->q[0], c->k[0], c->v[0]};
+    oracle_row row = {0};
+    double sum = 0;
+    problem.query_tokens = c->lengths[0];
+    for (int token = 0; token < c->lengths[0]; ++token)
+        for (int head = 0; head < problem.query_heads; ++head) {
+            oracle_attend(&problem, &sequence, token, head, &row);
+            for (int d = 0; d < problem.v_dim; ++d)
+                sum += row.out[d] *
+                       c->dout[0][(token * problem.query_heads + head) * problem.v_dim + d];
+        }
+    oracle_row_free(&row);
+    return sum;
+}
+
+/* Five points: the error is of the order of step to the fourth, 1e-12. */
+static double difference(const attention_case *c, double *number)
+{
+    const double h = 1e-3, at = *number;
+    double f[5];
+    for (int i = -2; i <= 2; ++i) {
+        *number = at + i * h;
+        f[i + 2] = loss(c);
+    }
+    *number = at;
+    return (f[0] - 8 * f[1] + 8 * f[3] - f[4]) / (12 * h);
+}
+
+static void test_exact_gradients_are_finite_differences(void)
+{
+    for (int softcap = 0; softcap < 2; ++softcap)
+        for (int window = 0; window < 6; window += 5) {
+            attention_case c = small_case(11, 4, 2, 8);
+            c.sequences = 1;
+            c.problem.softcap = softcap * 1.5;
+            c.problem.window = window;
+            attention_case_make(&c, 1);
+            int q = 11 * 4 * 8, kv = 11 * 2 * 8;
+            for (int i = 0; i < q; i += 5)
+                TEST_ASSERT_DOUBLE_WITHIN(1e-9, c.exact[0].dq.value[i], difference(&c, &c.q[0][i]));
+            for (int i = 0; i < kv; i += 3)
+                TEST_ASSERT_DOUBLE_WITHIN(1e-9, c.exact[0].dk.value[i], difference(&c, &c.k[0][i]));
+            for (int i = 0; i < kv; i += 3)
+                TEST_ASSERT_DOUBLE_WITHIN(1e-9, c.exact[0].dv.value[i], difference(&c, &c.v[0][i]));
+            attention_case_free(&c);
+        }
+}
+
+/* The bounds are worth something: over all cases above the worst error comes near them. */
+static void test_bounds_are_tight(void)
+{
+    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+        for (int i = 0; i < 5; ++i) {
+            printf("dtype %d: worst %s is %.3f of its bound\n", dtype, kinds[i], worst[dtype][i]);
+            if (!options.one_seed && !options.cases)
+                TEST_ASSERT_TRUE_MESSAGE(worst[dtype][i] >= 0.125, kinds[i]);
+        }
+}
+
+/* ---- Balance and traffic ------------------------------------------------------------------- */
+
+typedef struct balance {
+    ta_attention_config config;
+    int32_t length;
+    int64_t pairs[16];
+} balance;
+
+static ta_status count_pairs(ta_group *group, void *context)
+{
+    balance *b = context;
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_device *device;
+    ta_attention *plan;
+    one_thread.threads = 1;
+    TA_TRY(ta_device_open("host", &one_thread, &device));
+    TA_TRY(ta_attention_create(group, device, &b->config, &plan));
+    TA_TRY(ta_attention_place(plan, 1, &b->length));
+    int64_t pairs = 0;
+    for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
+        pairs += plan->visible[i].end - plan->visible[i].first;
+    b->pairs[ta_group_rank(group)] = pairs;
+    ta_attention_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static balance count_balance(int rows, int columns, ta_shard_kind kind, int32_t block)
+{
+    balance b = {.length = 16384, .config = TA_ATTENTION_CONFIG_INIT};
+    b.config.query_heads = 1;
+    b.config.k_dim = 8;
+    b.config.dtype = TA_F32;
+    b.config.max_tokens = b.length;
+    b.config.forward_only = 1;
+    b.config.map.kind = kind;
+    b.config.map.block = block;
+    b.config.grid_rows = rows;
+    b.config.grid_columns = columns;
+    EXPECT_OK(ta_group_run_threads(rows * columns, NULL, count_pairs, &b));
+    int64_t sum = 0;
+    for (int i = 0; i < rows * columns; ++i)
+        sum += b.pairs[i];
+    TEST_ASSERT_EQUAL_INT64((int64_t)b.length * (b.length + 1) / 2, sum);
+    return b;
+}
+
+/* The most score elements of a rank, over the least. */
+static double spread(const balance *b)
+{
+    int64_t most = b->pairs[0], least = b->pairs[0];
+    for (int i = 1; i < b->config.grid_rows * b->config.grid_columns; ++i) {
+        most = b->pairs[i] > most ? b->pairs[i] : most;
+        least = b->pairs[i] < least ? b->pairs[i] : least;
+    }
+    return (double)most / (double)least;
+}
+
+static void test_causal_work_is_balanced(void)
+{
+    static const int grids[][2] = {{1, 2}, {2, 1}, {2, 2}, {4, 1}, {1, 4}, {2, 3},
+                                   {3, 2}, {2, 4}, {4, 2}, {1, 8}, {8, 1}, {4, 4}};
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; ++i) {
+        balance striped = count_balance(grids[i][0], grids[i][1], TA_SHARD_BLOCK_CYCLIC, 1);
+        TEST_ASSERT_TRUE(spread(&striped) < 1.05);
+        balance blocks = count_balance(grids[i][0], grids[i][1], TA_SHARD_BLOCK_CYCLIC, 16);
+        TEST_ASSERT_TRUE(spread(&blocks) < 1.05);
+        balance zigzag = count_balance(grids[i][0], grids[i][1], TA_SHARD_ZIGZAG, 0);
+        TEST_ASSERT_TRUE(spread(&zigzag) < 1.05);
+    }
+    balance contiguous = count_balance(4, 1, TA_SHARD_CONTIGUOUS, 0);
+    TEST_ASSERT_TRUE(spread(&contiguous) > 2); /* and the count can tell */
+}
+
+static void test_traffic_is_what_the_choice_assumes(void)
+{
+    attention_case c = small_case(96, 2, 2, 32);
+    c.sequences = 1;
+    attention_case_make(&c, 8);
+    ta_local shape = {.query_heads = 2, .kv_heads = 2, .k_dim = 32, .v_dim = 32, .dtype = TA_F32};
+    for (int rows = 1; rows <= 8; rows *= 2) {
+        attention_run run = {.ranks = 8,
+                             .grid_rows = rows,
+                             .grid_columns = 8 / rows,
+                             .kind = TA_SHARD_BLOCK_CYCLIC,
+                             .block = 1};
+        attention_result result = check_case(&c, &run);
+        int64_t forward = 12 * ta_attention_traffic(&shape, rows, 8 / rows, 0);
+        int64_t backward = 12 * ta_attention_traffic(&shape, rows, 8 / rows, 1);
+        /* Beside it only the agreement, in some hundred bytes. */
+        TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
+        TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
+    }
+    attention_case_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+    if (!options_read(argc, argv))
+        return 2;
+    UNITY_BEGIN();
+    RUN_TEST(test_exact_gradients_are_finite_differences);
+    RUN_TEST(test_random_cases);
+    RUN_TEST(test_every_grid_and_layout);
+    RUN_TEST(test_bits_do_not_depend_on_threads_or_runs);
+    RUN_TEST(test_bounds_are_tight);
+    RUN_TEST(test_causal_work_is_balanced);
+    RUN_TEST(test_traffic_is_what_the_choice_assumes);
+    return UNITY_END() != 0;
+}

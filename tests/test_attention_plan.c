@@ -1,0 +1,333 @@
+/* Making attention plans (src/attention_config.c, _plan.c, _agree.c), the checks of a call, and
+ * what a NaN may reach. The results of good calls are the matter of test_attention.c. */
+#include "attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "expect.h"
+#include "random.h"
+
+#define TOKENS 150
+#define DIM 16
+#define NUMBERS (TOKENS * DIM)
+
+static ta_device *device;
+
+void setUp(void)
+{
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    config.threads = 1;
+    EXPECT_OK(ta_device_open("host", &config, &device));
+}
+
+void tearDown(void)
+{
+    ta_device_close(device);
+}
+
+static ta_attention_config good_config(void)
+{
+    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
+    config.query_heads = 1;
+    config.k_dim = DIM;
+    config.dtype = TA_F32;
+    config.max_tokens = TOKENS;
+    return config;
+}
+
+/* A config with one field changed is refused, and the sentence names it. */
+#define REFUSED(field, value, text)                                                                \
+    do {                                                                                           \
+        ta_attention_config config_ = good_config();                                               \
+        ta_attention *plan_ = NULL;                                                                \
+        config_.field = (value);                                                                   \
+        EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, device, &config_, &plan_),          \
+                     "config." text, NULL);                                                        \
+        TEST_ASSERT_NULL(plan_);                                                                   \
+    } while (0)
+
+static void test_bad_configs(void)
+{
+    static const int32_t bounds[2] = {0, 8};
+    REFUSED(size, 3, "size");
+    REFUSED(query_heads, 0, "query_heads");
+    REFUSED(kv_heads, 2, "kv_heads");
+    REFUSED(k_dim, 12, "k_dim");
+    REFUSED(k_dim, 264, "k_dim");
+    REFUSED(v_dim, -8, "v_dim");
+    REFUSED(dtype, TA_DTYPE_NONE, "dtype");
+    REFUSED(max_tokens, 0, "max_tokens");
+    REFUSED(map.size, 1, "map.size");
+    REFUSED(map.kind, (ta_shard_kind)3, "map.kind");
+    REFUSED(map.ranks, 2, "map.ranks");
+    REFUSED(map.block, -1, "map.block");
+    REFUSED(map.bounds, bounds, "map.bounds");
+    REFUSED(mask, (ta_mask)2, "mask");
+    REFUSED(window, -1, "window");
+    REFUSED(scale, INFINITY, "scale");
+    REFUSED(softcap, -1.0f, "softcap");
+    REFUSED(grid_rows, 2, "grid_rows");
+    REFUSED(grid_columns, 1, "grid_rows");
+    REFUSED(forward_only, 2, "forward_only");
+    ta_attention_config config = good_config();
+    ta_attention *plan;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, NULL, &config, &plan), "device", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, device, NULL, &plan), "config", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, device, &config, NULL), "attention",
+                 NULL);
+    ta_attention_destroy(NULL);
+}
+
+static void test_a_device_without_it(void)
+{
+    ta_device_ops without = *device->ops;
+    ta_device other = {.ops = &without, .name = "plain"};
+    ta_attention_config config = good_config();
+    ta_attention *plan = NULL;
+    without.local = NULL;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan), "plain",
+                 "full sequences");
+}
+
+static void test_decode_plans_refuse_zigzag(void)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_plan *plan = NULL;
+    config.batch = config.query_heads = config.max_tokens = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.map.kind = TA_SHARD_ZIGZAG;
+    config.map.block = 4;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &config, &plan), "map.kind", NULL);
+}
+
+/* The grid with the fewest bytes is not always square. */
+static void test_traffic_of_grids(void)
+{
+    ta_local equal = {.query_heads = 8, .kv_heads = 8, .k_dim = 64, .v_dim = 64, .dtype = TA_F32};
+    ta_local grouped = {
+        .query_heads = 32, .kv_heads = 4, .k_dim = 64, .v_dim = 64, .dtype = TA_F32};
+    int64_t square = ta_attention_traffic(&equal, 4, 4, 0);
+    TEST_ASSERT_TRUE(square < ta_attention_traffic(&equal, 8, 2, 0));
+    TEST_ASSERT_TRUE(square < ta_attention_traffic(&equal, 2, 8, 0));
+    TEST_ASSERT_TRUE(square < ta_attention_traffic(&equal, 16, 1, 0));
+    TEST_ASSERT_TRUE(ta_attention_traffic(&grouped, 16, 1, 0) <
+                     ta_attention_traffic(&grouped, 4, 4, 0));
+}
+
+/* ---- Calls --------------------------------------------------------------------------------- */
+
+/* All numbers of a call with one head; sequences packed. */
+typedef struct numbers {
+    float q[NUMBERS], k[NUMBERS], v[NUMBERS], dout[NUMBERS];
+    float out[NUMBERS], lse[TOKENS], dq[NUMBERS], dk[NUMBERS], dv[NUMBERS];
+} numbers;
+
+static numbers *make_numbers(void)
+{
+    numbers *n = calloc(1, sizeof *n);
+    random_source source = random_from(3);
+    for (int i = 0; i < NUMBERS; ++i) {
+        n->q[i] = (float)random_normal(&source);
+        n->k[i] = (float)random_normal(&source);
+        n->v[i] = (float)random_normal(&source);
+        n->dout[i] = (float)random_normal(&source);
+    }
+    return n;
+}
+
+static ta_attention_input input_of(numbers *n, int32_t sequences, const int32_t *lengths)
+{
+    ta_attention_input input = TA_ATTENTION_INPUT_INIT;
+    input.sequences = sequences;
+    input.lengths = lengths;
+    input.q.data = n->q;
+    input.k.data = n->k;
+    input.v.data = n->v;
+    return input;
+}
+
+static ta_attention_gradient gradient_of(numbers *n)
+{
+    ta_attention_gradient gradient = TA_ATTENTION_GRADIENT_INIT;
+    gradient.out.data = n->out;
+    gradient.dout.data = n->dout;
+    gradient.lse = n->lse;
+    gradient.dq.data = n->dq;
+    gradient.dk.data = n->dk;
+    gradient.dv.data = n->dv;
+    return gradient;
+}
+
+static void run_both(numbers *n, int32_t sequences, const int32_t *lengths)
+{
+    ta_attention_config config = good_config();
+    ta_attention *plan;
+    ta_attention_input input = input_of(n, sequences, lengths);
+    ta_attention_gradient gradient = gradient_of(n);
+    ta_tensor out = {n->out, 0, 0, 0};
+    EXPECT_OK(ta_attention_create(NULL, device, &config, &plan));
+    EXPECT_OK(ta_attention_forward(plan, &input, &out, n->lse, NULL));
+    EXPECT_OK(ta_attention_backward(plan, &input, &gradient, NULL));
+    ta_attention_destroy(plan);
+}
+
+static int same(const float *a, const float *b, int first, int end)
+{
+    return memcmp(a + first * DIM, b + first * DIM, (size_t)(end - first) * DIM * sizeof *a) == 0;
+}
+
+static int all_nan(const float *a, int first, int end)
+{
+    for (int i = first * DIM; i < end * DIM; ++i)
+        if (!isnan(a[i]))
+            return 0;
+    return 1;
+}
+
+/* A NaN in a query, a key or a value reaches what depends on it, and no bit of anything else. */
+static void test_nan_reaches_what_depends_on_it(void)
+{
+    static const int32_t lengths[] = {90, 60};
+    numbers *clean = make_numbers(), *n = make_numbers();
+    run_both(clean, 2, lengths);
+    n->q[40 * DIM + 3] = NAN; /* row 40, which sees the keys 0 to 40 */
+    run_both(n, 2, lengths);
+    TEST_ASSERT_TRUE(same(n->out, clean->out, 0, 40) && same(n->out, clean->out, 41, TOKENS));
+    TEST_ASSERT_TRUE(all_nan(n->out, 40, 41) && isnan(n->lse[40]) && all_nan(n->dq, 40, 41));
+    TEST_ASSERT_TRUE(same(n->dq, clean->dq, 0, 40) && same(n->dq, clean->dq, 41, TOKENS));
+    TEST_ASSERT_TRUE(all_nan(n->dk, 0, 41) && all_nan(n->dv, 0, 41));
+    TEST_ASSERT_TRUE(same(n->dk, clean->dk, 41, TOKENS) && same(n->dv, clean->dv, 41, TOKENS));
+    n->q[40 * DIM + 3] = clean->q[40 * DIM + 3];
+    n->k[70 * DIM] = NAN; /* the rows 70 to 89 see it */
+    run_both(n, 2, lengths);
+    TEST_ASSERT_TRUE(same(n->out, clean->out, 0, 70) && all_nan(n->out, 70, 90));
+    TEST_ASSERT_TRUE(same(n->dq, clean->dq, 0, 70) && all_nan(n->dq, 70, 90));
+    TEST_ASSERT_TRUE(same(n->out, clean->out, 90, TOKENS) && same(n->dq, clean->dq, 90, TOKENS));
+    TEST_ASSERT_TRUE(same(n->dk, clean->dk, 90, TOKENS) && same(n->dv, clean->dv, 90, TOKENS));
+    n->k[70 * DIM] = clean->k[70 * DIM];
+    n->v[70 * DIM + 5] = NAN;
+    run_both(n, 2, lengths);
+    TEST_ASSERT_TRUE(same(n->out, clean->out, 0, 70) && same(n->out, clean->out, 90, TOKENS));
+    TEST_ASSERT_TRUE(isnan(n->out[89 * DIM + 5]) && !isnan(n->out[89 * DIM + 4]));
+    TEST_ASSERT_TRUE(memcmp(n->lse, clean->lse, sizeof n->lse) == 0);
+    free(clean);
+    free(n);
+}
+
+static void test_bad_calls(void)
+{
+    static const int32_t lengths[] = {100, 50}, longer[] = {100, 51}, negative[] = {-1};
+    numbers *n = make_numbers();
+    ta_attention_config config = good_config();
+    ta_attention *plan;
+    ta_attention_input input = input_of(n, 2, lengths);
+    ta_attention_gradient gradient = gradient_of(n);
+    ta_tensor out = {n->out, 0, 0, 0}, narrow = {n->out, 0, DIM / 2, 0};
+    config.forward_only = 1;
+    EXPECT_OK(ta_attention_create(NULL, device, &config, &plan));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(NULL, &input, &out, NULL, NULL), "attention",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, NULL, &out, NULL, NULL), "input", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, NULL, NULL, NULL), "out", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, &narrow, NULL, NULL),
+                 "out.token_stride", "overlap");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, &out, NULL, n), "stream", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID,
+                 ta_attention_forward(plan, &input, &out, (float *)((char *)n->lse + 1), NULL),
+                 "lse", "aligned");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_backward(plan, &input, &gradient, NULL),
+                 "forward_only", NULL);
+    input.lengths = longer;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, &out, NULL, NULL), "151 tokens",
+                 "max_tokens");
+    input.lengths = negative;
+    input.sequences = 1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, &out, NULL, NULL),
+                 "input.lengths[0] is -1", NULL);
+    input.lengths = lengths;
+    input.q.data = NULL;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_forward(plan, &input, &out, NULL, NULL), "input.q",
+                 "100 tokens");
+    TEST_ASSERT_EQUAL_FLOAT(0.0f, n->out[0]); /* none of them wrote */
+    ta_attention_destroy(plan);
+    free(n);
+}
+
+/* ---- Several ranks ------------------------------------------------------------------------- */
+
+static ta_status differing_plans(ta_group *group, void *context)
+{
+    ta_attention_config config = good_config();
+    ta_device *own;
+    ta_attention *plan = NULL;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &own));
+    config.window = ta_group_rank(group) == 2 ? 7 : 8;
+    RANK_EXPECT(ta_attention_create(group, own, &config, &plan) == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), "config.window"));
+    config.k_dim = ta_group_rank(group) == 1 ? 9 : DIM;
+    ta_status status = ta_attention_create(group, own, &config, &plan);
+    RANK_EXPECT(status == TA_ERR_INVALID && !plan);
+    RANK_EXPECT(strstr(ta_last_error(), ta_group_rank(group) == 1 ? "config.k_dim" : "rank 1"));
+    ta_device_close(own);
+    return TA_OK;
+}
+
+static void test_plans_must_agree(void)
+{
+    EXPECT_OK(ta_group_run_threads(3, NULL, differing_plans, NULL));
+}
+
+/* A bad argument on one rank is an error on all, and the next call is right. */
+static ta_status faulty_calls(ta_group *group, void *context)
+{
+    ta_attention_config config = good_config();
+    ta_device *own;
+    ta_attention *plan;
+    numbers *n = make_numbers();
+    int32_t length = 30;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &own));
+    config.grid_rows = config.grid_columns = 2;
+    TA_TRY(ta_attention_create(group, own, &config, &plan));
+    ta_attention_input input = input_of(n, 1, &length);
+    ta_tensor out = {n->out, 0, 0, 0};
+    if (ta_group_rank(group) == 3)
+        input.k.data = NULL;
+    ta_status status = ta_attention_forward(plan, &input, &out, NULL, NULL);
+    RANK_EXPECT(status == TA_ERR_INVALID && n->out[0] == 0.0f);
+    RANK_EXPECT(strstr(ta_last_error(), ta_group_rank(group) == 3 ? "input.k" : "rank 3"));
+    input.k.data = n->k;
+    length = ta_group_rank(group) == 1 ? 29 : 30;
+    RANK_EXPECT(ta_attention_forward(plan, &input, &out, NULL, NULL) == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), "lengths"));
+    length = 30;
+    RANK_EXPECT(ta_attention_forward(plan, &input, &out, n->lse, NULL) == TA_OK);
+    RANK_EXPECT(n->out[0] != 0.0f);
+    ta_attention_destroy(plan);
+    ta_device_close(own);
+    free(n);
+    return TA_OK;
+}
+
+static void test_faults_reach_all_ranks(void)
+{
+    EXPECT_OK(ta_group_run_threads(4, NULL, faulty_calls, NULL));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_bad_configs);
+    RUN_TEST(test_a_device_without_it);
+    RUN_TEST(test_decode_plans_refuse_zigzag);
+    RUN_TEST(test_traffic_of_grids);
+    RUN_TEST(test_nan_reaches_what_depends_on_it);
+    RUN_TEST(test_bad_calls);
+    RUN_TEST(test_plans_must_agree);
+    RUN_TEST(test_faults_reach_all_ranks);
+    return UNITY_END() != 0;
+}
