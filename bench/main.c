@@ -6,6 +6,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "attention.h"
 #include "decode.h"
 #include "decode_options.h"
 #include "launch.h"
@@ -17,6 +18,7 @@ static void print_help(FILE *file)
     fputs("usage: treeattn-bench COMMAND [FLAGS]\n"
           "\n"
           "  decode    time tree decode steps over a range of sequence lengths and check them\n"
+          "  attention time attention over full sequences: treeattn-bench attention --help\n"
           "  model     predict decode steps on a cluster: treeattn-bench model --help\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
@@ -96,6 +98,8 @@ int main(int argc, char **argv)
     const char *command = argv[1];
     if (strcmp(command, "decode") == 0)
         return launch_decode(argc, argv);
+    if (strcmp(command, "attention") == 0)
+        return attention_command(argc - 2, argv + 2);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)
@@ -106,8 +110,8 @@ int main(int argc, char **argv)
         print_help(stdout);
     else {
         fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, model, info, version or "
-                "help\n",
+                "treeattn-bench: unknown command '%s': must be decode, attention, model, info, "
+                "version or help\n",
                 command);
         return EXIT_USAGE;
     }

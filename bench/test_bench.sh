@@ -127,6 +127,31 @@ says err "--tokens is '0'"
 run 0 model --help
 says out "rtx4090:1x2"
 
+# Full sequences: both passes are right on every grid and layout, and move what the grid says.
+run 0 attention -b 200 -n 1 -w 0 --ranks 1,4 --columns 0,2 --map contiguous,striped,zigzag --heads 4 \
+    --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 --json "$work/attention.json"
+"$python" - "$work/attention.json" "$work/out" <<'PYTHON' || fail "attention is wrong"
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+table = [line.split() for line in open(sys.argv[2]) if not line.startswith("#")]
+assert len(rows) == len(table) == 2 * 2 * 3 * 3, len(rows) # one rank has no grid of two columns
+for row in rows:
+    assert row["wrong"] == 0 and row["checked"] > 1000, row
+    assert 0 < row["worst_error_in_tolerances"] <= 1, row
+    assert abs(row["fraction"] * row["peak_gflops"] / row["gflops"] - 1) < 1e-6, row
+    if row["columns"] == 2 and row["pass"] == "forward":
+        each = {"f32": 4, "bf16": 2}[row["dtype"]]
+        expected = 50 * (4 * (32 * each + 34 * 4) + 2 * 64 * each)
+        assert expected <= row["bytes_received_per_rank"] < expected * 1.1 + 300, row
+PYTHON
+run 2 attention --heads 3 --kv-heads 2
+says err "--heads must be a multiple of --kv-heads"
+run 2 attention --head-dim 20
+run 2 attention --map spiral
+says err "spiral"
+run 0 attention --help
+says out "--columns LIST"
+
 # The other commands.
 run 0 version
 says out "treeattn-bench "
