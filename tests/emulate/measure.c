@@ -16,7 +16,7 @@
 
 #define HEADS 32
 #define DIM 128
-#define TURNS 10
+#define TURNS 6
 #define TIMEOUT_MS 30000
 
 static const int batches[] = {1, 4, 16, 64}; /* partials of 16 KB to 1 MB */

@@ -116,5 +116,5 @@ for cluster in $clusters; do
         echo "run $cluster ${link%:*} ${link#*:}"
         measure "${cluster%x*}" "${cluster#*x}" "${link%:*}" "${link#*:}"
     done
-done >"$work/lines"
-python3 "$here/table.py" <"$work/lines" >"$here/../../docs/emulated.md"
+done >"$build/emulated.txt"
+python3 "$here/table.py" <"$build/emulated.txt" >"$here/../../docs/emulated.md"
