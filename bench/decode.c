@@ -123,6 +123,15 @@ static int print_header(decode_job *job)
     return EXIT_OK;
 }
 
+/* Rows of the same work follow one another, the first algorithm's first. */
+static void set_ratio(const decode_job *job, bench_result *result)
+{
+    const bench_result *first = result;
+    while (first > job->results && options_same_work(&first[-1].row, &result->row))
+        first--;
+    result->ratio = result->step.median / first->step.median;
+}
+
 static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tensors *tensors,
                              bench_result *result)
 {
@@ -140,6 +149,7 @@ static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tens
             return fail(EXIT_WRONG, "not enough memory or threads for the check");
     }
     progress_clear(&job->progress);
+    set_ratio(job, result);
     table_row(result);
     return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
 }

@@ -12,10 +12,13 @@ static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 /* In the order of ta_shard_kind and ta_placement. */
 static const char *const map_words[] = {"contiguous", "cyclic", NULL};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
+/* In the order of ta_algorithm. */
+static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", NULL};
+static const char *const scaling_words[] = {"strong", "weak", NULL};
 static const char *const layout_words[] = {"token", "head", NULL};
 static const char *const group_words[] = {"host", "ccl", NULL};
 
-enum { FLAG_COUNT = 26 };
+enum { FLAG_COUNT = 28 };
 
 static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
 {
@@ -32,6 +35,10 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "untimed steps before them (3)"},
         {'c', "check", ARG_INT, &o->check, 0, 1, NULL, "0|1",
          "check the results in double precision (1)"},
+        {0, "algo", ARG_CHOICES, &o->algorithms, 0, 0, algorithm_words, "LIST",
+         "tree, ring-kv, ring-q, auto: rows are compared with the first (tree)"},
+        {0, "scaling", ARG_CHOICE, &o->scaling, 0, 0, scaling_words, "KIND",
+         "lengths are of the sequence (strong) or of each rank's part (weak) (strong)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
          "ranks that share the cache, as threads of this process (1,2,4,8);\n"
          "                           under mpirun each process is one of them"},
@@ -87,6 +94,7 @@ static void set_defaults(decode_options *o)
         .factor = 4,
         .warmup = 3,
         .check = 1,
+        .algorithms = one(TA_ALGORITHM_TREE),
         .ranks = {4, {1, 2, 4, 8}},
         .dtypes = one(2),
         .heads = one(32),
@@ -133,6 +141,14 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
         snprintf(error, capacity,
                  "--query-tokens is %lld, but must be at most --begin, %lld tokens",
                  (long long)o->query_tokens, (long long)o->begin);
+        return -1;
+    }
+    for (int i = 0; o->scaling == SCALING_WEAK && i < o->ranks.count; i++) {
+        if (o->ranks.values[i] * o->end <= INT32_MAX)
+            continue;
+        snprintf(error, capacity, "--end is %lld, but with %lld ranks must be at most %lld",
+                 (long long)o->end, (long long)o->ranks.values[i],
+                 (long long)(INT32_MAX / o->ranks.values[i]));
         return -1;
     }
     if (o->block && o->map != TA_SHARD_BLOCK_CYCLIC) {
@@ -195,11 +211,12 @@ static bench_case make_case(const decode_options *o, const bench_machine *machin
 {
     bench_case c = {0};
     int64_t tokens = o->begin;
+    c.algorithm = (ta_algorithm)o->algorithms.values[next_digit(&row, o->algorithms.count)];
     for (int64_t i = next_digit(&row, count_lengths(o)); i > 0; i--)
         tokens *= o->factor;
-    c.tokens = (int32_t)tokens;
     int64_t threads = o->threads.count ? o->threads.values[next_digit(&row, o->threads.count)] : 0;
     c.ranks = (int)o->ranks.values[next_digit(&row, o->ranks.count)];
+    c.tokens = (int32_t)(o->scaling == SCALING_WEAK ? tokens * c.ranks : tokens);
     c.kv_heads = (int32_t)o->kv_heads.values[next_digit(&row, o->kv_heads.count)];
     c.query_heads = (int32_t)o->heads.values[next_digit(&row, o->heads.count)];
     c.dtype = dtype_values[o->dtypes.values[next_digit(&row, o->dtypes.count)]];
@@ -214,8 +231,9 @@ static bench_case make_case(const decode_options *o, const bench_machine *machin
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count)
 {
     int64_t thread_counts = options->threads.count ? options->threads.count : 1;
-    int64_t rows = count_lengths(options) * thread_counts * options->ranks.count *
-                   options->kv_heads.count * options->heads.count * options->dtypes.count;
+    int64_t rows = options->algorithms.count * count_lengths(options) * thread_counts *
+                   options->ranks.count * options->kv_heads.count * options->heads.count *
+                   options->dtypes.count;
     bench_case *cases = calloc((size_t)rows, sizeof *cases);
     if (!cases)
         return NULL;
@@ -223,6 +241,22 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
         cases[row] = make_case(options, machine, row);
     *count = (int)rows;
     return cases;
+}
+
+int options_same_work(const bench_case *a, const bench_case *b)
+{
+    return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
+           a->dtype == b->dtype && a->query_heads == b->query_heads && a->kv_heads == b->kv_heads;
+}
+
+const char *options_algorithm_name(ta_algorithm algorithm)
+{
+    return algorithm_words[algorithm];
+}
+
+const char *options_scaling_name(const decode_options *options)
+{
+    return scaling_words[options->scaling];
 }
 
 const char *options_map_name(const decode_options *options)

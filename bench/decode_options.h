@@ -15,7 +15,9 @@ typedef struct decode_options {
     int64_t begin, end, factor; /* tokens of a sequence, over all ranks */
     int64_t iterations;         /* 0: measure.c chooses for each row */
     int64_t warmup, check;
-    arg_list ranks, threads, dtypes, heads, kv_heads; /* one row for each combination */
+    /* One row for each combination. */
+    arg_list algorithms, ranks, threads, dtypes, heads, kv_heads;
+    int64_t scaling;
     int64_t head_dim, v_dim, batch, query_tokens;
     const char *device, *simd;
     int64_t group;
@@ -31,6 +33,9 @@ typedef struct decode_options {
 /* Values of `group`. */
 enum { GROUP_HOST, GROUP_CCL };
 
+/* Values of `scaling`: are the lengths those of the sequence, or of each rank's part of it? */
+enum { SCALING_STRONG, SCALING_WEAK };
+
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };
 
@@ -39,16 +44,22 @@ typedef struct bench_case {
     int32_t tokens, query_heads, kv_heads;
     int ranks, threads; /* threads of each rank */
     ta_dtype dtype;
+    ta_algorithm algorithm;
 } bench_case;
 
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
 
-/* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens. Free with
- * free(). NULL without memory. */
+/* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens, algorithms.
+ * Free with free(). NULL without memory. */
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);
 
+/* Do two rows differ in their algorithm alone? */
+int options_same_work(const bench_case *a, const bench_case *b);
+
 /* The words of the flags. */
+const char *options_algorithm_name(ta_algorithm algorithm);
+const char *options_scaling_name(const decode_options *options);
 const char *options_map_name(const decode_options *options);
 const char *options_layout_name(const decode_options *options);
 const char *options_placement_name(int64_t placement);

@@ -17,7 +17,7 @@ static void print_help(FILE *file)
 {
     fputs("usage: treeattn-bench COMMAND [FLAGS]\n"
           "\n"
-          "  decode    time tree decode steps over a range of sequence lengths and check them\n"
+          "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
           "  model     predict decode steps on a cluster: treeattn-bench model --help\n"
           "  info      describe this machine and the library\n"
@@ -31,12 +31,17 @@ static void print_help(FILE *file)
     options_help(file);
     fputs(
         "\n"
-        "The columns: heads are query/KV heads; min, median and p99 are times of a step; KV is "
+        "The columns: heads are query/KV heads; min, median and p99 are times of a step; ratio is\n"
+        "the median over that of the first algorithm at the same work; attend and exchange are "
         "the\n"
-        "bytes of K and V over the median time; read is the same bytes only read, by as many\n"
-        "threads, in the same run; frac is KV / read; exchange and msgs are what the busiest rank\n"
-        "sends or receives in a step; #wrong counts results beyond their tolerance from double\n"
-        "precision.\n"
+        "time that ranks attend, and that they move, merge and wait; KV is the bytes of K and V "
+        "over\n"
+        "the median time, KVeach that of each rank; read is the same bytes only read, by as many\n"
+        "threads, in the same run; frac is KV / read; bytes and msgs are what the busiest rank "
+        "sends\n"
+        "or receives in a step; peak is the device memory of the fullest rank; #wrong counts "
+        "results\n"
+        "beyond their tolerance from double precision.\n"
         "\n"
         "Exit codes: 0 all well, 1 wrong results or a failed step, 2 wrong usage, 3 the device is\n"
         "not available: no GPU, no driver, or no module for it; 'info' says which.\n"
@@ -44,6 +49,7 @@ static void print_help(FILE *file)
         "Examples:\n"
         "  treeattn-bench decode\n"
         "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
+        "  treeattn-bench decode -b 16k --algo tree,ring-kv,ring-q --ranks 1,2,4,8 --scaling weak\n"
         "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n"
         "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n",
         file);

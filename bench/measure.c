@@ -119,6 +119,23 @@ static ta_status count_exchange(rank_run *r, ta_group_stats *difference)
     return status;
 }
 
+/* Likewise for the plan's times; the memory is that of the moment. On the host K and V are the
+ * benchmark's own, elsewhere they are among what the device counts. */
+static ta_status count_costs(rank_run *r, rank_cost *cost)
+{
+    const measurement *m = r->run->m;
+    const bench_case *row = &r->run->result->row;
+    ta_plan_stats now = TA_PLAN_STATS_INIT;
+    ta_status status = ta_plan_count(r->plan, &now);
+    cost->step_ns = now.step_ns - cost->step_ns;
+    cost->attend_ns = now.attend_ns - cost->attend_ns;
+    cost->peak_bytes = now.device_bytes_most;
+    if (strcmp(ta_device_name(r->data.device), "host") == 0)
+        cost->peak_bytes += (uint64_t)(kv_read_bytes(m->options, row) / row->tokens *
+                                       kv_most_tokens(m->options, row));
+    return status;
+}
+
 static int choose_samples(const decode_options *options, double step_us)
 {
     if (options->iterations)
@@ -154,13 +171,18 @@ static ta_status run_steps(rank_run *r)
 {
     const measurement *m = r->run->m;
     ta_group_stats *exchanged = &r->run->result->exchanged[r->rank];
+    rank_cost *cost = &r->run->result->costs[r->rank];
     ta_status status = warm_up(r);
     if (status == TA_OK)
         status = count_exchange(r, exchanged);
     if (status == TA_OK)
+        status = count_costs(r, cost);
+    if (status == TA_OK)
         status = alternate(r);
     if (status == TA_OK)
         status = count_exchange(r, exchanged);
+    if (status == TA_OK)
+        status = count_costs(r, cost);
     if (status == TA_OK) {
         tensors_poison(&m->tensors[r->rank], m->options, &r->run->result->row);
         status = device_copy_results(&r->data, &m->tensors[r->rank], 0);
@@ -217,6 +239,7 @@ static void reduce_processes(row_run *run)
             result->read_us[i] = busy / cpus;
     }
     launch_share(result->exchanged, sizeof *result->exchanged);
+    launch_share(result->costs, sizeof *result->costs);
 }
 
 /* A step lasts from the first rank's start to the last rank's end. */
@@ -245,18 +268,20 @@ static ta_status allocate(row_run *run)
     size_t samples =
         (size_t)(m->options->iterations ? m->options->iterations : OPTIONS_MAX_SAMPLES);
     size_t ranks = (size_t)result->row.ranks;
-    result->algorithm = "tree";
+    result->algorithm = options_algorithm_name(result->row.algorithm);
     result->kv_bytes = kv_read_bytes(m->options, &result->row);
     result->step_us = calloc(samples, sizeof *result->step_us);
     result->read_us = calloc(samples, sizeof *result->read_us);
     result->exchanged = calloc(ranks, sizeof *result->exchanged);
+    result->costs = calloc(ranks, sizeof *result->costs);
     run->spans = calloc(samples * ranks, sizeof *run->spans);
     /* All of the cache, or the part of it that this process has. */
     int parts = launch.mpi ? launch.ranks : 1;
     run->readers =
         readers_create(result->row.ranks * result->row.threads / parts, m->machine->cpus,
                        m->layout->shards[launch.rank].k, (size_t)(result->kv_bytes / parts));
-    if (!result->step_us || !result->read_us || !result->exchanged || !run->spans || !run->readers)
+    if (!result->step_us || !result->read_us || !result->exchanged || !result->costs ||
+        !run->spans || !run->readers)
         return TA_ERR_NO_MEMORY;
     return TA_OK;
 }

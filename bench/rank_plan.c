@@ -23,7 +23,7 @@ static ta_plan_config plan_config(const decode_options *o, const bench_case *row
     config.map.block = (int32_t)o->block;
     config.query_placement = (ta_placement)o->query_placement;
     config.out_placement = (ta_placement)o->out_placement;
-    config.algorithm = TA_ALGORITHM_TREE;
+    config.algorithm = row->algorithm;
     return config;
 }
 

@@ -22,6 +22,7 @@ static void write_options(json_writer *json, const decode_options *o)
 {
     json_open(json, "options", '{');
     json_string(json, "device", o->device);
+    json_string(json, "scaling", options_scaling_name(o));
     json_string(json, "simd", o->simd ? o->simd : "best");
     json_int(json, "warmup", o->warmup);
     json_int(json, "check", o->check);
@@ -83,7 +84,12 @@ static void write_row(json_writer *json, const bench_result *result)
     write_series(json, "step_us", &result->step, result->step_us, result->samples);
     write_series(json, "read_us", &result->read, result->read_us, result->samples);
     json_string(json, "read_loop", result->read_loop);
+    json_double(json, "ratio", result->ratio);
+    json_double(json, "attend_us", result_attend_us(result));
+    json_double(json, "exchange_us", result_exchange_us(result));
+    json_double(json, "peak_bytes_per_rank", result_peak_bytes(result));
     json_double(json, "kv_gbps", result_kv_gbps(result));
+    json_double(json, "kv_gbps_per_rank", result_kv_gbps(result) / row->ranks);
     json_double(json, "read_gbps", result_read_gbps(result));
     json_double(json, "fraction", result_fraction(result));
     json_double(json, "fraction_of_best", result_best_fraction(result));

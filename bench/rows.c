@@ -52,8 +52,38 @@ double result_messages(const bench_result *result)
     return most(result, 1);
 }
 
+static double mean_us(const bench_result *result, int attend)
+{
+    double sum = 0;
+    for (int rank = 0; rank < result->row.ranks; rank++) {
+        const rank_cost *c = &result->costs[rank];
+        sum += (double)(attend ? c->attend_ns : c->step_ns - c->attend_ns);
+    }
+    return sum * 1e-3 / result->row.ranks / (double)result->counted_steps;
+}
+
+double result_attend_us(const bench_result *result)
+{
+    return mean_us(result, 1);
+}
+
+double result_exchange_us(const bench_result *result)
+{
+    return mean_us(result, 0);
+}
+
+double result_peak_bytes(const bench_result *result)
+{
+    uint64_t largest = 0;
+    for (int rank = 0; rank < result->row.ranks; rank++)
+        if (result->costs[rank].peak_bytes > largest)
+            largest = result->costs[rank].peak_bytes;
+    return (double)largest;
+}
+
 void result_free(bench_result *result)
 {
+    free(result->costs);
     free(result->step_us);
     free(result->read_us);
     free(result->exchanged);

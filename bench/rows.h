@@ -10,6 +10,12 @@
 #include "decode_options.h"
 #include "stats.h"
 
+/* What a row cost one rank. */
+typedef struct rank_cost {
+    uint64_t step_ns, attend_ns; /* of all counted steps */
+    uint64_t peak_bytes;         /* of device memory, K and V included */
+} rank_cost;
+
 typedef struct bench_result {
     bench_case row;
     const char *algorithm;
@@ -20,7 +26,9 @@ typedef struct bench_result {
     bench_stats step, read;    /* of the series */
     const char *read_loop;     /* that the reading threads used */
     ta_group_stats *exchanged; /* [ranks], divided by `counted_steps` */
-    uint64_t counted_steps;    /* steps that `exchanged` is the sum of */
+    rank_cost *costs;          /* [ranks] */
+    uint64_t counted_steps;    /* steps that these two are the sum of */
+    double ratio;              /* of the median to that of the first algorithm at this work */
     char *plan;                /* what ta_explain() says on rank 0 */
 
     int64_t checked, wrong; /* elements; -1 if there was no check */
@@ -36,6 +44,13 @@ double result_best_fraction(const bench_result *result);
 /* Of the rank that sends or receives the most, per step. */
 double result_exchanged_bytes(const bench_result *result);
 double result_messages(const bench_result *result);
+
+/* Time of a step that ranks attend, and that they move, merge and wait; means over the ranks. */
+double result_attend_us(const bench_result *result);
+double result_exchange_us(const bench_result *result);
+
+/* Of the rank that holds the most. */
+double result_peak_bytes(const bench_result *result);
 
 void result_free(bench_result *result);
 

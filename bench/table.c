@@ -52,11 +52,12 @@ static void print_cache(const decode_options *o)
 static void print_columns(void)
 {
     static const char *const format =
-        "#%9s %5s %3s %5s %7s %5s %10s %10s %10s %7s %7s %5s %9s %5s%s\n";
-    printf(format, "tokens", "ranks", "thr", "dtype", "heads", "algo", "min", "median", "p99", "KV",
-           "read", "frac", "exchange", "msgs", "  #wrong");
-    printf(format, "", "", "", "", "q/kv", "", "us", "us", "us", "GB/s", "GB/s", "", "B/rank",
-           "/rank", "");
+        "#%9s %5s %3s %5s %6s %7s %9s %9s %9s %6s %9s %9s %6s %6s %6s %5s %10s %5s %8s %6s\n";
+    printf(format, "tokens", "ranks", "thr", "dtype", "heads", "algo", "min", "median", "p99",
+           "ratio", "attend", "exchange", "KV", "KVeach", "read", "frac", "bytes", "msgs", "peak",
+           "#wrong");
+    printf(format, "", "", "", "", "q/kv", "", "us", "us", "us", "", "us", "us", "GB/s", "GB/s",
+           "GB/s", "", "/rank", "/rank", "MB", "");
 }
 
 void table_header(const decode_options *options, const bench_machine *machine, int rows,
@@ -99,11 +100,14 @@ void table_row(const bench_result *result)
     char heads[32], wrong[32];
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
     snprintf(wrong, sizeof wrong, result->wrong < 0 ? "N/A" : "%lld", (long long)result->wrong);
-    printf("%10d %5d %3d %5s %7s %5s %10.1f %10.1f %10.1f %7.2f %7.2f %5.2f %9.0f %5.3g %7s\n",
+    printf("%10d %5d %3d %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9.1f %9.1f %6.2f %6.2f %6.2f %5.2f "
+           "%10.0f %5.3g %8.1f %6s\n",
            (int)row->tokens, row->ranks, row->threads, element_name(row->dtype), heads,
            result->algorithm, result->step.min, result->step.median, result->step.p99,
-           result_kv_gbps(result), result_read_gbps(result), result_fraction(result),
-           result_exchanged_bytes(result), result_messages(result), wrong);
+           result->ratio, result_attend_us(result), result_exchange_us(result),
+           result_kv_gbps(result), result_kv_gbps(result) / row->ranks, result_read_gbps(result),
+           result_fraction(result), result_exchanged_bytes(result), result_messages(result),
+           result_peak_bytes(result) * 1e-6, wrong);
     fflush(stdout);
 }
 
@@ -120,7 +124,10 @@ void table_footer(const bench_result *results, int count)
     if (checked)
         printf("# %lld results checked against double precision: %lld wrong\n", (long long)checked,
                (long long)wrong);
-    printf("# KV: bytes of K and V per time of a step; read: the same bytes only read, by as many\n"
-           "# threads, in the same run; frac: KV / read; exchange, msgs: of the busiest rank, per "
-           "step\n");
+    printf(
+        "# ratio: median / that of the first algorithm at the same work; attend, exchange: time\n"
+        "# of a step that ranks attend, and that they move, merge and wait; KV: bytes of K and V\n"
+        "# per time of a step, KVeach: of each rank; read: the same bytes only read, by as many\n"
+        "# threads, in the same run; frac: KV / read; bytes, msgs: of the busiest rank, per step;\n"
+        "# peak: device memory of the fullest rank, K and V included\n");
 }

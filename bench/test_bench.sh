@@ -88,6 +88,28 @@ for row, cells in zip(rows, table):
     assert "algorithm: tree" in row["plan"], row["plan"]
 PYTHON
 
+# Three algorithms, and lengths that are those of each rank's part.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 3 --ranks 1,2,4 --algo tree,ring-kv,ring-q --scaling weak $small \
+    --json "$work/json"
+"$python" - "$work/json" <<'PYTHON' || fail "the JSON of three algorithms is not right"
+import json, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+assert [row["algorithm"] for row in rows] == ["tree", "ring-kv", "ring-q"] * 3
+for i, row in enumerate(rows):
+    first, ranks = rows[i // 3 * 3], row["ranks"]
+    assert row["tokens"] == 256 * ranks and row["wrong"] == 0, row
+    assert abs(row["ratio"] * first["step_us"]["median"] / row["step_us"]["median"] - 1) < 1e-6
+    assert row["attend_us"] > 0 and row["exchange_us"] >= 0, row
+    assert f"algorithm: {row['algorithm']}\n" in row["plan"], row["plan"]
+    shard = row["kv_bytes"] / ranks
+    assert row["peak_bytes_per_rank"] > shard * (2 if row["algorithm"] == "ring-kv" and ranks > 1
+                                                 else 1), row
+    if row["algorithm"] == "ring-kv" and ranks > 1:
+        assert row["exchange_bytes_per_rank"] > (ranks - 1) * shard, row
+PYTHON
+
 # Both spellings of a flag, one length with -b alone, no check on request.
 # shellcheck disable=SC2086
 run 0 decode --begin=512 --iterations=1 --ranks=2 --check=0 $small
@@ -177,6 +199,8 @@ refuses "--begin is 4096, but must be at most --end, which is 1024" -b 4k -e 1k
 refuses "--ranks is '', but must be" --ranks 1,,2
 refuses "--ranks is 'x'" --ranks=2,x
 refuses "--dtype is 'f64', but must be one of: f32, f16, bf16" --dtype f16,f64
+refuses "--algo is 'ring', but must be one of: auto, tree, ring-kv, ring-q" --algo tree,ring
+refuses "--end is 1073741824, but with 8 ranks" -b 1024M --ranks 8 --scaling weak
 refuses "--map is 'ring', but must be one of: contiguous, cyclic" --map ring
 refuses "--heads is 12, but must be a multiple of --kv-heads 8" --heads 16,12
 refuses "--head-dim is 20, but must be a multiple of 8" --head-dim 20

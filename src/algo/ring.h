@@ -1,8 +1,9 @@
 /* Ring decode (Ring Attention), the baseline that tree is measured against. Every rank makes the
  * result of its part of the query heads (parts.h), so that the ranks together do the arithmetic
- * once, and each block or partial goes to the next rank while this one computes.
+ * once.
  *
- * pass-KV    slices of K and V go around, with their own number of KV heads; queries stay.
+ * pass-KV    slices of K and V go around, with their own number of KV heads, each on to the next
+ *            rank while this one attends to it; queries stay.
  * pass-Q     the partial of each part goes around, with its query if not all ranks have it; K and V
  *            stay.
  *

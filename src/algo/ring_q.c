@@ -1,8 +1,8 @@
 /* One step of pass-Q: each part's partial goes around the ring and collects what every rank's shard
- * adds to it; K and V stay. If all ranks have the query, the partial starts behind its rank and
- * comes home after ranks − 1 hops, and while one is on its way a rank attends with the next. A
- * query that is scattered by heads travels with its partial, from its rank all the way around: what
- * arrives must be attended with before it can go on. Called by api.c; see ring.h. */
+ * adds to it; K and V stay. If all ranks have the query, each attends with all of it first, in one
+ * pass over its K and V; the partial of a part starts behind its rank and is home after ranks − 1
+ * hops. A query that is scattered by heads travels with its partial, from its rank all the way
+ * around: what arrives must be attended with before it can go on. Called by api.c; see ring.h. */
 #include "../dtype.h"
 #include "../partial.h"
 #include "../status.h"
@@ -66,6 +66,8 @@ size_t ta_ring_attend_bytes(const ta_plan *plan)
         p.max_tokens = ta_ring_slice_tokens(&p);
         return ta_part_attend_bytes(plan, &p, plan->rank);
     }
+    if (!query_travels(plan))
+        return plan->device->ops->attend_bytes(plan->device, &p);
     size_t most = 0;
     for (int part = 0; part < plan->ranks; ++part) {
         size_t bytes = ta_part_attend_bytes(plan, &p, part);
@@ -89,8 +91,20 @@ static ta_tensor dense_query(const ta_plan *plan)
                        .head_stride = ta_problem_rows(p) * p->k_dim};
 }
 
-/* This rank's partial of a part, at its place in the exchange's records. */
-static ta_status attend(q_step *s, int part)
+/* This rank's partial of all parts, to the exchange's records. */
+static ta_status attend_all(q_step *s)
+{
+    ta_plan *plan = s->plan;
+    int64_t floats = ta_part_floats(plan, plan->problem.query_heads);
+    if (s->fault->status != TA_OK)
+        return TA_OK;
+    TA_TRY(ta_plan_attend(plan, &plan->problem, &s->query, s->kv, plan->records, s->stream));
+    return ta_stage_out(plan, plan->exchange_records, plan->records, (size_t)floats * sizeof(float),
+                        s->stream);
+}
+
+/* Of one part, whose query came by. */
+static ta_status attend_part(q_step *s, int part)
 {
     ta_plan *plan = s->plan;
     message m = message_of(plan, part, 0);
@@ -128,7 +142,7 @@ static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
         TA_TRY(device->ops->pack_query(device, &plan->problem, q, m.heads, packed, s->stream));
         TA_TRY(device->ops->copy(device, to, packed, m.query_bytes, s->stream));
     }
-    TA_TRY(attend(s, part));
+    TA_TRY(s->travels ? attend_part(s, part) : attend_all(s));
     TA_TRY(exchange->ops->copy(exchange, wire,
                                plan->exchange_records + ta_part_floats(plan, m.first),
                                m.record_bytes, s->stream));
@@ -168,18 +182,16 @@ static ta_status hop(q_step *s, int part, int place, int goes_home)
     int ranks = plan->ranks, coming = (part + ranks - 1) % ranks;
     int with_query = s->travels && !goes_home;
     char *wire = plan->wire[1 - place];
-    TA_TRY(ta_group_start(
+    TA_TRY(ta_group_exchange(
         plan->group, plan->wire[place], message_bytes(message_of(plan, part, with_query)),
         (plan->rank + 1) % ranks, wire, message_bytes(message_of(plan, coming, with_query)),
         (plan->rank + ranks - 1) % ranks, s->stream));
-    ta_status attended = s->travels ? TA_OK : attend(s, coming);
-    TA_TRY(ta_end_exchange(plan, attended, s->stream));
     TA_TRY(take_fault(s, coming, wire));
     if (goes_home)
         return TA_OK;
     if (s->travels) {
         TA_TRY(take_query(s, coming, wire));
-        TA_TRY(attend(s, coming));
+        TA_TRY(attend_part(s, coming));
     }
     return merge_own(s, coming, wire);
 }
