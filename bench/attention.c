@@ -18,16 +18,17 @@ static const char *const dtype_words[] = {"f32", "f16", "bf16", NULL};
 static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
 static const char *const mask_words[] = {"causal", "full", NULL};
+static const char *const algorithm_words[] = {"grid", "ring", NULL};
 static const char *const pass_words[] = {"forward", "backward"};
 
 typedef struct attention_options {
     int64_t begin, end, factor, iterations, warmup, check;
-    arg_list ranks, columns, maps, dtypes;
+    arg_list ranks, algorithms, columns, maps, dtypes;
     int64_t threads, heads, kv_heads, head_dim, block, mask, help;
     const char *simd, *json;
 } attention_options;
 
-enum { FLAG_COUNT = 20 };
+enum { FLAG_COUNT = 21 };
 
 static void make_flags(attention_options *o, arg_flag flags[FLAG_COUNT])
 {
@@ -46,6 +47,8 @@ static void make_flags(attention_options *o, arg_flag flags[FLAG_COUNT])
          "check a sample of the results in double precision (1)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
          "ranks that share the sequence, as threads of this process (1)"},
+        {0, "algo", ARG_CHOICES, &o->algorithms, 0, 0, algorithm_words, "LIST",
+         "grid, ring (grid)"},
         {0, "columns", ARG_INTS, &o->columns, 0, 1024, NULL, "LIST",
          "columns of the grid of ranks; 0: the plan chooses (0)"},
         {0, "map", ARG_CHOICES, &o->maps, 0, 0, map_words, "LIST",
@@ -98,7 +101,7 @@ typedef struct pass_result {
 static void print_header(const attention_options *o, const bench_machine *machine)
 {
     static const char *const format =
-        "#%9s %5s %7s %10s %3s %5s %7s %8s %10s %10s %10s %8s %8s %5s %11s %5s%s\n";
+        "#%9s %5s %4s %7s %10s %3s %5s %7s %8s %10s %10s %10s %8s %8s %5s %11s %5s%s\n";
     printf("# treeattn-bench attention, library %d.%d.%d\n", ta_version() / 10000,
            ta_version() / 100 % 100, ta_version() % 100);
     printf("# machine   %s, %d CPUs, %.1f GiB, %s\n", machine->cpu, machine->cpus,
@@ -106,9 +109,9 @@ static void print_header(const attention_options *o, const bench_machine *machin
     printf("# shape     head dim %lld, %s\n", (long long)o->head_dim, mask_words[o->mask]);
     printf("# time      %lld calls after %lld to warm up, alternating with a loop of FMAs: %s\n#\n",
            (long long)o->iterations, (long long)o->warmup, fma_loop_name());
-    printf(format, "tokens", "ranks", "columns", "map", "thr", "dtype", "heads", "pass", "min",
-           "median", "p99", "GFLOP/s", "peak", "frac", "received", "msgs", "  #wrong");
-    printf(format, "", "", "", "", "", "", "q/kv", "", "ms", "ms", "ms", "", "GFLOP/s", "",
+    printf(format, "tokens", "ranks", "algo", "columns", "map", "thr", "dtype", "heads", "pass",
+           "min", "median", "p99", "GFLOP/s", "peak", "frac", "received", "msgs", "  #wrong");
+    printf(format, "", "", "", "", "", "", "", "q/kv", "", "ms", "ms", "ms", "", "GFLOP/s", "",
            "B/rank", "/rank", "");
     fflush(stdout);
 }
@@ -120,13 +123,15 @@ static void print_pass(const attention_row *row, const attention_times *times, i
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
     snprintf(wrong, sizeof wrong, checked ? "%lld" : "N/A", (long long)r->verdict.wrong);
     snprintf(columns, sizeof columns, row->columns ? "%d" : "chosen", row->columns);
-    printf("%10d %5d %7s %10s %3d %5s %7s %8s %10.2f %10.2f %10.2f %8.1f %8.1f %5.2f %11llu %5llu "
-           "%7s\n",
-           (int)row->tokens, row->ranks, columns, map_words[row->map], row->threads,
-           element_name(row->dtype), heads, pass_words[pass], r->us.min * 1e-3, r->us.median * 1e-3,
-           r->us.p99 * 1e-3, r->gflops, r->peak, r->fraction,
-           (unsigned long long)times->bytes[pass], (unsigned long long)times->messages[pass],
-           wrong);
+    if (row->algorithm == TA_ATTENTION_RING)
+        snprintf(columns, sizeof columns, "-");
+    printf(
+        "%10d %5d %4s %7s %10s %3d %5s %7s %8s %10.2f %10.2f %10.2f %8.1f %8.1f %5.2f %11llu %5llu "
+        "%7s\n",
+        (int)row->tokens, row->ranks, algorithm_words[row->algorithm], columns, map_words[row->map],
+        row->threads, element_name(row->dtype), heads, pass_words[pass], r->us.min * 1e-3,
+        r->us.median * 1e-3, r->us.p99 * 1e-3, r->gflops, r->peak, r->fraction,
+        (unsigned long long)times->bytes[pass], (unsigned long long)times->messages[pass], wrong);
     fflush(stdout);
 }
 
@@ -136,6 +141,7 @@ static void write_pass(json_writer *json, const attention_row *row, const attent
     json_open(json, NULL, '{');
     json_int(json, "tokens", row->tokens);
     json_int(json, "ranks", row->ranks);
+    json_string(json, "algorithm", algorithm_words[row->algorithm]);
     json_int(json, "columns", row->columns);
     json_string(json, "map", map_words[row->map]);
     json_int(json, "threads", row->threads);
@@ -210,8 +216,8 @@ static int run_row(const attention_options *o, const attention_row *row, json_wr
 static int run_rows(const attention_options *o, const bench_machine *machine, json_writer *json)
 {
     int code = EXIT_OK;
-    int64_t combinations =
-        (int64_t)o->dtypes.count * o->ranks.count * o->columns.count * o->maps.count;
+    int64_t combinations = (int64_t)o->dtypes.count * o->ranks.count * o->algorithms.count *
+                           o->columns.count * o->maps.count;
     for (int64_t i = 0; i < combinations; i++) {
         int64_t digits = i;
         attention_row row = {.query_heads = (int32_t)o->heads,
@@ -224,13 +230,21 @@ static int run_rows(const attention_options *o, const bench_machine *machine, js
         row.map = (ta_shard_kind)o->maps.values[digits % o->maps.count];
         digits /= o->maps.count;
         row.columns = (int)o->columns.values[digits % o->columns.count];
+        int first_columns = digits % o->columns.count == 0;
         digits /= o->columns.count;
+        row.algorithm = (ta_attention_algorithm)o->algorithms.values[digits % o->algorithms.count];
+        digits /= o->algorithms.count;
         row.ranks = (int)o->ranks.values[digits % o->ranks.count];
         row.dtype = dtype_values[o->dtypes.values[digits / o->ranks.count]];
         row.block = row.map == TA_SHARD_BLOCK_CYCLIC ? (int32_t)o->block : 0;
         row.threads = (int)o->threads;
         if (!row.threads)
             row.threads = machine->cpus > row.ranks ? machine->cpus / row.ranks : 1;
+        if (row.algorithm == TA_ATTENTION_RING) {
+            if (!first_columns)
+                continue; /* it has none */
+            row.columns = 0;
+        }
         if (row.columns && row.ranks % row.columns)
             continue; /* no such grid */
         for (int64_t tokens = o->begin; tokens <= o->end; tokens *= o->factor) {
@@ -296,6 +310,7 @@ int attention_command(int argc, char **argv)
                            .warmup = 1,
                            .check = 1,
                            .ranks = {1, {1}},
+                           .algorithms = {1, {TA_ATTENTION_GRID}},
                            .columns = {1, {0}},
                            .maps = {1, {TA_SHARD_ZIGZAG}},
                            .dtypes = {1, {0}},

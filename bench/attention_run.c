@@ -271,6 +271,7 @@ static ta_status make_plan(const attention_row *row, ta_group *group, ta_device 
     config.map.kind = row->map;
     config.map.block = row->block;
     config.mask = row->mask;
+    config.algorithm = row->algorithm;
     config.grid_columns = row->columns;
     config.grid_rows = row->columns ? row->ranks / row->columns : 0;
     return ta_attention_create(group, device, &config, plan);

@@ -14,6 +14,7 @@ typedef struct attention_row {
     int32_t tokens, query_heads, kv_heads, head_dim;
     ta_dtype dtype;
     int ranks, threads, columns; /* columns 0: the plan chooses */
+    ta_attention_algorithm algorithm;
     ta_shard_kind map;
     int32_t block; /* 0: the plan's default */
     ta_mask mask;

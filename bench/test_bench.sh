@@ -151,20 +151,23 @@ says out "rtx4090:1x2"
 
 # Full sequences: both passes are right on every grid and layout, and move what the grid says.
 run 0 attention -b 200 -n 1 -w 0 --ranks 1,4 --columns 0,2 --map contiguous,striped,zigzag \
-    --heads 4 --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 --json "$work/attention.json"
+    --algo grid,ring --heads 4 --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 --json "$work/attention.json"
 "$python" - "$work/attention.json" "$work/out" <<'PYTHON' || fail "attention is wrong"
 import json, sys
 rows = json.load(open(sys.argv[1]))["rows"]
 table = [line.split() for line in open(sys.argv[2]) if not line.startswith("#")]
-assert len(rows) == len(table) == 2 * 2 * 3 * 3, len(rows) # one rank has no grid of two columns
+# One rank has no grid of two columns, and a ring has no columns.
+assert len(rows) == len(table) == 2 * 2 * 3 * (3 + 2), len(rows)
 for row in rows:
     # Six rows with 32 outputs and an lse; six rows with 32 of dq, six keys with 64 of dk and dv.
     checked = {"forward": 6 * 33, "backward": 6 * 32 + 6 * 64}[row["pass"]]
     assert row["wrong"] == 0 and row["checked"] == checked, row
     assert 0 < row["worst_error_in_tolerances"] <= 1, row
     assert abs(row["fraction"] * row["peak_gflops"] / row["gflops"] - 1) < 1e-6, row
+    each = {"f32": 4, "bf16": 2}[row["dtype"]]
+    if row["algorithm"] == "ring" and row["ranks"] == 4 and row["pass"] == "forward":
+        assert 0 <= row["bytes_received_per_rank"] - 3 * 50 * 2 * 64 * each < 300, row
     if row["columns"] == 2 and row["pass"] == "forward":
-        each = {"f32": 4, "bf16": 2}[row["dtype"]]
         expected = 50 * (4 * (32 * each + 34 * 4) + 2 * 64 * each)
         assert expected <= row["bytes_received_per_rank"] < expected * 1.1 + 300, row
 PYTHON

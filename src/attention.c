@@ -1,6 +1,7 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
 #include "algo/grid.h"
+#include "algo/ring_prefill.h"
 #include "attention_plan.h"
 #include "status.h"
 #include "tensor.h"
@@ -43,7 +44,7 @@ static ta_status check_input(ta_attention *a, const ta_attention_input *input, c
         if (input->lengths[i] < 0)
             return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
                            (int)input->lengths[i]);
-    TA_TRY(ta_attention_place(a, input->sequences, input->lengths));
+    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, a->rank));
     *filled = *input;
     TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
     TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
@@ -112,7 +113,8 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_lse(a, lse, 0);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
-    return end_call(a, ta_grid_forward(a, &filled_input, &filled_out, lse, stream));
+    return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_forward : ta_grid_forward)(
+                           a, &filled_input, &filled_out, lse, stream));
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
@@ -128,5 +130,6 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
         status = check_gradient(a, gradient, &filled_gradient);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
-    return end_call(a, ta_grid_backward(a, &filled_input, &filled_gradient, stream));
+    return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_backward : ta_grid_backward)(
+                           a, &filled_input, &filled_gradient, stream));
 }

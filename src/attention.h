@@ -26,12 +26,14 @@ struct ta_attention {
     const ta_local_ops *local;
     int rank, ranks, grid_rows, grid_columns;
     int forward_only;
+    ta_attention_algorithm algorithm;
     ta_local shape; /* dimensions, dtype, scale and soft-cap; the rest is for each call */
     ta_shard_map map;
     int32_t causal, window, max_tokens;
 
     /* This rank's row has the same queries on all its ranks, its column the same keys. */
     ta_line row, column;
+    int32_t *counts;        /* [ranks]: tokens of each rank in the present call */
     int32_t *cursors;       /* [ranks]: tokens of each rank so far */
     int32_t *key_positions; /* [keys] */
     ta_visible *visible;    /* [queries] */
@@ -44,15 +46,21 @@ struct ta_attention {
     float *lse, *delta;        /* of all queries */
     float *own_delta;          /* of this rank's tokens */
     float *dq, *dk, *dv;       /* f32 sums on their way to their ranks */
-    void *workspace;           /* of the device */
+    /* Ring: K and V that are here and that arrive; dK and dV that travel with them; the gradients
+     * of one block. */
+    char *ring_kv[2];
+    float *ring_sums[2], *ring_block, *ring_dq;
+    void *workspace; /* of the device */
 };
 
 /* How each sequence is divided: the plan's map with a block for this length. */
 ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
 
-/* Find out who holds what in this call: fills both lines, `visible` and `tokens`. Fails if a rank
- * would hold more than max_tokens; then it fails on all ranks. */
-ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths);
+/* Find out who holds what in this call: fills both lines, `visible`, `counts` and `tokens`. With a
+ * ring the keys are those of `key_rank`, which a grid ignores. Fails if a rank would hold more than
+ * max_tokens; then it fails on all ranks. */
+ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths,
+                             int key_rank);
 
 /* Bytes that a rank receives for each token that it holds, in a call forward, or backward. */
 int64_t ta_attention_traffic(const ta_local *shape, int grid_rows, int grid_columns, int backward);

@@ -62,6 +62,7 @@ ta_status ta_attention_agree(const ta_attention *attention, ta_status status)
         {"config.softcap, as bits", ta_float_bits(s->softcap)},
         {"config.grid_rows", a->grid_rows},
         {"config.forward_only", a->forward_only},
+        {"config.algorithm", a->algorithm},
     };
     return agree(a, fields, (int)(sizeof fields / sizeof *fields), status);
 }

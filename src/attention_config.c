@@ -90,6 +90,13 @@ static void choose_grid(ta_attention *a)
 
 static ta_status resolve_grid(const ta_attention_config *config, ta_attention *a)
 {
+    if (a->algorithm == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
+        TA_TRY(check_int("grid_rows", config->grid_rows, 0, 0));
+        TA_TRY(check_int("grid_columns", config->grid_columns, 0, 0));
+        a->grid_rows = a->ranks;
+        a->grid_columns = 1;
+        return TA_OK;
+    }
     if (config->grid_rows == 0 && config->grid_columns == 0) {
         choose_grid(a);
         return TA_OK;
@@ -120,7 +127,9 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
     TA_TRY(check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(check_int("window", config->window, 0, INT32_MAX));
     TA_TRY(check_int("forward_only", config->forward_only, 0, 1));
+    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID, TA_ATTENTION_RING));
     TA_TRY(resolve_map(config, a));
+    a->algorithm = config->algorithm;
     a->causal = config->mask == TA_MASK_CAUSAL;
     a->window = config->window;
     a->forward_only = config->forward_only;

@@ -19,12 +19,31 @@ static void *cut(const ta_attention *a, size_t *used, int64_t count, size_t each
     return piece;
 }
 
+/* What a ring needs beside: every piece is of one rank's tokens. */
+static void cut_ring(ta_attention *a, size_t *used)
+{
+    const ta_local *s = &a->shape;
+    int64_t own = a->max_tokens, record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
+    int64_t block = own * s->kv_heads * (s->k_dim + s->v_dim);
+    int64_t query = own * s->query_heads * s->k_dim;
+    a->ring_kv[0] = cut(a, used, block, ta_dtype_bytes(s->dtype));
+    a->ring_kv[1] = cut(a, used, block, ta_dtype_bytes(s->dtype));
+    a->received = cut(a, used, own * record, sizeof(float));
+    if (a->forward_only)
+        return;
+    a->ring_sums[0] = cut(a, used, block, sizeof(float));
+    a->ring_sums[1] = cut(a, used, block, sizeof(float));
+    a->ring_block = cut(a, used, block, sizeof(float));
+    a->dq = cut(a, used, query, sizeof(float));
+    a->ring_dq = cut(a, used, query, sizeof(float));
+}
+
 /* Give every piece its place; a line with one rank needs none of its own. */
 static size_t cut_memory(ta_attention *a)
 {
     const ta_local *s = &a->shape;
     size_t used = 0, each = ta_dtype_bytes(s->dtype);
-    int64_t own = a->max_tokens, queries = own * a->grid_columns, keys = own * a->grid_rows;
+    int64_t own = a->max_tokens, queries = own * a->row.ranks, keys = own * a->column.ranks;
     int64_t query = (int64_t)s->query_heads * s->k_dim, out = (int64_t)s->query_heads * s->v_dim;
     int64_t key = (int64_t)s->kv_heads * s->k_dim, value = (int64_t)s->kv_heads * s->v_dim;
     int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
@@ -38,7 +57,9 @@ static size_t cut_memory(ta_attention *a)
     a->records = cut(a, &used, queries * record, sizeof(float));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
-    if (a->grid_columns > 1) {
+    if (a->algorithm == TA_ATTENTION_RING)
+        cut_ring(a, &used);
+    if (a->row.ranks > 1) {
         a->q = cut(a, &used, queries * query, each);
         a->received = cut(a, &used, own * record, sizeof(float));
         if (backward) {
@@ -48,7 +69,7 @@ static size_t cut_memory(ta_attention *a)
             a->dq = cut(a, &used, queries * query, sizeof(float));
         }
     }
-    if (a->grid_rows > 1) {
+    if (a->column.ranks > 1) {
         a->k = cut(a, &used, keys * key, each);
         a->v = cut(a, &used, keys * value, each);
         if (backward) {
@@ -74,11 +95,12 @@ static ta_status make_memory(ta_attention *a)
 {
     TA_TRY(make_line(a, &a->row));
     TA_TRY(make_line(a, &a->column));
-    size_t keys = (size_t)a->max_tokens * (size_t)a->grid_rows;
+    size_t keys = (size_t)a->max_tokens * (size_t)a->column.ranks;
+    a->counts = calloc((size_t)a->ranks, sizeof *a->counts);
     a->cursors = calloc((size_t)a->ranks, sizeof *a->cursors);
     a->key_positions = calloc(keys, sizeof *a->key_positions);
-    a->visible = calloc((size_t)a->max_tokens * (size_t)a->grid_columns, sizeof *a->visible);
-    if (!a->cursors || !a->key_positions || !a->visible)
+    a->visible = calloc((size_t)a->max_tokens * (size_t)a->row.ranks, sizeof *a->visible);
+    if (!a->counts || !a->cursors || !a->key_positions || !a->visible)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
     a->memory_bytes = cut_memory(a);
     TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
@@ -104,6 +126,8 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
     TA_TRY(ta_attention_resolve(config, a));
     a->row = (ta_line){.ranks = a->grid_columns, .place = a->rank % a->grid_columns};
     a->column = (ta_line){.ranks = a->grid_rows, .place = a->rank / a->grid_columns};
+    if (a->algorithm == TA_ATTENTION_RING)
+        a->column = (ta_line){.ranks = 1, .place = 0};
     return TA_OK;
 }
 
@@ -137,8 +161,11 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
     TA_TRY_GOTO(status, destroy);
     TA_TRY_GOTO(make_groups(a), destroy);
     TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
-    ta_log_info("attention plan: grid of %d x %d, %zu bytes", a->grid_rows, a->grid_columns,
-                a->memory_bytes);
+    if (a->algorithm == TA_ATTENTION_RING)
+        ta_log_info("attention plan: ring of %d, %zu bytes", a->ranks, a->memory_bytes);
+    else
+        ta_log_info("attention plan: grid of %d x %d, %zu bytes", a->grid_rows, a->grid_columns,
+                    a->memory_bytes);
     *attention = a;
     return TA_OK;
 
@@ -162,6 +189,7 @@ void ta_attention_destroy(ta_attention *attention)
         return;
     destroy_line(&a->row);
     destroy_line(&a->column);
+    free(a->counts);
     free(a->cursors);
     free(a->key_positions);
     free(a->visible);

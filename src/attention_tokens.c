@@ -23,7 +23,7 @@ ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length)
     return map;
 }
 
-/* How many tokens each rank holds, into cursors. */
+/* How many tokens each rank holds, into counts. */
 static ta_status count_tokens(ta_attention *a, int32_t sequences, const int32_t *lengths)
 {
     for (int rank = 0; rank < a->ranks; ++rank) {
@@ -39,7 +39,7 @@ static ta_status count_tokens(ta_attention *a, int32_t sequences, const int32_t 
                            "rank %d would hold %lld tokens of these lengths, more than max_tokens, "
                            "%d",
                            rank, (long long)sum, (int)a->max_tokens);
-        a->cursors[rank] = (int32_t)sum;
+        a->counts[rank] = (int32_t)sum;
     }
     return TA_OK;
 }
@@ -50,7 +50,7 @@ static void start_line(const ta_attention *a, ta_line *line, int first, int step
 {
     line->starts[0] = 0;
     for (int i = 0; i < line->ranks; ++i)
-        line->starts[i + 1] = line->starts[i] + a->cursors[first + i * step];
+        line->starts[i + 1] = line->starts[i] + a->counts[first + i * step];
 }
 
 /* What the queries [first, end) of a sequence with the keys [key_first, key_end) see; `positions`
@@ -72,14 +72,16 @@ static void see_keys(ta_attention *a, int32_t first, int32_t end, int32_t key_fi
     }
 }
 
-ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths)
+ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths,
+                             int key_rank)
 {
     ta_attention *a = attention;
     int32_t queries = 0, keys = 0;
+    int ring = a->algorithm == TA_ATTENTION_RING;
     TA_TRY(count_tokens(a, sequences, lengths));
-    a->tokens = a->cursors[a->rank];
+    a->tokens = a->counts[a->rank];
     start_line(a, &a->row, a->rank / a->grid_columns * a->grid_columns, 1);
-    start_line(a, &a->column, a->rank % a->grid_columns, a->grid_columns);
+    start_line(a, &a->column, ring ? key_rank : a->rank % a->grid_columns, a->grid_columns);
     for (int rank = 0; rank < a->ranks; ++rank)
         a->cursors[rank] = 0;
     for (int32_t s = 0; s < sequences; ++s) {
@@ -89,9 +91,9 @@ ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const i
             int owner = ta_shard_owner(&map, position);
             int row = owner / a->grid_columns, column = owner % a->grid_columns;
             int32_t place = a->cursors[owner]++;
-            if (column == a->rank % a->grid_columns) {
+            if (ring ? owner == key_rank : column == a->rank % a->grid_columns) {
                 a->key_positions[keys] = position;
-                a->column.rows[keys++] = a->column.starts[row] + place;
+                a->column.rows[keys++] = (ring ? 0 : a->column.starts[row]) + place;
             }
             if (row == a->rank / a->grid_columns) {
                 a->visible[queries] = (ta_visible){position, keys};

@@ -66,6 +66,10 @@ typedef struct ta_local_ops {
     ta_status (*backward)(ta_device *device, const ta_local *work,
                           const ta_local_gradient *gradient, void *workspace, void *stream);
 
+    /* into[i] += from[i]. */
+    ta_status (*add)(ta_device *device, float *into, const float *from, int64_t count,
+                     void *stream);
+
     /* Round `rows` rows of dense f32 numbers [row][head][dim] into a tensor of `dtype`. */
     ta_status (*store)(ta_device *device, const float *from, int32_t rows, int32_t heads,
                        int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream);

@@ -66,12 +66,14 @@ const char *attention_describe(const attention_case *c, const attention_run *run
     static _Thread_local char text[512];
     const oracle_problem *p = &c->problem;
     snprintf(text, sizeof text,
-             "seed %llu: %d ranks as %d x %d, map kind %d block %d, %d sequences of %d %d %d %d, "
+             "seed %llu: algorithm %d, %d ranks as %d x %d, map kind %d block %d, %d sequences of "
+             "%d %d %d %d, "
              "heads %d / %d, dims %d %d, dtype %d, causal %d, window %d, softcap %g, scale %g",
-             (unsigned long long)c->seed, run->ranks, run->grid_rows, run->grid_columns,
-             (int)run->kind, (int)run->block, c->sequences, (int)c->lengths[0], (int)c->lengths[1],
-             (int)c->lengths[2], (int)c->lengths[3], p->query_heads, p->kv_heads, p->k_dim,
-             p->v_dim, (int)c->dtype, p->causal, p->window, p->softcap, p->scale);
+             (unsigned long long)c->seed, (int)run->algorithm, run->ranks, run->grid_rows,
+             run->grid_columns, (int)run->kind, (int)run->block, c->sequences, (int)c->lengths[0],
+             (int)c->lengths[1], (int)c->lengths[2], (int)c->lengths[3], p->query_heads,
+             p->kv_heads, p->k_dim, p->v_dim, (int)c->dtype, p->causal, p->window, p->softcap,
+             p->scale);
     return text;
 }
 
@@ -214,6 +216,7 @@ static ta_status make_plan(const rank_state *r, ta_group *group, ta_device *devi
     config.softcap = (float)p->softcap;
     config.grid_rows = r->run->grid_rows;
     config.grid_columns = r->run->grid_columns;
+    config.algorithm = r->run->algorithm;
     return ta_attention_create(group, device, &config, plan);
 }
 

@@ -22,6 +22,7 @@ typedef struct attention_case {
 /* How it is run. */
 typedef struct attention_run {
     int ranks, grid_rows, grid_columns;
+    ta_attention_algorithm algorithm;
     ta_shard_kind kind;
     int32_t block;
     int threads;

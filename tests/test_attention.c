@@ -72,8 +72,10 @@ static attention_run random_run(uint64_t seed)
     run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
     run.threads = random_int(&random, 1, 2);
     run.simd = random_one_in(&random, 4) ? "scalar" : NULL;
-    if (random_one_in(&random, 4))
-        return run; /* the grid is chosen */
+    if (random_one_in(&random, 3))
+        run.algorithm = TA_ATTENTION_RING;
+    if (run.algorithm == TA_ATTENTION_RING || random_one_in(&random, 4))
+        return run; /* no grid, or one that is chosen */
     do
         run.grid_rows = random_int(&random, 1, run.ranks);
     while (run.ranks % run.grid_rows);
@@ -125,6 +127,11 @@ static void test_every_grid_and_layout(void)
                                      .block = kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0};
                 if (ranks[i] % rows == 0)
                     check_case(&c, &run);
+                if (rows > 1)
+                    continue;
+                run.algorithm = TA_ATTENTION_RING;
+                run.grid_rows = run.grid_columns = 0;
+                check_case(&c, &run);
             }
     attention_case_free(&c);
 }
@@ -230,7 +237,7 @@ static ta_status count_pairs(ta_group *group, void *context)
     one_thread.threads = 1;
     TA_TRY(ta_device_open("host", &one_thread, &device));
     TA_TRY(ta_attention_create(group, device, &b->config, &plan));
-    TA_TRY(ta_attention_place(plan, 1, &b->length));
+    TA_TRY(ta_attention_place(plan, 1, &b->length, 0));
     int64_t pairs = 0;
     for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
         pairs += plan->visible[i].end - plan->visible[i].first;
@@ -306,6 +313,11 @@ static void test_traffic_is_what_the_choice_assumes(void)
         TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
         TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
     }
+    attention_run ring = {.ranks = 8, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG};
+    attention_result result = check_case(&c, &ring);
+    int64_t block = 12 * 2 * 2 * 32 * 4; /* K and V of the 12 tokens of a rank */
+    TEST_ASSERT_INT64_WITHIN(300, 7 * block, (int64_t)result.traffic.bytes_received);
+    TEST_ASSERT_INT64_WITHIN(300, 15 * block, (int64_t)result.traffic_backward.bytes_received);
     attention_case_free(&c);
 }
 

@@ -557,6 +557,11 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 
 /* ---- Attention over full sequences --------------------------------------------------------- */
 
+typedef enum ta_attention_algorithm {
+    TA_ATTENTION_GRID = 0, /* queries move along the rows of a grid, K and V along its columns */
+    TA_ATTENTION_RING = 1  /* K and V go round all ranks: Ring Attention, the baseline */
+} ta_attention_algorithm;
+
 /* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
  * sequence are sharded over the ranks along the sequence, all three in the same way; so are the
  * output and the gradients. Scores are those of ta_plan_config, without ALiBi and sinks. All ranks
@@ -584,12 +589,13 @@ typedef struct ta_attention_config {
     /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid that
      * moves the fewest bytes. */
     int grid_rows, grid_columns;
-    int forward_only; /* 1: no ta_attention_backward(), which needs more memory */
+    int forward_only;                 /* 1: no ta_attention_backward(), which needs more memory */
+    ta_attention_algorithm algorithm; /* a ring has no grid: leave both numbers at 0 */
 } ta_attention_config;
 #define TA_ATTENTION_CONFIG_INIT                                                                   \
     {                                                                                              \
         sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
-            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0                                                 \
+            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID                              \
     }
 
 typedef struct ta_attention ta_attention;

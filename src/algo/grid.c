@@ -18,16 +18,16 @@ static const size_t *offsets_of(const ta_line *line, size_t each)
     return line->offsets;
 }
 
-static ta_tensor dense(void *data, int32_t heads, int32_t dim)
+ta_tensor ta_grid_dense(void *data, int32_t heads, int32_t dim)
 {
     return (ta_tensor){
         .data = data, .token_stride = (int64_t)heads * dim, .head_stride = (int64_t)dim};
 }
 
-/* Copy this rank's tokens of a tensor to a dense place. */
-static ta_status pack(ta_attention *a, const ta_tensor *from, int32_t heads, int32_t dim, char *to,
-                      void *stream)
+ta_status ta_grid_pack(ta_attention *attention, const ta_tensor *from, int32_t heads, int32_t dim,
+                       char *to, void *stream)
 {
+    const ta_attention *a = attention;
     size_t each = ta_dtype_bytes(a->shape.dtype), row_bytes = (size_t)dim * each;
     ta_device *device = a->device;
     if (from->head_stride == dim && from->token_stride == (int64_t)heads * dim)
@@ -53,8 +53,8 @@ static ta_status gather(ta_attention *a, const ta_line *line, const ta_tensor *o
     }
     size_t token_bytes = (size_t)heads * (size_t)dim * ta_dtype_bytes(a->shape.dtype);
     const size_t *offsets = offsets_of(line, token_bytes);
-    TA_TRY(pack(a, own, heads, dim, (char *)buffer + offsets[line->place], stream));
-    *all = dense(buffer, heads, dim);
+    TA_TRY(ta_grid_pack(a, own, heads, dim, (char *)buffer + offsets[line->place], stream));
+    *all = ta_grid_dense(buffer, heads, dim);
     return ta_group_all_gather(line->group, buffer, offsets, stream);
 }
 
@@ -156,12 +156,12 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
     g.dv = gradient->dv;
     if (a->row.ranks > 1) {
         g.dq_dtype = TA_F32;
-        g.dq = dense(a->dq, s->query_heads, s->k_dim);
+        g.dq = ta_grid_dense(a->dq, s->query_heads, s->k_dim);
     }
     if (a->column.ranks > 1) {
         g.kv_dtype = TA_F32;
-        g.dk = dense(a->dk, s->kv_heads, s->k_dim);
-        g.dv = dense(a->dv, s->kv_heads, s->v_dim);
+        g.dk = ta_grid_dense(a->dk, s->kv_heads, s->k_dim);
+        g.dv = ta_grid_dense(a->dv, s->kv_heads, s->v_dim);
     }
     TA_TRY(a->local->backward(a->device, &work, &g, a->workspace, stream));
     TA_TRY(scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));

@@ -8,6 +8,9 @@
 /* Rows that one turn of a loop takes. */
 #define ROWS_PER_TURN 16
 
+/* Numbers, where there are no rows. */
+#define NUMBERS_PER_TURN 16384
+
 static ta_host *host_of(ta_device *device)
 {
     return (ta_host *)device;
@@ -145,11 +148,38 @@ static ta_status local_store(ta_device *device, const float *from, int32_t rows,
     return run(device, &p, store_turn);
 }
 
+typedef struct addition {
+    float *into;
+    const float *from;
+    int64_t count;
+} addition;
+
+static void add_turn(void *context, int64_t turn, int thread)
+{
+    const addition *a = context;
+    int64_t end =
+        (turn + 1) * NUMBERS_PER_TURN < a->count ? (turn + 1) * NUMBERS_PER_TURN : a->count;
+    (void)thread;
+    for (int64_t i = turn * NUMBERS_PER_TURN; i < end; i++)
+        a->into[i] += a->from[i];
+}
+
+static ta_status local_add(ta_device *device, float *into, const float *from, int64_t count,
+                           void *stream)
+{
+    addition a = {into, from, count};
+    (void)stream;
+    ta_pool_run(host_of(device)->pool, (count + NUMBERS_PER_TURN - 1) / NUMBERS_PER_TURN, add_turn,
+                &a);
+    return TA_OK;
+}
+
 const ta_local_ops ta_host_local = {
     .bytes = local_bytes,
     .forward = local_forward,
     .finish = local_finish,
     .delta = local_delta,
     .backward = local_backward,
+    .add = local_add,
     .store = local_store,
 };
