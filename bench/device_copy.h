@@ -1,5 +1,5 @@
-/* What one rank gives to ta_decode(), in the memory of its device: copies of the cache, the query and
- * the results on a GPU, the same memory on the host. measure.c makes them for each row. */
+/* What one rank gives to ta_decode(), in the memory of its device: copies of the cache, the query
+ * and the results on a GPU, the same memory on the host. measure.c makes them for each row. */
 #ifndef BENCH_DEVICE_COPY_H
 #define BENCH_DEVICE_COPY_H
 
