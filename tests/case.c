@@ -189,6 +189,7 @@ static void choose_exchange(random_source *r, decode_case *c)
 {
     c->plan.exchange = random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, 6) : TA_EXCHANGE_AUTO;
     if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL ||
+        (c->plan.exchange == TA_EXCHANGE_ALL_REDUCE && options.ccl) ||
         (c->plan.exchange == TA_EXCHANGE_DOUBLING && c->plan.out_placement == TA_PLACE_ROOT))
         c->plan.exchange = TA_EXCHANGE_AUTO;
 }
