@@ -7,6 +7,7 @@
 #include <treeattn/treeattn.h>
 
 #include "attention.h"
+#include "compare.h"
 #include "decode.h"
 #include "decode_options.h"
 #include "launch.h"
@@ -20,6 +21,7 @@ static void print_help(FILE *file)
           "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
           "  model     predict decode steps on a cluster: treeattn-bench model --help\n"
+          "  compare   two files of decode --json side by side\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
           "  help      print this\n"
@@ -108,6 +110,8 @@ int main(int argc, char **argv)
         return attention_command(argc - 2, argv + 2);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
+    if (strcmp(command, "compare") == 0)
+        return compare_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)
         return print_info();
     if (is_one_of(command, "version", "--version", "-V"))

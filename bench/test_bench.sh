@@ -110,6 +110,30 @@ for i, row in enumerate(rows):
         assert row["exchange_bytes_per_rank"] > (ranks - 1) * shard, row
 PYTHON
 
+# Two runs side by side, and plots where there is a matplotlib.
+run 0 compare "$work/json" "$work/json"
+says out "B/A"
+[ "$(grep -c ' 1.00 ' "$work/out")" = 9 ] || fail "compare has not 9 rows with a ratio of 1"
+run 1 compare "$0" "$work/json"
+says err "is not a file of"
+run 2 compare "$work/json"
+if "$python" -c 'import matplotlib' 2>"$work/err"; then
+    "$python" "$(dirname "$0")/plot.py" "$work/json" "$work/plots" || fail "plot.py failed"
+    for name in time speedup memory; do
+        "$python" - "$work/plots/$name" <<'PYTHON' || fail "the plot of $name is not right"
+import struct, sys, xml.etree.ElementTree
+
+svg = xml.etree.ElementTree.parse(sys.argv[1] + ".svg").getroot()
+assert svg.tag.endswith("svg") and "nan" not in open(sys.argv[1] + ".svg").read().lower()
+head = open(sys.argv[1] + ".png", "rb").read(24)
+width, height = struct.unpack(">II", head[16:])
+assert head[1:4] == b"PNG" and 300 < width < 1000 and 200 < height < 800, (width, height)
+PYTHON
+    done
+else
+    echo "no matplotlib: plots are not tested"
+fi
+
 # Both spellings of a flag, one length with -b alone, no check on request.
 # shellcheck disable=SC2086
 run 0 decode --begin=512 --iterations=1 --ranks=2 --check=0 $small

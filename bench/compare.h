@@ -1,0 +1,8 @@
+/* Two runs side by side. */
+#ifndef BENCH_COMPARE_H
+#define BENCH_COMPARE_H
+
+/* The command with its two files; returns an exit code, or becomes the script. */
+int compare_command(int argc, char **argv);
+
+#endif
