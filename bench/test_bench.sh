@@ -175,7 +175,8 @@ says out "rtx4090:1x2"
 
 # Full sequences: both passes are right on every grid and layout, and move what the grid says.
 run 0 attention -b 200 -n 1 -w 0 --ranks 1,4 --columns 0,2 --map contiguous,striped,zigzag \
-    --algo grid,ring --heads 4 --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 --json "$work/attention.json"
+    --algo grid,ring --heads 4 --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 \
+    --json "$work/attention.json"
 "$python" - "$work/attention.json" "$work/out" <<'PYTHON' || fail "attention is wrong"
 import json, sys
 rows = json.load(open(sys.argv[1]))["rows"]
