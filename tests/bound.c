@@ -18,7 +18,6 @@ static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
 static const double LANES = 8;           /* interleaved sums of a dot product, at least */
 static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
-static const double FAINT = 0x1p-120;    /* above it not, whatever order the rows' maxima come in */
 
 typedef bound_spread spread;
 
@@ -89,7 +88,6 @@ typedef struct row_sums {
     double v_abs[ORACLE_MAX_DIM];    /* Σ w |v| */
     double v_square[ORACLE_MAX_DIM]; /* Σ w² v² */
     double v_lost[ORACLE_MAX_DIM];   /* Σ |v|: what weights too small for a binary32 may lose */
-    bool faint[ORACLE_MAX_DIM];      /* an infinite v has a weight that may become 0 */
 } row_sums;
 
 static void add_term(const oracle_problem *problem, const oracle_row *row, const oracle_term *term,
@@ -108,7 +106,6 @@ static void add_term(const oracle_problem *problem, const oracle_row *row, const
         sums->v_abs[d] += w * fabs(v);
         sums->v_square[d] += w * w * v * v;
         sums->v_lost[d] += fabs(v);
-        sums->faint[d] |= isinf(v) && !(w > FAINT);
     }
 }
 
@@ -135,7 +132,7 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
         o.square += l.square * out * out;
         bound->out[d] = UNIT * (bound_settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
         if (isinf(row->out[d]))
-            bound->out[d] = sums.faint[d] ? INFINITY : 0;
+            bound->out[d] = INFINITY;
         else if (out_dtype != TA_F32)
             bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
     }
@@ -151,7 +148,7 @@ int bound_partials(ta_algorithm algorithm, int ranks)
 
 double bound_compare(double expected, double bound, double got)
 {
-    if (isinf(expected) && isinf(bound)) /* infinite times a weight that may be 0 */
+    if (isinf(expected) && isinf(bound)) /* of an infinite value: infinite or NaN */
         return isfinite(got) ? INFINITY : 0;
     if (isnan(expected) || isnan(got))
         return isnan(expected) && isnan(got) ? 0 : INFINITY;

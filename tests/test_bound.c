@@ -251,6 +251,8 @@ static void test_nan_and_infinity_never_pass(void)
     TEST_ASSERT_TRUE(isinf(bound_compare(1, NAN, 2)));
     TEST_ASSERT_TRUE(bound_compare(NAN, NAN, NAN) == 0);
     TEST_ASSERT_TRUE(bound_compare(-INFINITY, 0, -INFINITY) == 0);
+    TEST_ASSERT_TRUE(isinf(bound_compare(INFINITY, INFINITY, 1e30)));
+    TEST_ASSERT_TRUE(bound_compare(INFINITY, INFINITY, NAN) == 0);
     bound_worst worst = {{0}, 0}, bad = {{0}, NAN}, good = {{0}, 0.5};
     bound_worst_include(&worst, &bad);
     bound_worst_include(&worst, &good);
