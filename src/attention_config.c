@@ -3,25 +3,10 @@
 #include <math.h>
 
 #include "attention_plan.h"
+#include "config_check.h"
 #include "dtype.h"
 #include "shard_map.h"
 #include "status.h"
-
-static ta_status check_int(const char *name, int64_t value, int64_t low, int64_t high)
-{
-    if (value < low || value > high)
-        return ta_fail(TA_ERR_INVALID, "config.%s is %lld: must be from %lld to %lld", name,
-                       (long long)value, (long long)low, (long long)high);
-    return TA_OK;
-}
-
-static ta_status check_dim(const char *name, int32_t value)
-{
-    if (value < 8 || value > TA_LOCAL_MAX_DIM || value % 8)
-        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be a multiple of 8 from 8 to %d",
-                       name, (int)value, TA_LOCAL_MAX_DIM);
-    return TA_OK;
-}
 
 static ta_status resolve_shape(const ta_attention_config *config, ta_local *s)
 {
@@ -30,22 +15,17 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_local *s)
     s->k_dim = config->k_dim;
     s->v_dim = config->v_dim ? config->v_dim : config->k_dim;
     s->dtype = config->dtype;
-    TA_TRY(check_int("query_heads", s->query_heads, 1, 1 << 16));
-    TA_TRY(check_int("kv_heads", s->kv_heads, 1, s->query_heads));
+    TA_TRY(ta_check_int("query_heads", s->query_heads, 1, 1 << 16));
+    TA_TRY(ta_check_int("kv_heads", s->kv_heads, 1, s->query_heads));
     if (s->query_heads % s->kv_heads)
         return ta_fail(TA_ERR_INVALID,
                        "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
                        (int)s->query_heads, (int)s->kv_heads);
-    TA_TRY(check_dim("k_dim", s->k_dim));
-    TA_TRY(check_dim("v_dim", s->v_dim));
-    if (!ta_dtype_valid(s->dtype))
-        return ta_fail(TA_ERR_INVALID, "config.dtype is %d: must be TA_F32, TA_F16 or TA_BF16",
-                       (int)s->dtype);
-    if (!isfinite(config->scale))
-        return ta_fail(TA_ERR_INVALID, "config.scale is %g: must be finite", (double)config->scale);
-    if (!isfinite(config->softcap) || config->softcap < 0.0f)
-        return ta_fail(TA_ERR_INVALID, "config.softcap is %g: must be finite and 0 or more",
-                       (double)config->softcap);
+    TA_TRY(ta_check_dim("k_dim", s->k_dim, TA_LOCAL_MAX_DIM));
+    TA_TRY(ta_check_dim("v_dim", s->v_dim, TA_LOCAL_MAX_DIM));
+    TA_TRY(ta_check_dtype("dtype", s->dtype));
+    TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
+    TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));
     s->scale = config->scale != 0.0f ? config->scale : 1.0f / sqrtf((float)s->k_dim);
     s->softcap = config->softcap;
     return TA_OK;
@@ -57,8 +37,8 @@ static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
     if (a->map.size != sizeof a->map)
         return ta_fail(TA_ERR_INVALID, "config.map.size is %zu: must be %zu, use TA_SHARD_MAP_INIT",
                        a->map.size, sizeof a->map);
-    TA_TRY(check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG));
-    TA_TRY(check_int("map.block", a->map.block, 0, INT32_MAX));
+    TA_TRY(ta_check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG));
+    TA_TRY(ta_check_int("map.block", a->map.block, 0, INT32_MAX));
     if (a->map.ranks == 0)
         a->map.ranks = a->ranks;
     if (a->map.ranks != a->ranks)
@@ -91,8 +71,8 @@ static void choose_grid(ta_attention *a)
 static ta_status resolve_grid(const ta_attention_config *config, ta_attention *a)
 {
     if (a->algorithm == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
-        TA_TRY(check_int("grid_rows", config->grid_rows, 0, 0));
-        TA_TRY(check_int("grid_columns", config->grid_columns, 0, 0));
+        TA_TRY(ta_check_int("grid_rows", config->grid_rows, 0, 0));
+        TA_TRY(ta_check_int("grid_columns", config->grid_columns, 0, 0));
         a->grid_rows = a->ranks;
         a->grid_columns = 1;
         return TA_OK;
@@ -101,8 +81,8 @@ static ta_status resolve_grid(const ta_attention_config *config, ta_attention *a
         choose_grid(a);
         return TA_OK;
     }
-    TA_TRY(check_int("grid_rows", config->grid_rows, 1, a->ranks));
-    TA_TRY(check_int("grid_columns", config->grid_columns, 1, a->ranks));
+    TA_TRY(ta_check_int("grid_rows", config->grid_rows, 1, a->ranks));
+    TA_TRY(ta_check_int("grid_columns", config->grid_columns, 1, a->ranks));
     if (config->grid_rows * (int64_t)config->grid_columns != a->ranks)
         return ta_fail(
             TA_ERR_INVALID,
@@ -124,10 +104,10 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
                        "config.size is %zu: must be %zu, use TA_ATTENTION_CONFIG_INIT",
                        config->size, sizeof *config);
     TA_TRY(resolve_shape(config, &a->shape));
-    TA_TRY(check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
-    TA_TRY(check_int("window", config->window, 0, INT32_MAX));
-    TA_TRY(check_int("forward_only", config->forward_only, 0, 1));
-    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID, TA_ATTENTION_RING));
+    TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
+    TA_TRY(ta_check_int("forward_only", config->forward_only, 0, 1));
+    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID, TA_ATTENTION_RING));
     TA_TRY(resolve_map(config, a));
     a->algorithm = config->algorithm;
     a->causal = config->mask == TA_MASK_CAUSAL;
@@ -135,7 +115,7 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
     a->forward_only = config->forward_only;
     TA_TRY(resolve_grid(config, a));
     int longer = a->grid_rows > a->grid_columns ? a->grid_rows : a->grid_columns;
-    TA_TRY(check_int("max_tokens", config->max_tokens, 1, (INT32_MAX - 64) / longer));
+    TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, (INT32_MAX - 64) / longer));
     a->max_tokens = config->max_tokens;
     return TA_OK;
 }

@@ -143,10 +143,7 @@ ta_status ta_cluster_text(const ta_cluster *cluster, char *text, size_t capacity
     ta_text out;
     if (!cluster)
         return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
-    if (!text && capacity)
-        return ta_fail(TA_ERR_INVALID,
-                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
-    ta_text_init(&out, text, capacity);
+    TA_TRY(ta_text_open(&out, text, capacity));
     ta_cluster_write(cluster, &out);
     if (needed_bytes)
         *needed_bytes = out.length + 1;

@@ -3,41 +3,10 @@
 
 #include <math.h>
 
+#include "config_check.h"
 #include "dtype.h"
 #include "shard_map.h"
 #include "status.h"
-
-static ta_status check_int(const char *name, int64_t value, int64_t low, int64_t high)
-{
-    if (value < low || value > high)
-        return ta_fail(TA_ERR_INVALID, "config.%s is %lld: must be from %lld to %lld", name,
-                       (long long)value, (long long)low, (long long)high);
-    return TA_OK;
-}
-
-static ta_status check_dim(const char *name, int32_t value)
-{
-    if (value < 8 || value > TA_MAX_DIM || value % 8)
-        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be a multiple of 8 from 8 to %d",
-                       name, (int)value, TA_MAX_DIM);
-    return TA_OK;
-}
-
-static ta_status check_dtype(const char *name, ta_dtype dtype)
-{
-    if (!ta_dtype_valid(dtype))
-        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be TA_F32, TA_F16 or TA_BF16", name,
-                       (int)dtype);
-    return TA_OK;
-}
-
-static ta_status check_finite(const char *name, float value, float low)
-{
-    if (!isfinite(value) || value < low)
-        return ta_fail(TA_ERR_INVALID, "config.%s is %g: must be finite%s", name, (double)value,
-                       low == 0.0f ? " and 0 or more" : "");
-    return TA_OK;
-}
 
 static ta_status check_all_finite(const char *name, const float *values, int count)
 {
@@ -57,35 +26,35 @@ static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
     p->k_dim = config->k_dim;
     p->v_dim = config->v_dim ? config->v_dim : config->k_dim;
     p->max_tokens = config->max_tokens;
-    TA_TRY(check_int("batch", p->batch, 1, 1 << 20));
-    TA_TRY(check_int("query_tokens", p->query_tokens, 1, TA_MAX_QUERY_TOKENS));
-    TA_TRY(check_int("query_heads", p->query_heads, 1, 1 << 16));
-    TA_TRY(check_int("kv_heads", p->kv_heads, 1, p->query_heads));
+    TA_TRY(ta_check_int("batch", p->batch, 1, 1 << 20));
+    TA_TRY(ta_check_int("query_tokens", p->query_tokens, 1, TA_MAX_QUERY_TOKENS));
+    TA_TRY(ta_check_int("query_heads", p->query_heads, 1, 1 << 16));
+    TA_TRY(ta_check_int("kv_heads", p->kv_heads, 1, p->query_heads));
     if (p->query_heads % p->kv_heads)
         return ta_fail(TA_ERR_INVALID,
                        "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
                        (int)p->query_heads, (int)p->kv_heads);
-    TA_TRY(check_dim("k_dim", p->k_dim));
-    TA_TRY(check_dim("v_dim", p->v_dim));
-    return check_int("max_tokens", p->max_tokens, 1, INT32_MAX - 64);
+    TA_TRY(ta_check_dim("k_dim", p->k_dim, TA_MAX_DIM));
+    TA_TRY(ta_check_dim("v_dim", p->v_dim, TA_MAX_DIM));
+    return ta_check_int("max_tokens", p->max_tokens, 1, INT32_MAX - 64);
 }
 
 static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
 {
-    TA_TRY(check_dtype("kv_dtype", config->kv_dtype));
+    TA_TRY(ta_check_dtype("kv_dtype", config->kv_dtype));
     p->kv_dtype = config->kv_dtype;
     p->query_dtype = config->query_dtype ? config->query_dtype : p->kv_dtype;
     p->out_dtype = config->out_dtype ? config->out_dtype : p->query_dtype;
-    TA_TRY(check_dtype("query_dtype", p->query_dtype));
-    return check_dtype("out_dtype", p->out_dtype);
+    TA_TRY(ta_check_dtype("query_dtype", p->query_dtype));
+    return ta_check_dtype("out_dtype", p->out_dtype);
 }
 
 static ta_status resolve_scores(const ta_plan_config *config, ta_problem *p)
 {
-    TA_TRY(check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
-    TA_TRY(check_int("window", config->window, 0, INT32_MAX));
-    TA_TRY(check_finite("scale", config->scale, -INFINITY));
-    TA_TRY(check_finite("softcap", config->softcap, 0.0f));
+    TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
+    TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
+    TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));
     TA_TRY(check_all_finite("alibi_slopes", config->alibi_slopes, p->query_heads));
     TA_TRY(check_all_finite("sinks", config->sinks, p->query_heads));
     p->causal = config->mask == TA_MASK_CAUSAL;
@@ -140,7 +109,8 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
     TA_TRY(resolve_map(config, rank, ranks, &p));
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
-    TA_TRY(check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_RING_Q));
+    TA_TRY(
+        ta_check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_RING_Q));
     *problem = p;
     return TA_OK;
 }

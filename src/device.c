@@ -115,10 +115,7 @@ ta_status ta_device_synchronize(ta_device *device, void *stream)
 ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
 {
     ta_text out;
-    if (!text && capacity)
-        return ta_fail(TA_ERR_INVALID,
-                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
-    ta_text_init(&out, text, capacity);
+    TA_TRY(ta_text_open(&out, text, capacity));
     ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
     ta_modules_describe(&out);

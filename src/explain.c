@@ -119,10 +119,7 @@ ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *n
     ta_text out;
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
-    if (!text && capacity)
-        return ta_fail(TA_ERR_INVALID,
-                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
-    ta_text_init(&out, text, capacity);
+    TA_TRY(ta_text_open(&out, text, capacity));
     ta_text_add(&out, "device: %s\n", plan->device->name);
     plan->device->ops->describe(plan->device, &out);
     ta_text_add(&out, "group: %s, %d ranks, this is rank %d\n",

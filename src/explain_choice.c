@@ -192,10 +192,7 @@ ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity, size
     ta_text out;
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
-    if (!text && capacity)
-        return ta_fail(TA_ERR_INVALID,
-                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
-    ta_text_init(&out, text, capacity);
+    TA_TRY(ta_text_open(&out, text, capacity));
     int merges = plan->ranks > 1 && !ta_plan_is_ring(plan);
     ta_text_add(&out, "{\"algorithm\": \"%s\", \"exchange\": \"%s\", \"ranks\": %d, \"why\": \"",
                 algorithm_name(plan), merges ? ta_exchange_kinds[plan->choice.exchange].name : "",

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "status.h"
+
 void ta_text_init(ta_text *text, char *data, size_t capacity)
 {
     text->data = data;
@@ -11,6 +13,15 @@ void ta_text_init(ta_text *text, char *data, size_t capacity)
     text->length = 0;
     if (text->capacity)
         data[0] = '\0';
+}
+
+ta_status ta_text_open(ta_text *text, char *data, size_t capacity)
+{
+    if (!data && capacity)
+        return ta_fail(TA_ERR_INVALID,
+                       "text is NULL with capacity %zu: must point to that many bytes", capacity);
+    ta_text_init(text, data, capacity);
+    return TA_OK;
 }
 
 void ta_text_add(ta_text *text, const char *format, ...)

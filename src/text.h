@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include <treeattn/treeattn.h>
+
 typedef struct ta_text {
     char *data;
     size_t capacity;
@@ -12,6 +14,8 @@ typedef struct ta_text {
 } ta_text;
 
 void ta_text_init(ta_text *text, char *data, size_t capacity);
+/* The same for a caller's `text` and `capacity`, which must fit together. */
+ta_status ta_text_open(ta_text *text, char *data, size_t capacity);
 __attribute__((format(printf, 2, 3))) void ta_text_add(ta_text *text, const char *format, ...);
 
 #endif
