@@ -330,7 +330,9 @@ static ta_status failing_rank(ta_group *group, void *context)
     TA_TRY(ta_group_barrier(group, NULL));
     ta_status status = small_step_queue(&step, plan, NULL);
     RANK_EXPECT(status == TA_ERR_DEVICE || status == TA_ERR_ABORTED);
-    RANK_EXPECT(strstr(ta_last_error(), "last kernel: attend"));
+    /* A rank that hears of it at its own launch has queued nothing yet. */
+    RANK_EXPECT(strstr(ta_last_error(), "kernel: attend") ||
+                strstr(ta_last_error(), "launching kernel attend"));
     ta_plan_destroy(plan);
     small_step_release(&step);
     ta_device_close(own);
