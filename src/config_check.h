@@ -1,5 +1,5 @@
-/* Checks that the configs of all plans share. Each message names the field, its value and what would
- * be right. Used by config.c and attention_config.c. */
+/* Checks that the configs of all plans share. Each message names the field, its value and what
+ * would be right. Used by config.c and attention_config.c. */
 #ifndef TA_CONFIG_CHECK_H
 #define TA_CONFIG_CHECK_H
 
