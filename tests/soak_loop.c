@@ -14,14 +14,17 @@
 /* Pages that the heap's fragments may take, however long it runs. */
 #define RESIDENT_SLACK (64.0 * 1024 * 1024)
 
-/* Freed memory that threads keep for themselves would look like memory in use. glibc reads this
- * only when a program starts. */
+/* Freed memory that threads keep for themselves, and the fragments of a heap for each thread, would
+ * look like memory in use. glibc reads this only when a program starts. */
 void soak_restart_without_caches(char **argv)
 {
     static const char name[] = "GLIBC_TUNABLES";
     if (getenv(name))
         return;
-    setenv(name, "glibc.malloc.tcache_count=0", 1);
+    setenv(name,
+           "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1:"
+           "glibc.malloc.mmap_threshold=65536:glibc.malloc.trim_threshold=65536",
+           1);
     execv("/proc/self/exe", argv);
 }
 
