@@ -16,15 +16,23 @@
 #include "../dtype.h"
 #include "../partial.h"
 #include "kernels.h"
+#include "walk.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL _Pragma("GCC unroll 24")
 #endif
 
 #define LANES 8
+
+/* Vector registers of the level, and how many keys meet a block of query rows at a time: sums,
+ * keys and a query are in registers. */
+#ifndef SIMD_REGISTERS
+#define SIMD_REGISTERS 16
+#endif
+#define SCORE_TOKENS (SIMD_REGISTERS == 32 ? 4 : 3)
 #define PAIR (2 * LANES)
 
 /* ---- Elements ------------------------------------------------------------------------------ */
@@ -103,27 +111,28 @@ INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, c
     }
 }
 
-/* `rows` query rows against `tokens` keys, which start `offset` bytes after k[0], …: at most 12
- * sums, which leaves registers for 3 keys and a query. Writes scores by fours; those beyond the
- * sums mean nothing. */
+/* `rows` query rows against `tokens` keys from `first` on, which start `offset` bytes after those
+ * of the first head. Writes scores by fours; those beyond the sums mean nothing. */
 INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
-                         const void *const *k, int64_t offset, int32_t k_dim, float *scores)
+                         ta_walk *walk, int first, int64_t offset, int32_t k_dim, float *scores)
 {
-    const char *from[4];
-    vf sums[12], key[4];
+    const int pair_bytes = tokens * PAIR * (int)ta_dtype_bytes(dtype);
+    const char *from[SCORE_TOKENS];
+    vf sums[TA_ROW_BLOCK * SCORE_TOKENS], key[SCORE_TOKENS];
     UNROLL
     for (int t = 0; t < tokens; t++)
-        from[t] = (const char *)k[t] + offset;
+        from[t] = ta_vector_at(&walk->tokens, first + t) + offset;
     UNROLL
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < TA_ROW_BLOCK * SCORE_TOKENS; i++)
         sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
+        ta_walk_fetch(walk, (pair_bytes + TA_LINE_BYTES - 1) / TA_LINE_BYTES);
         UNROLL
         for (int half = 0; half < 2; half++) {
             UNROLL
             for (int t = 0; t < tokens; t++)
-                key[t] = dtype == TA_BF16 && half
+                key[t] = dtype == TA_BF16 && half && SIMD_REGISTERS == 16
                              ? vf_load_bf16_odd_tight((const uint16_t *)(const void *)from[t] + i)
                              : load_half(dtype, from[t], i, half);
             score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
@@ -140,35 +149,64 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, i
         vf_store_sum4(scores + s, sums + s);
 }
 
-INLINE void score_block(ta_dtype dtype, int rows, int tokens, ta_block b, const float *q)
+/* One query row against up to 4 keys, one after the other: memory is read in its own order, which
+ * is what counts here. */
+INLINE void score_in_order(ta_dtype dtype, const float *q, const ta_walk *walk, int first,
+                           int tokens, int64_t offset, int32_t k_dim, float *scores)
 {
-    int group = b.heads == 1 ? b.n : tokens;
-    for (int first = 0; first < b.n; first += group) {
-        int end = first + group < b.n ? first + group : b.n;
-        for (int h = 0; h < b.heads; h++) {
-            const float *q_head = q + h * b.head_stride;
-            float *scores = b.scores + h * TA_BLOCK_SCORES;
-            int64_t offset = h * b.token_head_bytes;
-            int t = first;
-            for (; t + tokens <= end && (tokens == 4 || end - t != 4); t += tokens)
-                score_tokens(dtype, rows, tokens, q_head, b.row_stride, b.tokens + t, offset, b.dim,
-                             scores + t * rows);
-            for (; t + 2 <= end; t += 2)
-                score_tokens(dtype, rows, 2, q_head, b.row_stride, b.tokens + t, offset, b.dim,
-                             scores + t * rows);
-            if (t < end)
-                score_tokens(dtype, rows, 1, q_head, b.row_stride, b.tokens + t, offset, b.dim,
-                             scores + t * rows);
+    vf sums[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    for (int t = 0; t < tokens; t++) {
+        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
+        vf even = vf_zero(), odd = vf_zero();
+        int32_t i = 0;
+        for (; i + PAIR <= k_dim; i += PAIR) {
+            even = vf_fma(vf_load(q + i), load_half(dtype, from, i, 0), even);
+            odd = vf_fma(vf_load(q + i + LANES), load_half(dtype, from, i, 1), odd);
         }
+        if (i < k_dim)
+            even = vf_fma(vf_load(q + i), load8(dtype, from, i), even);
+        sums[t] = vf_add(even, odd);
+    }
+    vf_store_sum4(scores, sums);
+}
+
+/* The tokens [t, end) of one head. */
+INLINE void score_head(ta_dtype dtype, int rows, const ta_block *b, const float *q, ta_walk *walk,
+                       int t, int end, int64_t offset, float *scores)
+{
+    if (rows == 1) {
+        for (; t < end; t += 4)
+            score_in_order(dtype, q, walk, t, end - t < 4 ? end - t : 4, offset, b->dim,
+                           scores + t);
+        return;
+    }
+    for (; t + SCORE_TOKENS <= end && (SCORE_TOKENS == 4 || end - t != 4); t += SCORE_TOKENS)
+        score_tokens(dtype, rows, SCORE_TOKENS, q, b->row_stride, walk, t, offset, b->dim,
+                     scores + t * rows);
+    for (; t + 2 <= end; t += 2)
+        score_tokens(dtype, rows, 2, q, b->row_stride, walk, t, offset, b->dim, scores + t * rows);
+    if (t < end)
+        score_tokens(dtype, rows, 1, q, b->row_stride, walk, t, offset, b->dim, scores + t * rows);
+}
+
+INLINE void score_block(ta_dtype dtype, int rows, ta_block b, const float *q)
+{
+    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
+    int group = b.heads == 1 ? b.tokens.n : rows == 1 ? 4 : SCORE_TOKENS;
+    for (int t = 0; t < b.tokens.n; t += group) {
+        int end = t + group < b.tokens.n ? t + group : b.tokens.n;
+        for (int h = 0; h < b.heads; h++)
+            score_head(dtype, rows, &b, q + h * b.head_stride, &walk, t, end,
+                       h * b.token_head_bytes, b.scores + h * TA_BLOCK_SCORES);
     }
 }
 
 INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
 {
     if (b->rows == TA_ROW_BLOCK)
-        score_block(dtype, TA_ROW_BLOCK, 3, *b, q);
+        score_block(dtype, TA_ROW_BLOCK, *b, q);
     else
-        score_block(dtype, 1, 4, *b, q);
+        score_block(dtype, 1, *b, q);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */
@@ -267,9 +305,13 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 /* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
  * which are v_dim apart. */
 INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *sums,
-                       const float *weights, const void *const *v, int64_t offset, int n,
+                       const float *weights, ta_walk *walk, int first, int64_t offset, int n,
                        int32_t v_dim, int32_t at)
 {
+    /* Of vectors smaller than a line, one that begins a line asks for the next. */
+    const int bytes = vectors * LANES * (int)ta_dtype_bytes(dtype);
+    int lines = bytes >= TA_LINE_BYTES ? bytes / TA_LINE_BYTES
+                                       : at * (int)ta_dtype_bytes(dtype) % TA_LINE_BYTES == 0;
     vf part[8];
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -278,8 +320,9 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *
             part[r * vectors + i] = start ? vf_zero() : vf_load(sums + r * v_dim + at + i * LANES);
     }
     for (int t = 0; t < n; t++) {
-        const char *from = (const char *)v[t] + offset;
+        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
         vf value[8];
+        ta_walk_fetch(walk, lines);
         UNROLL
         for (int i = 0; i < vectors; i++)
             value[i] = vectors == 1 ? load8(dtype, from, at)
@@ -301,15 +344,15 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *
 }
 
 INLINE void weigh_tokens(ta_dtype dtype, int rows, int start, float *sums, const float *weights,
-                         const void *const *v, int64_t offset, int n, int32_t v_dim)
+                         ta_walk *walk, int first, int64_t offset, int n, int32_t v_dim)
 {
     int32_t at = 0;
     for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
-        weigh_dims(dtype, rows, 8 / rows, start, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 8 / rows, start, sums, weights, walk, first, offset, n, v_dim, at);
     for (; at + PAIR <= v_dim; at += PAIR)
-        weigh_dims(dtype, rows, 2, start, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
     if (at < v_dim)
-        weigh_dims(dtype, rows, 1, start, sums, weights, v, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
 }
 
 /* o = o · rescale + sums, with the sums in the order of pairs. */
@@ -328,22 +371,25 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 }
 
 /* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
- * registers. Long chunks would read memory in too large steps for the CPU to fetch ahead, short
- * ones load and store the sums more often. */
+ * registers. Short chunks load and store the sums more often, long ones read memory less in its own
+ * order, which is worth it where arithmetic is the limit. */
 INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
 {
-    const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 8;
+    const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 32;
+    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
     int head_floats = rows * b.dim;
-    for (int t = 0; t < b.n; t += chunk) {
-        int n = b.n - t < chunk ? b.n - t : chunk;
+    if (rows == 1)
+        ta_walk_only(&walk);
+    for (int t = 0; t < b.tokens.n; t += chunk) {
+        int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
         for (int h = 0; h < b.heads; h++) {
             float *sums = b.sums + h * head_floats;
             const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
             int64_t offset = h * b.token_head_bytes;
             if (t == 0)
-                weigh_tokens(dtype, rows, 1, sums, weights, b.tokens, offset, n, b.dim);
+                weigh_tokens(dtype, rows, 1, sums, weights, &walk, 0, offset, n, b.dim);
             else
-                weigh_tokens(dtype, rows, 0, sums, weights, b.tokens + t, offset, n, b.dim);
+                weigh_tokens(dtype, rows, 0, sums, weights, &walk, t, offset, n, b.dim);
         }
     }
     for (int h = 0; h < b.heads; h++) {
@@ -397,11 +443,14 @@ static void merge(float *into, const float *from, int32_t v_dim)
     }                                                                                              \
     static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
     {                                                                                              \
-        weigh_any(dtype, block, o, rescale);                                                       \
+        SIMD_WEIGH(dtype, block, o, rescale);                                                      \
     }
-FOR_DTYPE(f32, TA_F32)
-FOR_DTYPE(f16, TA_F16)
-FOR_DTYPE(bf16, TA_BF16)
+
+/* A level that has better versions defines SIMD_WEIGH and SIMD_SOFTMAX. */
+#ifndef SIMD_WEIGH
+#define SIMD_WEIGH weigh_any
+#define SIMD_SOFTMAX softmax
+#endif
 
 #define TA_SIMD_TABLE(level)                                                                       \
     {                                                                                              \
@@ -410,7 +459,7 @@ FOR_DTYPE(bf16, TA_BF16)
         .arrange =                                                                                 \
             {[TA_F32] = arrange_as_is, [TA_F16] = arrange_as_is, [TA_BF16] = arrange_even_odd},    \
         .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
-        .softcap = softcap, .softmax = softmax,                                                    \
+        .softcap = softcap, .softmax = SIMD_SOFTMAX,                                               \
         .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
         .merge = merge, .panels = &simd_panels,                                                    \
     }

@@ -92,6 +92,16 @@ static void add_alibi(const query_row *query, const float *slopes, int rows,
     }
 }
 
+/* Up to n vectors from place `at` of the tile on, to be fetched ahead. Rows after the first ones
+ * find everything in the cache. */
+static ta_vectors ahead_of(const ta_tile *tile, const ta_tile_side *side, int32_t row, int at,
+                           int n)
+{
+    int left = tile->count - at;
+    return row > 0 || left <= 0 ? (ta_vectors){0}
+                                : ta_tile_vectors(tile, side, at, left < n ? left : n);
+}
+
 /* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
  * heads: into buffers `slot` on, one for each head. */
 static void find_weights(const item_state *s, int32_t row, int rows, int at, int n, int slot)
@@ -99,12 +109,15 @@ static void find_weights(const item_state *s, int32_t row, int rows, int at, int
     const ta_problem *p = s->job->problem;
     const ta_host_kernels *kernels = s->job->kernels;
     item_buffers *b = s->buffers;
+    const ta_tile *tile = &b->tile;
+    int is_last = at + n >= tile->count; /* then the first values are next */
     ta_block block = {.rows = rows,
                       .heads = s->item.heads,
-                      .n = n,
                       .row_stride = p->k_dim,
                       .head_stride = row_index(s, 1, 0) * p->k_dim,
-                      .tokens = b->tile.k + at,
+                      .tokens = ta_tile_vectors(tile, &tile->k, at, n),
+                      .ahead = is_last ? ahead_of(tile, &tile->v, row, 0, n)
+                                       : ahead_of(tile, &tile->k, row, at + n, n),
                       .token_head_bytes = s->source.k_head_bytes,
                       .dim = p->k_dim,
                       .scores = b->weights[slot]};
@@ -126,18 +139,16 @@ static void add_visible_values(const item_state *s, ta_block block, float *o, fl
                                const float *weights, int step, uint64_t hidden)
 {
     float run_weights[TA_BLOCK_SCORES];
-    int n = block.n;
+    ta_vectors all = block.tokens;
     block.scores = run_weights;
-    for (int t = 0; t < n; t++) {
-        block.n = 0;
-        for (; t < n && !(hidden >> t & 1); t++)
-            run_weights[block.n++] = weights[t * step];
-        if (block.n == 0)
+    for (int t = 0; t < all.n; t++) {
+        int n = 0;
+        for (; t < all.n && !(hidden >> t & 1); t++)
+            run_weights[n++] = weights[t * step];
+        if (n == 0)
             continue;
-        const void *const *tokens = block.tokens;
-        block.tokens += t - block.n;
+        block.tokens = (ta_vectors){.n = n, .each = all.each + t - n};
         s->job->kernels->weigh[s->job->problem->kv_dtype](&block, o, &rescale);
-        block.tokens = tokens;
         rescale = 1.0f; /* once is enough; without any run no maximum was found and it is 1 */
     }
 }
@@ -147,12 +158,13 @@ static void add_values(const item_state *s, int32_t row, int rows, int at, int n
 {
     const ta_problem *p = s->job->problem;
     item_buffers *b = s->buffers;
+    const ta_tile *tile = &b->tile;
     ta_block block = {.rows = rows,
                       .heads = s->item.heads,
-                      .n = n,
                       .row_stride = s->job->division.record_floats,
                       .head_stride = s->record_head_stride,
-                      .tokens = b->tile.v + at,
+                      .tokens = ta_tile_vectors(tile, &tile->v, at, n),
+                      .ahead = ahead_of(tile, &tile->v, row, at + n, n),
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
@@ -165,11 +177,13 @@ static void add_values(const item_state *s, int32_t row, int rows, int at, int n
         return;
     }
     const void *of_head[TA_TOKEN_BLOCK];
+    ta_vectors all = block.tokens;
     block.rows = block.heads = 1;
-    block.tokens = of_head;
+    block.tokens = (ta_vectors){.n = n, .each = of_head};
+    block.ahead = (ta_vectors){0};
     for (int h = 0; h < s->item.heads; h++, slot++) {
         for (int t = 0; t < n; t++)
-            of_head[t] = (const char *)b->tile.v[at + t] + h * s->source.v_head_bytes;
+            of_head[t] = ta_vector_at(&all, t) + h * s->source.v_head_bytes;
         for (int r = 0; r < rows; r++)
             add_visible_values(s, block, row_record(s, h, row + r), b->rescale[slot][r],
                                b->weights[slot] + r, rows,
@@ -189,13 +203,11 @@ static void attend_block(const item_state *s, int32_t row, int rows, int from, i
         add_values(s, row, rows, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK, slot);
 }
 
-/* What a row sees of the tile, as places in it; may be empty. Tiles of lanes are seen whole. */
+/* What a row sees of the tile, as places in it; may be empty. */
 static ta_visible row_in_tile(const item_state *s, int32_t row)
 {
     const ta_tile *tile = &s->buffers->tile;
     ta_visible seen = {0, tile->count};
-    if (tile->lanes > 1)
-        return seen;
     ta_visible visible = s->rows[row].visible;
     if (visible.first > tile->first)
         seen.first = visible.first - tile->first;
@@ -224,45 +236,14 @@ static void attend_tile(const item_state *s)
     }
 }
 
-static void attend_neighbours(const item_state *s, int32_t first, int32_t end)
+/* All rows against the tokens [first, end). */
+static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
     for (int32_t left; (left = end - first) > 0; first += most) {
-        ta_tile_neighbours(&s->source, first, left < most ? left : most, &s->buffers->tile);
+        ta_tile_find(&s->source, first, left < most ? left : most, &s->buffers->tile);
         attend_tile(s);
     }
-}
-
-/* `lane_tokens` tokens in each of the lanes from `first` on, all of which all rows see. */
-static void attend_lanes(const item_state *s, int32_t first, int32_t lane_tokens)
-{
-    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows) / TA_TILE_LANES;
-    for (int32_t at = 0; at < lane_tokens; at += most) {
-        int32_t left = lane_tokens - at;
-        ta_tile_of_lanes(&s->source, first + at, lane_tokens, left < most ? left : most,
-                         &s->buffers->tile);
-        attend_tile(s);
-    }
-}
-
-/* All rows against the tokens [first, end). What all rows see goes by in lanes; what only
- * some see, and the rest, in its own order. */
-static void attend_range(const item_state *s, int32_t first, int32_t end)
-{
-    int32_t shared = first, shared_end = end;
-    for (int32_t i = 0; i < s->item.rows; i++) {
-        ta_visible visible = s->rows[i].visible;
-        shared = visible.first > shared ? visible.first : shared;
-        shared_end = visible.end < shared_end ? visible.end : shared_end;
-    }
-    int32_t lane_tokens = (shared_end - shared) / TA_TILE_LANES;
-    if (lane_tokens <= 0) {
-        attend_neighbours(s, first, end);
-        return;
-    }
-    attend_neighbours(s, first, shared);
-    attend_lanes(s, shared, lane_tokens);
-    attend_neighbours(s, shared + lane_tokens * TA_TILE_LANES, end);
 }
 
 /* Load a query row and empty its partial. */

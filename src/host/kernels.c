@@ -17,6 +17,12 @@ static bool has_avx2(void)
     bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
     return has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 #endif
 
 static bool always(void)
@@ -30,6 +36,7 @@ static const struct level {
     const char *and_below; /* the names of this level and all below it */
 } levels[] = {
 #if defined(__x86_64__)
+    {&ta_kernels_avx512, has_avx512, "avx512 avx2 scalar"},
     {&ta_kernels_avx2, has_avx2, "avx2 scalar"},
 #endif
     {&ta_kernels_scalar, always, "scalar"},

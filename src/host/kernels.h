@@ -28,14 +28,28 @@
 /* Indexed by ta_dtype. */
 #define TA_DTYPES 4
 
+/* Where n vectors of K or V are: at equal distances, or one by one. */
+typedef struct ta_vectors {
+    int n;
+    const char *first; /* with a step */
+    int64_t step;      /* bytes from each to the next; 0: see `each` */
+    const void *const *each;
+} ta_vectors;
+
+static inline __attribute__((always_inline)) const char *ta_vector_at(const ta_vectors *v, int i)
+{
+    return v->step ? v->first + i * v->step : (const char *)v->each[i];
+}
+
 /* A block of work for score() and weigh(): `rows` query rows, 1 or TA_ROW_BLOCK, of each of `heads`
  * KV heads, against the same n ≤ TA_TOKEN_BLOCK tokens. Several heads at a time are for caches in
  * which the heads of a token are neighbours: memory is then read in its own order. Strides count
  * floats, except in K and V. */
 typedef struct ta_block {
-    int rows, heads, n;
+    int rows, heads;
     int64_t row_stride, head_stride; /* of q in score(), of o in weigh() */
-    const void *const *tokens;       /* K or V vectors of the first head */
+    ta_vectors tokens;               /* K or V of the first head */
+    ta_vectors ahead;                /* what is wanted soon after these, see walk.h; may be none */
     int64_t token_head_bytes;        /* from the vector of one head to the next */
     int32_t dim;                     /* of those vectors */
     float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
@@ -86,7 +100,8 @@ const ta_host_kernels *ta_host_kernels_find(const char *name);
 
 extern const ta_host_kernels ta_kernels_scalar;
 #if defined(__x86_64__)
-extern const ta_host_kernels ta_kernels_avx2; /* needs AVX2, FMA and F16C */
+extern const ta_host_kernels ta_kernels_avx2;   /* needs AVX2, FMA and F16C */
+extern const ta_host_kernels ta_kernels_avx512; /* also AVX-512 F, BW, DQ and VL */
 #endif
 
 #endif

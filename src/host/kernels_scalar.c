@@ -36,8 +36,8 @@ static inline void score(ta_dtype dtype, const ta_block *b, const float *q)
     for (int h = 0; h < b->heads; h++) {
         for (int r = 0; r < b->rows; r++) {
             const float *query = q + h * b->head_stride + r * b->row_stride;
-            for (int t = 0; t < b->n; t++) {
-                const char *key = (const char *)b->tokens[t] + h * b->token_head_bytes;
+            for (int t = 0; t < b->tokens.n; t++) {
+                const char *key = ta_vector_at(&b->tokens, t) + h * b->token_head_bytes;
                 float sums[8] = {0};
                 for (int32_t i = 0; i < b->dim; i++)
                     sums[i % 8] += query[i] * ta_load(dtype, key, i);
@@ -55,8 +55,8 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
             float *to = o + h * b->head_stride + r * b->row_stride;
             for (int32_t i = 0; i < b->dim; i++) {
                 float sum = 0.0f;
-                for (int t = 0; t < b->n; t++) {
-                    const char *value = (const char *)b->tokens[t] + h * b->token_head_bytes;
+                for (int t = 0; t < b->tokens.n; t++) {
+                    const char *value = ta_vector_at(&b->tokens, t) + h * b->token_head_bytes;
                     sum += weights[t * b->rows] * ta_load(dtype, value, i);
                 }
                 to[i] = to[i] * rescale[h * TA_ROW_BLOCK + r] + sum;

@@ -36,49 +36,40 @@ int ta_tile_tokens(const ta_problem *problem, int heads, int rows)
     return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
-/* Neighbours from local position `first` on, into every `step`-th place of the tile. */
-static void look_up(const ta_tile_source *s, int32_t first, int count, int place, int step,
-                    ta_tile *tile)
+/* List the vectors, which are in pages. */
+static void look_up(const ta_tile_source *source, ta_tile *tile)
 {
-    const ta_kv *kv = s->kv;
-    int64_t size = (int64_t)ta_dtype_bytes(s->problem->kv_dtype);
-    int64_t k_step = kv->k.token_stride * size, v_step = kv->v.token_stride * size;
-    int32_t at = first, end = first + count;
-    while (at < end) {
-        const char *k = s->k, *v = s->v;
-        int32_t in_block = at, run = end - at;
-        if (s->pages) {
-            int64_t page = s->pages[at / kv->page_tokens];
-            in_block = at % kv->page_tokens;
-            run = run < kv->page_tokens - in_block ? run : kv->page_tokens - in_block;
-            k += page * kv->k.batch_stride * size;
-            v += page * kv->v.batch_stride * size;
+    const ta_kv *kv = source->kv;
+    int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
+    for (int place = 0; place < tile->count;) {
+        int32_t in_page = (tile->first + place) % kv->page_tokens, run = tile->count - place;
+        int64_t page = source->pages[(tile->first + place) / kv->page_tokens];
+        const char *k = source->k + page * kv->k.batch_stride * size;
+        const char *v = source->v + page * kv->v.batch_stride * size;
+        run = run < kv->page_tokens - in_page ? run : kv->page_tokens - in_page;
+        for (int32_t i = in_page; i < in_page + run; i++, place++) {
+            tile->k.each[place] = k + i * tile->k.step;
+            tile->v.each[place] = v + i * tile->v.step;
         }
-        for (int32_t i = 0; i < run; i++, place += step) {
-            tile->k[place] = k + (in_block + i) * k_step;
-            tile->v[place] = v + (in_block + i) * v_step;
-            if (s->problem->alibi_slopes)
-                tile->positions[place] =
-                    (int32_t)ta_shard_global(&s->problem->shard, s->bounds, at + i);
-        }
-        at += run;
     }
 }
 
-void ta_tile_neighbours(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
+void ta_tile_find(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
 {
+    const ta_kv *kv = source->kv;
+    int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
     tile->first = first;
-    tile->lanes = 1;
     tile->count = count;
-    look_up(source, first, count, 0, 1, tile);
-}
-
-void ta_tile_of_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
-                      ta_tile *tile)
-{
-    tile->first = first;
-    tile->lanes = TA_TILE_LANES;
-    tile->count = TA_TILE_LANES * count;
-    for (int lane = 0; lane < TA_TILE_LANES; lane++)
-        look_up(source, first + lane * lane_tokens, count, lane, TA_TILE_LANES, tile);
+    tile->k.step = kv->k.token_stride * size;
+    tile->v.step = kv->v.token_stride * size;
+    tile->page_tokens = source->pages ? kv->page_tokens : 0;
+    if (source->pages) {
+        look_up(source, tile);
+    } else {
+        tile->k.first = source->k + first * tile->k.step;
+        tile->v.first = source->v + first * tile->v.step;
+    }
+    for (int place = 0; source->problem->alibi_slopes && place < count; place++)
+        tile->positions[place] =
+            (int32_t)ta_shard_global(&source->problem->shard, source->bounds, first + place);
 }

@@ -1,0 +1,240 @@
+/* The kernels for x86 CPUs with AVX-512 (F, BW, DQ, VL): those of AVX2 with twice the registers,
+ * and values and weights over vectors of 16 floats, which halves the instructions between two loads
+ * from memory. Scores stay with vectors of 8: their lanes must be added up in the end, which takes
+ * more than twice as long with 16. Compiled with flags of its own; kernels.c asks the CPU before it
+ * uses the table.
+ *
+ * V is read 32 elements at a time where there are so many. As in attend_simd.h, bf16 is widened as
+ * the even and the odd elements of such a pair of vectors; what is left over at the end of a row is
+ * in its own order. */
+#include "simd_avx2.h"
+
+#define SIMD_REGISTERS 32
+#define SIMD_WEIGH weigh_any_wide
+#define SIMD_SOFTMAX softmax_wide
+
+#include "attend_simd.h"
+#include "panel_simd.h"
+
+#define WIDE 16
+#define WIDE_PAIR (2 * WIDE)
+
+/* 16 floats. */
+typedef __m512 wf;
+
+/* ---- Elements ------------------------------------------------------------------------------ */
+
+/* 16 elements in their own order. */
+INLINE wf load16(ta_dtype dtype, const void *data, int64_t index)
+{
+    if (dtype == TA_F32)
+        return _mm512_loadu_ps((const float *)data + index);
+    __m256i half =
+        _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)data + index));
+    if (dtype == TA_F16)
+        return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* Vector `half` of the pair that starts at `index`. */
+INLINE wf load_wide_half(ta_dtype dtype, const void *data, int64_t index, int half)
+{
+    if (dtype != TA_BF16)
+        return load16(dtype, data, index + half * WIDE);
+    __m512i both = _mm512_loadu_si512((const uint16_t *)data + index);
+    return _mm512_castsi512_ps(half ? _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000u))
+                                    : _mm512_slli_epi32(both, 16));
+}
+
+/* The last 8 elements of a row, and zeros. */
+INLINE wf load_rest(ta_dtype dtype, const void *data, int64_t index)
+{
+    return _mm512_zextps256_ps512(load8(dtype, data, index));
+}
+
+/* From the even and the odd elements of 32 to the first 16 and the last 16. */
+INLINE void interleave_wide(wf *even, wf *odd)
+{
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    wf low = _mm512_permutex2var_ps(*even, first, *odd);
+    *odd = _mm512_permutex2var_ps(*even, last, *odd);
+    *even = low;
+}
+
+/* ---- Values -------------------------------------------------------------------------------- */
+
+/* Add the dimensions [at, at + 16·vectors) of n values, weighed for `rows` rows, to the rows' sums,
+ * which are v_dim apart. With 0 vectors it is the last 8 dimensions. */
+INLINE void weigh_wide(ta_dtype dtype, int rows, int vectors, int start, float *sums,
+                       const float *weights, ta_walk *walk, int first, int64_t offset, int n,
+                       int32_t v_dim, int32_t at)
+{
+    const int count = vectors ? vectors : 1;
+    const int lines = vectors * WIDE * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
+    const __mmask16 lanes = vectors ? 0xffff : 0x00ff;
+    wf part[16];
+    UNROLL
+    for (int i = 0; i < rows * count; i++)
+        part[i] =
+            start ? _mm512_setzero_ps()
+                  : _mm512_maskz_loadu_ps(lanes, sums + i / count * v_dim + at + i % count * WIDE);
+    for (int t = 0; t < n; t++) {
+        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
+        wf value[8];
+        ta_walk_fetch(walk, lines ? lines : 1);
+        UNROLL
+        for (int i = 0; i < count; i++)
+            value[i] = vectors == 0   ? load_rest(dtype, from, at)
+                       : vectors == 1 ? load16(dtype, from, at)
+                                      : load_wide_half(dtype, from, at + i / 2 * WIDE_PAIR, i % 2);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            wf weight = _mm512_set1_ps(weights[t * rows + r]);
+            UNROLL
+            for (int i = 0; i < count; i++)
+                part[r * count + i] = _mm512_fmadd_ps(weight, value[i], part[r * count + i]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows * count; i++)
+        _mm512_mask_storeu_ps(sums + i / count * v_dim + at + i % count * WIDE, lanes, part[i]);
+}
+
+INLINE void weigh_tokens_wide(ta_dtype dtype, int rows, int start, float *sums,
+                              const float *weights, ta_walk *walk, int first, int64_t offset, int n,
+                              int32_t v_dim)
+{
+    const int most = rows == 1 ? 8 : 4; /* 16 sums; one row needs no more than 8 */
+    int32_t at = 0;
+    for (; at + most * WIDE <= v_dim; at += most * WIDE)
+        weigh_wide(dtype, rows, most, start, sums, weights, walk, first, offset, n, v_dim, at);
+    for (; at + WIDE_PAIR <= v_dim; at += WIDE_PAIR)
+        weigh_wide(dtype, rows, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
+    if (at + WIDE <= v_dim) {
+        weigh_wide(dtype, rows, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
+        at += WIDE;
+    }
+    if (at < v_dim)
+        weigh_wide(dtype, rows, 0, start, sums, weights, walk, first, offset, n, v_dim, at);
+}
+
+/* o = o · rescale + sums, with the sums in the order of pairs. */
+INLINE void finish_sums_wide(ta_dtype dtype, float *o, float rescale, const float *sums,
+                             int32_t v_dim)
+{
+    wf scale = _mm512_set1_ps(rescale);
+    int32_t i = 0;
+    for (; i + WIDE_PAIR <= v_dim; i += WIDE_PAIR) {
+        wf a = _mm512_loadu_ps(sums + i), b = _mm512_loadu_ps(sums + i + WIDE);
+        if (dtype == TA_BF16)
+            interleave_wide(&a, &b);
+        _mm512_storeu_ps(o + i, _mm512_fmadd_ps(_mm512_loadu_ps(o + i), scale, a));
+        _mm512_storeu_ps(o + i + WIDE, _mm512_fmadd_ps(_mm512_loadu_ps(o + i + WIDE), scale, b));
+    }
+    for (; i < v_dim; i += LANES)
+        vf_store(o + i, vf_fma(vf_load(o + i), vf_set(rescale), vf_load(sums + i)));
+}
+
+/* Where the heads of a token are neighbours, values are taken in chunks of a few tokens, so that
+ * memory is read nearly in its own order. Otherwise the sums stay in registers over the whole block
+ * but for one row, which reads in order what it can: then there is nothing to fetch ahead. */
+INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
+{
+    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
+    const int chunk = b.heads > 1 ? 4 : TA_TOKEN_BLOCK;
+    int head_floats = rows * b.dim;
+    if (rows == 1)
+        ta_walk_only(&walk);
+    for (int t = 0; t < b.tokens.n; t += chunk) {
+        int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
+        for (int h = 0; h < b.heads; h++) {
+            float *sums = b.sums + h * head_floats;
+            const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
+            int64_t offset = h * b.token_head_bytes;
+            if (t == 0)
+                weigh_tokens_wide(dtype, rows, 1, sums, weights, &walk, 0, offset, n, b.dim);
+            else
+                weigh_tokens_wide(dtype, rows, 0, sums, weights, &walk, t, offset, n, b.dim);
+        }
+    }
+    for (int h = 0; h < b.heads; h++) {
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            finish_sums_wide(dtype, o + h * b.head_stride + r * b.row_stride,
+                             rescale[h * TA_ROW_BLOCK + r], b.sums + h * head_floats + r * b.dim,
+                             b.dim);
+    }
+}
+
+INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
+{
+    if (b->rows == 1)
+        weigh_block_wide(dtype, 1, *b, o, rescale);
+    else if (dtype == TA_F32)
+        weigh_block(dtype, TA_ROW_BLOCK, *b, o, rescale);
+    else
+        weigh_block_wide(dtype, TA_ROW_BLOCK, *b, o, rescale);
+}
+
+/* ---- Weights ------------------------------------------------------------------------------- */
+
+/* As exp2_negative() of attend_simd.h. */
+INLINE wf exp2_negative_wide(wf x)
+{
+    const wf rounder = _mm512_set1_ps(0x1.8p23f + 127.0f);
+    x = _mm512_max_ps(_mm512_set1_ps(-127.0f), x);
+    wf shifted = _mm512_add_ps(x, rounder);
+    wf f = _mm512_sub_ps(x, _mm512_sub_ps(shifted, rounder));
+    wf p = _mm512_set1_ps(0x1.41fbbcp-13f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.5f3e52p-10f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.3b2d4cp-7f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c6aee8p-5f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ebfbdcp-3f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e430p-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+    __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+    return _mm512_mul_ps(p, _mm512_castsi512_ps(exponent));
+}
+
+/* A whole block of four rows; the rest is left to the narrow version. */
+static int softmax_wide(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                        uint64_t *hidden)
+{
+    int count = n * rows;
+    if (rows != TA_ROW_BLOCK || count % WIDE)
+        return softmax(scores, n, rows, m, l, rescale, hidden);
+    const wf low = _mm512_set1_ps(-INFINITY);
+    wf before = _mm512_broadcast_f32x4(_mm_loadu_ps(m)), after = before, sum = _mm512_setzero_ps();
+    __mmask16 any_low = 0; /* is a score -inf or NaN? */
+    for (int i = 0; i < count; i += WIDE) {
+        wf s = _mm512_loadu_ps(scores + i);
+        after = _mm512_max_ps(s, after); /* if the row is NaN already, it stays so */
+        any_low |= _mm512_cmp_ps_mask(s, low, _CMP_NGT_UQ);
+    }
+    if (any_low) /* rare, and it matters which */
+        return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
+    after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0x4e), after);
+    after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0xb1), after);
+    for (int i = 0; i < count; i += WIDE) {
+        wf weight = exp2_negative_wide(_mm512_sub_ps(_mm512_loadu_ps(scores + i), after));
+        _mm512_storeu_ps(scores + i, weight);
+        sum = _mm512_add_ps(sum, weight);
+    }
+    sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0x4e));
+    sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0xb1));
+    wf scale = exp2_negative_wide(_mm512_sub_ps(before, after));
+    __m128 scale4 = _mm512_castps512_ps128(scale);
+    _mm_storeu_ps(rescale, scale4);
+    _mm_storeu_ps(l, _mm_fmadd_ps(_mm_loadu_ps(l), scale4, _mm512_castps512_ps128(sum)));
+    _mm_storeu_ps(m, _mm512_castps512_ps128(after));
+    return 0;
+}
+
+/* ---- The table ----------------------------------------------------------------------------- */
+
+FOR_DTYPE(f32, TA_F32)
+FOR_DTYPE(f16, TA_F16)
+FOR_DTYPE(bf16, TA_BF16)
+
+const ta_host_kernels ta_kernels_avx512 = TA_SIMD_TABLE("avx512");

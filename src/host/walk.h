@@ -1,0 +1,66 @@
+/* How kernels walk over the K or V vectors of a block, two ways of not waiting for memory:
+ *
+ * The addresses of vectors at equal distances are computed. An address that is itself loaded has to
+ * wait behind the loads that wait for memory, and then the next ones start late: that costs up to
+ * half of the bandwidth.
+ *
+ * Kernels that keep many sums in registers read several tokens at a time, a few bytes of each in
+ * turn, and the CPU guesses such an order badly. They ask for the vectors that come after theirs,
+ * into the second level of cache, in the order of memory and evenly between their own loads.
+ *
+ * docs/performance.md has what this gives. */
+#ifndef TA_HOST_WALK_H
+#define TA_HOST_WALK_H
+
+#include "kernels.h"
+
+#define TA_LINE_BYTES 64
+
+typedef struct ta_walk {
+    ta_vectors tokens;
+    /* What is fetched ahead: the lines from `line` up to `run_end`, then those of more vectors. A
+     * vector may be those of several heads, one after the other. */
+    ta_vectors ahead;
+    int next;
+    const char *line, *run_end;
+    int64_t ahead_bytes;
+} ta_walk;
+
+static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
+{
+    int64_t head_bytes = b->dim * (int64_t)element_bytes;
+    ta_walk w = {.tokens = b->tokens, .ahead = b->ahead, .ahead_bytes = b->heads * head_bytes};
+    if (b->heads > 1 && b->token_head_bytes != head_bytes)
+        w.ahead.n = 0; /* heads that are apart are left to the CPU */
+    if (w.ahead.n > 0 && w.ahead.step == w.ahead_bytes) {
+        w.line = w.ahead.first;
+        w.run_end = w.line + w.ahead.n * w.ahead_bytes;
+        w.next = w.ahead.n;
+    }
+    return w;
+}
+
+/* Ask for the next so many lines of what is ahead. */
+static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int lines)
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < lines; i++) {
+        if (w->line >= w->run_end) {
+            if (w->next == w->ahead.n)
+                return;
+            w->line = ta_vector_at(&w->ahead, w->next++);
+            w->run_end = w->line + w->ahead_bytes;
+        }
+        __builtin_prefetch(w->line, 0, 2);
+        w->line += TA_LINE_BYTES;
+    }
+}
+
+/* Fetch nothing ahead. */
+static inline void ta_walk_only(ta_walk *w)
+{
+    w->run_end = w->line;
+    w->next = w->ahead.n;
+}
+
+#endif
