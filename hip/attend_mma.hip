@@ -7,50 +7,16 @@
  *     weights   16 threads share a row (softmax.h)
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
- * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, enough of
- * them that nothing is lost beyond fp32's own rounding: 2 of f16 (11 bits each), 3 of bf16 (8 bits
- * each). attend.c launches this; attend.hip does all that this can't. */
+ * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type
+ * (weights.h). attend.c launches this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tile.h"
+#include "weights.h"
 
 static const int row_lanes = 16;
 static const int row_keys = TA_MMA_TILE / row_lanes;
 static const int edge = TA_MMA_EDGE;
-
-/* How many parts a weight has, and what it is multiplied by first: f16 has few exponents, so 1 is
- * moved to 2^15 near their upper end, and what is lost below the smallest is below 2^-40. */
-TA_DEVICE constexpr int weight_parts(ta_type_f16)
-{
-    return 2;
-}
-
-TA_DEVICE constexpr int weight_parts(ta_type_bf16)
-{
-    return 3;
-}
-
-TA_DEVICE constexpr float weight_scale(ta_type_f16)
-{
-    return 32768.0f;
-}
-
-TA_DEVICE constexpr float weight_scale(ta_type_bf16)
-{
-    return 1.0f;
-}
-
-/* Bit 15 or 31 is set if that half of a word is an infinity or NaN: one more would be too large an
- * exponent. */
-TA_DEVICE uint32_t not_finite(ta_type_f16, uint32_t word)
-{
-    return ((word & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
-}
-
-TA_DEVICE uint32_t not_finite(ta_type_bf16, uint32_t word)
-{
-    return ((word & 0x7f807f80u) + 0x00800080u) & 0x80008000u;
-}
 
 /* The query rows as they are, and zeros up to whole tiles in it and in K: their product must be
  * 0. */
@@ -119,20 +85,6 @@ TA_DEVICE void score_tile(const ta_attend_params &p, char *shared, int32_t waves
     } while (row < s.rows);
 }
 
-template <class Type>
-TA_DEVICE void store_weight(const ta_attend_shape &s, char *shared, int32_t row, int32_t key,
-                            float weight)
-{
-    float rest = weight * weight_scale(Type());
-#pragma unroll
-    for (int part = 0; part < weight_parts(Type()); part++) {
-        uint16_t x = Type::to(rest);
-        *reinterpret_cast<uint16_t *>(shared + s.weights_at + (part * s.rows + row) * s.w_stride +
-                                      key * 2) = x;
-        rest -= Type::from(x);
-    }
-}
-
 /* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first:
  * -inf for a key that the row does not see. */
 TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t lane, int32_t at,
@@ -174,7 +126,9 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
 #pragma unroll
         for (int i = 0; i < row_keys; i++)
             if (i * row_lanes < s.tile)
-                store_weight<Type>(s, shared, r, i * row_lanes + lane, scores[i]);
+                ta_store_weight<Type>(shared + s.weights_at + r * s.w_stride +
+                                          (i * row_lanes + lane) * 2,
+                                      s.rows * s.w_stride, scores[i]);
         if (lane == 0) {
             *place = row;
             reinterpret_cast<float *>(shared + s.scales_at)[r] = rescale;
@@ -192,7 +146,7 @@ TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t 
     for (int32_t key = 0; key < s.tile; key += edge) {
         ta_operand<Wave> values = ta_load_b<Wave>(v + key * s.v_stride, s.v_stride);
 #pragma unroll
-        for (int part = weight_parts(Type()) - 1; part >= 0; part--) {
+        for (int part = ta_weight_parts(Type()) - 1; part >= 0; part--) {
             const char *weights =
                 shared + s.weights_at + (part * s.rows + row) * s.w_stride + key * 2;
             ta_mma<Type>(c, ta_load_a<Wave>(weights, s.w_stride), values);
@@ -254,7 +208,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
             int32_t row = t.row + ta_product_row<Wave>(e);
             int32_t column = t.column + ta_product_column<Wave>(e);
             if (row < b.row_count && column < v_dim)
-                ta_row_record(b, row)[column] = o[i].x[e] * (1.0f / weight_scale(Type()));
+                ta_row_record(b, row)[column] = o[i].x[e] * (1.0f / ta_weight_scale(Type()));
         }
     }
     int32_t row = static_cast<int32_t>(threadIdx.x);
@@ -271,7 +225,7 @@ template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles
     uint32_t found = 0;
 #pragma unroll
     for (int i = 0; i < TA_UNITS * 4; i++)
-        found |= not_finite(Type(), tiles.v_units[i / 4].word[i % 4]);
+        found |= ta_not_finite(Type(), tiles.v_units[i / 4].word[i % 4]);
     if (found != 0)
         atomicOr(note, 1);
 }

@@ -1,0 +1,56 @@
+/* Numbers of fp32 as sums of numbers of 16 bits, which is what the matrix cores multiply: enough of
+ * them that nothing is lost beyond fp32's own rounding, 2 of f16 (11 bits each), 3 of bf16 (8 bits
+ * each). The kernels that multiply weights by values use it. */
+#ifndef TA_HIP_WEIGHTS_H
+#define TA_HIP_WEIGHTS_H
+
+#include "number.h"
+
+/* How many parts a weight in [0, 1] has, and what it is multiplied by first: f16 has few exponents,
+ * so 1 is moved to 2^15 near their upper end, and what is lost below the smallest is below
+ * 2^-40. */
+TA_DEVICE constexpr int ta_weight_parts(ta_type_f16)
+{
+    return 2;
+}
+
+TA_DEVICE constexpr int ta_weight_parts(ta_type_bf16)
+{
+    return 3;
+}
+
+TA_DEVICE constexpr float ta_weight_scale(ta_type_f16)
+{
+    return 32768.0f;
+}
+
+TA_DEVICE constexpr float ta_weight_scale(ta_type_bf16)
+{
+    return 1.0f;
+}
+
+/* Store the parts of a weight `stride` bytes apart. */
+template <class Type> TA_DEVICE void ta_store_weight(char *to, int32_t stride, float weight)
+{
+    float rest = weight * ta_weight_scale(Type());
+#pragma unroll
+    for (int part = 0; part < ta_weight_parts(Type()); part++) {
+        uint16_t x = Type::to(rest);
+        *reinterpret_cast<uint16_t *>(to + part * stride) = x;
+        rest -= Type::from(x);
+    }
+}
+
+/* Bit 15 or 31 is set if that half of a word is an infinity or NaN: one more would be too large an
+ * exponent. */
+TA_DEVICE uint32_t ta_not_finite(ta_type_f16, uint32_t word)
+{
+    return ((word & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+}
+
+TA_DEVICE uint32_t ta_not_finite(ta_type_bf16, uint32_t word)
+{
+    return ((word & 0x7f807f80u) + 0x00800080u) & 0x80008000u;
+}
+
+#endif
