@@ -5,9 +5,19 @@
 
 #include "vendor.h"
 
+#include "../src/local.h"
 #include "../src/module.h"
 #include "../src/status.h"
 #include "kernels.h"
+
+/* Pinned memory on its way to the device (local_arrays.c). */
+typedef struct ta_gpu_turn {
+    void *memory;
+    hipEvent_t event; /* behind the copy */
+    int used;         /* 1: there was one */
+} ta_gpu_turn;
+
+#define TA_GPU_TURNS 4
 
 typedef struct ta_gpu_device {
     ta_device device;
@@ -15,6 +25,9 @@ typedef struct ta_gpu_device {
     ta_gpu properties;
     ta_gpu_limits limits;
     const char *last_kernel; /* queued on this device: what a late error can be about */
+    ta_gpu_turn turns[TA_GPU_TURNS];
+    size_t turn_bytes; /* of each */
+    int turn;          /* whose it is */
 } ta_gpu_device;
 
 static inline ta_gpu_device *ta_gpu_of(ta_device *device)
@@ -45,5 +58,14 @@ ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
+
+/* Attention over full sequences: its table (local.c), and its arrays on the device (local_arrays.c).
+ * Reserve for the largest call, before any; bring those of one call to `to`, in stream order, and
+ * let `work` point there. */
+extern const ta_local_ops ta_gpu_local_ops;
+size_t ta_gpu_arrays_bytes(const ta_local *shape);
+ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_local *largest);
+ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_local *work, void *to, void *stream);
+void ta_gpu_free_arrays(ta_gpu_device *gpu);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "../src/local.h"
 #include "kernels.h"
+#include "local_shape.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,11 +32,15 @@ typedef struct ta_local_params {
 
 /* Record row · query_heads + head of each query: o, m, l (../src/partial.h); o is not divided by l,
  * m is in base 2. Rows of no query are left alone. */
-ta_launched ta_launch_local_forward(const ta_gpu_limits *limits, const ta_local_params *params,
-                                    float *records, void *stream);
+ta_launched ta_launch_local_forward(const ta_local_params *params, float *records, void *stream);
+
+/* The same by the matrix cores, if ta_local_mma_fit(). */
+ta_launched ta_launch_local_forward_mma(const ta_local_params *params, int wave,
+                                        const ta_local_mma_shape *shape, float *records,
+                                        void *stream);
 
 /* Let the kernels use so much shared memory; once for each device, as ta_prepare_attend_mma(). */
-ta_launched ta_prepare_local_forward(int wave, int shared_bytes);
+ta_launched ta_prepare_local_forward_mma(int wave, int shared_bytes);
 
 /* dQ, dK and dV. p = exp2(score − lse · log2 e), ds = p · (dp − delta), times 1 − (score / cap)²
  * with a cap; dQ = scale · ds · K, dK = scale · dsᵀ · Q, dV = pᵀ · dout. Sums are f32 and are
@@ -61,11 +66,13 @@ ta_launched ta_prepare_local_backward(int wave, int shared_bytes);
  * has. */
 typedef struct ta_local_rows_params {
     int32_t rows, heads, dim;
-    ta_dtype dtype;    /* of the tensors */
-    const float *from; /* finish: records; store: dense numbers */
-    ta_tensor a, b;    /* finish, store, pack: a is the tensor; delta: dout and out */
-    float *numbers;    /* finish: lse, or NULL; delta: delta */
-    void *packed;      /* pack: where the dense copy of `a` goes */
+    ta_dtype dtype;        /* of the tensors */
+    const float *from;     /* finish: records; store: dense numbers, or NULL: zeros */
+    ta_tensor a, b;        /* finish, store, pack: a is the tensor; delta: dout and out */
+    float *numbers;        /* finish: lse, or NULL; delta: delta */
+    int32_t aligned;       /* pack: all rows of both are multiples of 16 bytes */
+    int64_t packed_stride; /* bytes from row to row there */
+    void *packed;          /* pack: where the dense copy of `a` goes */
 } ta_local_rows_params;
 
 ta_launched ta_launch_local_finish(const ta_local_rows_params *params, void *stream);

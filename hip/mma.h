@@ -1,6 +1,6 @@
 /* Products of 16 × 16 tiles by the matrix cores: C += A · B, one wave together. Operands are 16-bit
  * elements in shared memory, the product is fp32. Which lane has which element differs between
- * vendors; a kernel asks ta_product_row() and ta_product_column(). attend_mma.hip is the only user.
+ * vendors; a kernel asks ta_product_row() and ta_product_column(). The kernels that end in _mma use it.
  *
  *     waves of 32   NVIDIA: two mma.sync m16n8k16, operands by ldmatrix
  *     waves of 64   AMD CDNA: one MFMA 16x16x16
@@ -42,6 +42,28 @@ template <int Wave> TA_DEVICE int32_t ta_product_column(int i)
     if (Wave == 32)
         return ta_lane() % 4 * 2 + i % 2 + i / 4 * 8;
     return ta_lane() % 16;
+}
+
+/* A lane has elements of a few rows of C, each of which it shares with its neighbours: how many rows,
+ * which of them element i is in, the first element of one, and how many lanes share it. */
+template <int Wave> TA_DEVICE constexpr int ta_product_rows()
+{
+    return Wave == 32 ? 2 : 4;
+}
+
+template <int Wave> TA_DEVICE constexpr int ta_product_slot(int i)
+{
+    return Wave == 32 ? i / 2 % 2 : i;
+}
+
+template <int Wave> TA_DEVICE constexpr int ta_slot_element(int slot)
+{
+    return Wave == 32 ? slot * 2 : slot;
+}
+
+template <int Wave> TA_DEVICE constexpr int ta_product_lanes()
+{
+    return Wave == 32 ? 4 : 16;
 }
 
 /* ---- Which widths have matrix cores, and which device code ---------------------------------- */

@@ -501,6 +501,16 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
     return v;
 }
 
+/* For what other blocks read too. */
+TA_DEVICE ta_vec16 ta_load16_global(const void *address)
+{
+    ta_vec16 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+        : "l"(__cvta_generic_to_global(address)));
+    return v;
+}
+
 TA_DEVICE float ta_from_f16(uint16_t bits)
 {
     return __half2float(__ushort_as_half(bits));
@@ -607,6 +617,13 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
 {
     typedef __attribute__((address_space(1))) const ta_words4 *global_words;
     return __builtin_bit_cast(ta_vec16, __builtin_nontemporal_load((global_words)address));
+}
+
+/* For what other blocks read too. */
+TA_DEVICE ta_vec16 ta_load16_global(const void *address)
+{
+    typedef __attribute__((address_space(1))) const ta_words4 *global_words;
+    return __builtin_bit_cast(ta_vec16, *(global_words)address);
 }
 
 TA_DEVICE float ta_from_f16(uint16_t bits)
@@ -720,6 +737,11 @@ TA_DEVICE int32_t ta_load_global(const int32_t *address)
 }
 
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address, simt::call where = simt::call::here())
+{
+    return simt::aligned_for<ta_vec16>(address, where);
+}
+
+TA_DEVICE ta_vec16 ta_load16_global(const void *address, simt::call where = simt::call::here())
 {
     return simt::aligned_for<ta_vec16>(address, where);
 }

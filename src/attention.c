@@ -27,6 +27,19 @@ static ta_status check_lse(const ta_attention *a, const float *lse, int needed)
     return TA_OK;
 }
 
+/* A call that is captured could not be replayed: lengths are read when it is made. Nothing is said
+ * to the other ranks, as nothing may be sent either. */
+static ta_status check_capture(const ta_attention *a, void *stream)
+{
+    const ta_device_ops *ops = a->device->ops;
+    if (ops->capturing && ops->capturing(a->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: an attention call can't be, its lengths are "
+                       "host memory",
+                       stream);
+    return TA_OK;
+}
+
 static ta_status check_input(ta_attention *a, const ta_attention_input *input, const void *stream,
                              ta_attention_input *filled)
 {
@@ -106,13 +119,14 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     ta_tensor filled_out;
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
     if (status == TA_OK)
         status = check_lse(a, lse, 0);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
-                                   status == TA_OK ? input->lengths : NULL, status));
+                                   status == TA_OK ? input->lengths : NULL, status, stream));
     return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_forward : ta_grid_forward)(
                            a, &filled_input, &filled_out, lse, stream));
 }
@@ -125,11 +139,12 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_attention_gradient filled_gradient;
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
-                                   status == TA_OK ? input->lengths : NULL, status));
+                                   status == TA_OK ? input->lengths : NULL, status, stream));
     return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_backward : ta_grid_backward)(
                            a, &filled_input, &filled_gradient, stream));
 }

@@ -20,6 +20,9 @@ typedef struct ta_line {
     int32_t *rows;    /* [tokens]: gathered places by sequence, then position */
 } ta_line;
 
+/* Numbers of the largest message by which the ranks agree. */
+#define TA_ATTENTION_MESSAGE 64
+
 struct ta_attention {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
@@ -50,7 +53,8 @@ struct ta_attention {
      * of one block. */
     char *ring_kv[2];
     float *ring_sums[2], *ring_block, *ring_dq;
-    void *workspace; /* of the device */
+    void *workspace;  /* of the device */
+    int64_t *message; /* by which the ranks agree, if the group moves device memory */
 };
 
 /* How each sequence is divided: the plan's map with a block for this length. */

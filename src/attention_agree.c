@@ -5,6 +5,7 @@
 #include "status.h"
 
 #define FIELDS_MAX 24
+_Static_assert(2 * FIELDS_MAX + 1 <= TA_ATTENTION_MESSAGE, "a message has room for all fields");
 
 typedef struct field {
     const char *name;
@@ -17,7 +18,8 @@ static int64_t fault_number(const ta_attention *a, ta_status status)
     return status == TA_OK ? 0 : ((int64_t)(a->ranks - a->rank) << 32) + -(int64_t)status;
 }
 
-static ta_status agree(const ta_attention *a, const field *fields, int count, ta_status status)
+static ta_status agree(const ta_attention *a, const field *fields, int count, ta_status status,
+                       void *stream)
 {
     int64_t numbers[2 * FIELDS_MAX + 1];
     if (a->ranks == 1)
@@ -27,8 +29,7 @@ static ta_status agree(const ta_attention *a, const field *fields, int count, ta
         numbers[1 + 2 * i] = status == TA_OK ? fields[i].value : INT64_MIN;
         numbers[2 + 2 * i] = status == TA_OK ? ~fields[i].value : INT64_MIN;
     }
-    TA_TRY(ta_group_all_reduce(a->group, numbers, numbers, 1 + 2 * (size_t)count, TA_ELEMENT_I64,
-                               TA_REDUCE_MAX, NULL));
+    TA_TRY(ta_group_max_host(a->group, numbers, 1 + 2 * (size_t)count, a->message, stream));
     if (status != TA_OK)
         return status;
     if (numbers[0]) {
@@ -64,16 +65,16 @@ ta_status ta_attention_agree(const ta_attention *attention, ta_status status)
         {"config.forward_only", a->forward_only},
         {"config.algorithm", a->algorithm},
     };
-    return agree(a, fields, (int)(sizeof fields / sizeof *fields), status);
+    return agree(a, fields, (int)(sizeof fields / sizeof *fields), status, NULL);
 }
 
 ta_status ta_attention_agree_call(const ta_attention *attention, int32_t sequences,
-                                  const int32_t *lengths, ta_status status)
+                                  const int32_t *lengths, ta_status status, void *stream)
 {
     uint64_t hash = 14695981039346656037u; /* FNV-1a */
     for (int32_t i = 0; status == TA_OK && i < sequences; ++i)
         hash = (hash ^ (uint32_t)lengths[i]) * 1099511628211u;
     const field fields[] = {{"input.sequences", sequences},
                             {"input.lengths, hashed", (int64_t)(hash >> 1)}};
-    return agree(attention, fields, 2, status);
+    return agree(attention, fields, 2, status, stream);
 }

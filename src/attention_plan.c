@@ -55,6 +55,8 @@ static size_t cut_memory(ta_attention *a)
     size_t more = backward ? a->local->bytes(a->device, &largest, 1) : 0;
     a->workspace = cut(a, &used, 1, bytes > more ? bytes : more);
     a->records = cut(a, &used, queries * record, sizeof(float));
+    if (a->group && a->group->device)
+        a->message = cut(a, &used, TA_ATTENTION_MESSAGE, sizeof(int64_t));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
     if (a->algorithm == TA_ATTENTION_RING)
@@ -102,6 +104,11 @@ static ta_status make_memory(ta_attention *a)
     a->visible = calloc((size_t)a->max_tokens * (size_t)a->row.ranks, sizeof *a->visible);
     if (!a->counts || !a->cursors || !a->key_positions || !a->visible)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
+    ta_local largest = a->shape;
+    largest.queries = a->max_tokens * a->row.ranks;
+    largest.keys = a->max_tokens * a->column.ranks;
+    if (a->local->reserve)
+        TA_TRY(a->local->reserve(a->device, &largest));
     a->memory_bytes = cut_memory(a);
     TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
     cut_memory(a);
@@ -114,13 +121,16 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
     if (!device)
         return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
     if (!device->ops->local)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "device %s has no attention over full sequences: use \"host\"",
+        return ta_fail(TA_ERR_UNSUPPORTED, "device %s has no attention over full sequences",
                        device->name);
-    if (group && group->device)
+    if (group && group->device && group->device != device)
+        return ta_fail(TA_ERR_INVALID, "group %s moves memory of device %s: device is %s",
+                       group->ops->name, group->device->name, device->name);
+    if (group && !group->device && device->ops->alloc_host)
         return ta_fail(TA_ERR_UNSUPPORTED,
-                       "group %s moves device memory: attention plans need one of host memory",
-                       group->ops->name);
+                       "group %s moves host memory: an attention plan on %s needs one of its own, "
+                       "as ta_group_create_ccl() makes",
+                       group->ops->name, device->name);
     a->device = device;
     a->local = device->ops->local;
     TA_TRY(ta_attention_resolve(config, a));
@@ -155,10 +165,8 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
     a->group = group;
     a->rank = ta_group_rank(group);
     a->ranks = ta_group_size(group);
-    ta_status status = describe(group, device, config, a);
-    if (!group || !group->device)
-        status = ta_attention_agree(a, status);
-    TA_TRY_GOTO(status, destroy);
+    ta_status status;
+    TA_TRY_GOTO(ta_attention_agree(a, describe(group, device, config, a)), destroy);
     TA_TRY_GOTO(make_groups(a), destroy);
     TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
     if (a->algorithm == TA_ATTENTION_RING)

@@ -11,8 +11,9 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
  * error everywhere (attention_agree.c). */
 ta_status ta_attention_agree(const ta_attention *attention, ta_status status);
 
-/* Did all ranks get good arguments and the same lengths? As above, in a call. */
+/* Did all ranks get good arguments and the same lengths? As above, in a call. With a group that
+ * moves device memory the host waits for the stream. */
 ta_status ta_attention_agree_call(const ta_attention *attention, int32_t sequences,
-                                  const int32_t *lengths, ta_status status);
+                                  const int32_t *lengths, ta_status status, void *stream);
 
 #endif

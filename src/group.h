@@ -124,6 +124,12 @@ ta_status ta_group_all_to_all(ta_group *group, const void *from, const size_t *f
 ta_status ta_group_broadcast_host(ta_group *group, void *data, size_t bytes, int root);
 ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *offsets);
 
+/* The maximum of each of `count` integers of host memory over all ranks. A group that moves device
+ * memory needs `memory` of its device for as many, or allocates some if that is NULL; it waits for
+ * the stream. */
+ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
+                            void *stream);
+
 /* The config's timeout with its default filled in; `config` may be NULL. */
 ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms);
 

@@ -56,3 +56,31 @@ free_memory:
     ta_device_free(group->device, memory);
     return status;
 }
+
+static ta_status max_through(ta_group *group, int64_t *numbers, size_t count, void *memory,
+                             void *stream)
+{
+    ta_device *device = group->device;
+    size_t bytes = count * sizeof *numbers;
+    TA_TRY(device->ops->copy(device, memory, numbers, bytes, stream));
+    TA_TRY(
+        ta_group_all_reduce(group, memory, memory, count, TA_ELEMENT_I64, TA_REDUCE_MAX, stream));
+    TA_TRY(group->ops->wait(group, stream));
+    TA_TRY(device->ops->copy(device, numbers, memory, bytes, stream));
+    return device->ops->synchronize(device, stream);
+}
+
+ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
+                            void *stream)
+{
+    void *own;
+    if (!group->device)
+        return ta_group_all_reduce(group, numbers, numbers, count, TA_ELEMENT_I64, TA_REDUCE_MAX,
+                                   NULL);
+    if (memory)
+        return max_through(group, numbers, count, memory, stream);
+    TA_TRY(ta_device_alloc(group->device, count * sizeof *numbers, &own));
+    ta_status status = max_through(group, numbers, count, own, stream);
+    ta_device_free(group->device, own);
+    return status;
+}

@@ -1,12 +1,15 @@
 /* Local attention over full sequences: what a device does with the queries and the keys that it
  * holds at one time, forward and backward. An attention plan arranges over the ranks who holds
- * what; a device knows nothing of that. host/ implements the table; a device without it has no
- * attention plans.
+ * what; a device knows nothing of that. host/ and the GPU modules implement the table; a device
+ * without it has no attention plans.
  *
  * Queries and keys come in an order of their own, given as rows of the tensors: by sequence, and in
  * it by position. Then the keys that a query sees, whatever the mask, the window, the layout and
  * the packing of the batch, are one range of the keys' order, and both ends of the range ascend
- * from query to query. */
+ * from query to query.
+ *
+ * Tensors, records and workspace are device memory. The arrays of a ta_local are host memory, and
+ * may change when the slot returns, whatever the stream has done by then. */
 #ifndef TA_LOCAL_H
 #define TA_LOCAL_H
 
@@ -49,6 +52,10 @@ typedef struct ta_local_ops {
      * tensors are not looked at. */
     size_t (*bytes)(const ta_device *device, const ta_local *shape, int backward);
 
+    /* Get ready for calls with at most so many queries and keys, so that no call allocates. NULL:
+     * nothing to do. */
+    ta_status (*reserve)(ta_device *device, const ta_local *largest);
+
     /* The partials of all queries and query heads over the keys: record row · query_heads + head
      * of `records`, see partial.h. */
     ta_status (*forward)(ta_device *device, const ta_local *work, float *records, void *workspace,
@@ -73,6 +80,11 @@ typedef struct ta_local_ops {
     /* Round `rows` rows of dense f32 numbers [row][head][dim] into a tensor of `dtype`. */
     ta_status (*store)(ta_device *device, const float *from, int32_t rows, int32_t heads,
                        int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream);
+
+    /* Copy `rows` rows of a tensor, the heads of a row side by side, from row to row
+     * `to_stride_bytes`. NULL: device_ops.copy() of each is as good. */
+    ta_status (*pack)(ta_device *device, const ta_tensor *from, int32_t rows, int32_t heads,
+                      int32_t dim, ta_dtype dtype, void *to, size_t to_stride_bytes, void *stream);
 } ta_local_ops;
 
 #endif

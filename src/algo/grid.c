@@ -33,6 +33,9 @@ ta_status ta_grid_pack(ta_attention *attention, const ta_tensor *from, int32_t h
     if (from->head_stride == dim && from->token_stride == (int64_t)heads * dim)
         return device->ops->copy(device, to, from->data,
                                  (size_t)a->tokens * (size_t)heads * row_bytes, stream);
+    if (a->local->pack)
+        return a->local->pack(device, from, a->tokens, heads, dim, a->shape.dtype, to,
+                              (size_t)heads * row_bytes, stream);
     for (int32_t token = 0; token < a->tokens; ++token)
         for (int32_t head = 0; head < heads; ++head, to += row_bytes)
             TA_TRY(
