@@ -1,6 +1,7 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
  * attend.c has the attend slots. Every slot makes its device current and puts the caller's back. */
 #include "gpu.h"
+#include "local.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ void ta_gpu_leave(const ta_gpu_device *gpu, int before)
 
 static void gpu_close(ta_device *device)
 {
+    ta_gpu_free_arrays(ta_gpu_of(device));
     free(device);
 }
 
@@ -247,6 +249,7 @@ static const ta_device_ops gpu_ops = {
     .finish = gpu_finish,
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,
+    .local = &ta_gpu_local_ops,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */
@@ -260,9 +263,14 @@ static ta_status prepare(ta_gpu_device *gpu)
     gpu->limits.shared_bytes_per_unit = g->shared_bytes_per_unit;
     if (!gpu->limits.matrix)
         return TA_OK;
-    ta_launched prepared = ta_prepare_attend_mma(g->wave, g->shared_bytes);
-    return ta_gpu_check(gpu, (hipError_t)prepared.error, "preparing kernel %.*s",
-                        KERNEL_NAME(prepared.kernel));
+    static ta_launched (*const prepares[])(int, int) = {
+        ta_prepare_attend_mma, ta_prepare_local_forward_mma, ta_prepare_local_backward};
+    for (size_t i = 0; i < sizeof prepares / sizeof *prepares; i++) {
+        ta_launched prepared = prepares[i](g->wave, g->shared_bytes);
+        TA_TRY(ta_gpu_check(gpu, (hipError_t)prepared.error, "preparing kernel %.*s",
+                            KERNEL_NAME(prepared.kernel)));
+    }
+    return TA_OK;
 }
 
 ta_status ta_gpu_open(int index, const ta_device_config *config, ta_device **device)

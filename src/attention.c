@@ -84,12 +84,12 @@ static ta_status check_gradient(const ta_attention *a, const ta_attention_gradie
     return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
 }
 
-/* What goes through the lines counts as the group's. */
-static void add_counts(ta_group *group, ta_line *line)
+/* What goes through the lines counts as the caller's group's. */
+static void add_counts(ta_group *group, ta_group *other)
 {
-    if (!line->group)
+    if (!other || other == group)
         return;
-    ta_group_stats *from = &line->group->stats, *to = &group->stats;
+    ta_group_stats *from = &other->stats, *to = &group->stats;
     to->messages_sent += from->messages_sent;
     to->messages_received += from->messages_received;
     to->bytes_sent += from->bytes_sent;
@@ -101,8 +101,9 @@ static void add_counts(ta_group *group, ta_line *line)
  * for it. */
 static ta_status end_call(ta_attention *a, ta_status status)
 {
-    add_counts(a->group, &a->row);
-    add_counts(a->group, &a->column);
+    add_counts(a->talk, a->group);
+    add_counts(a->talk, a->row.group);
+    add_counts(a->talk, a->column.group);
     if (status != TA_OK) {
         ta_group_abort(a->group, ta_last_error());
         ta_group_abort(a->row.group, ta_last_error());

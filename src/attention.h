@@ -24,7 +24,8 @@ typedef struct ta_line {
 #define TA_ATTENTION_MESSAGE 64
 
 struct ta_attention {
-    ta_group *group; /* NULL: one rank */
+    ta_group *talk;  /* the caller's group, in which ranks agree; NULL: one rank */
+    ta_group *group; /* moves the device's memory: `talk`, or one over it (group_staged.h) */
     ta_device *device;
     const ta_local_ops *local;
     int rank, ranks, grid_rows, grid_columns;

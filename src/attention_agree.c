@@ -29,7 +29,7 @@ static ta_status agree(const ta_attention *a, const field *fields, int count, ta
         numbers[1 + 2 * i] = status == TA_OK ? fields[i].value : INT64_MIN;
         numbers[2 + 2 * i] = status == TA_OK ? ~fields[i].value : INT64_MIN;
     }
-    TA_TRY(ta_group_max_host(a->group, numbers, 1 + 2 * (size_t)count, a->message, stream));
+    TA_TRY(ta_group_max_host(a->talk, numbers, 1 + 2 * (size_t)count, a->message, stream));
     if (status != TA_OK)
         return status;
     if (numbers[0]) {

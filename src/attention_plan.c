@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "dtype.h"
+#include "group_staged.h"
 #include "partial.h"
 #include "status.h"
 
@@ -55,7 +56,7 @@ static size_t cut_memory(ta_attention *a)
     size_t more = backward ? a->local->bytes(a->device, &largest, 1) : 0;
     a->workspace = cut(a, &used, 1, bytes > more ? bytes : more);
     a->records = cut(a, &used, queries * record, sizeof(float));
-    if (a->group && a->group->device)
+    if (a->talk && a->talk->device)
         a->message = cut(a, &used, TA_ATTENTION_MESSAGE, sizeof(int64_t));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
@@ -127,10 +128,7 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
         return ta_fail(TA_ERR_INVALID, "group %s moves memory of device %s: device is %s",
                        group->ops->name, group->device->name, device->name);
     if (group && !group->device && device->ops->alloc_host)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "group %s moves host memory: an attention plan on %s needs one of its own, "
-                       "as ta_group_create_ccl() makes",
-                       group->ops->name, device->name);
+        TA_TRY(ta_group_stage(group, device, &a->group));
     a->device = device;
     a->local = device->ops->local;
     TA_TRY(ta_attention_resolve(config, a));
@@ -162,7 +160,7 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
         ta_group_abort(group, ta_last_error());
         return status;
     }
-    a->group = group;
+    a->talk = a->group = group;
     a->rank = ta_group_rank(group);
     a->ranks = ta_group_size(group);
     ta_status status;
@@ -197,6 +195,8 @@ void ta_attention_destroy(ta_attention *attention)
         return;
     destroy_line(&a->row);
     destroy_line(&a->column);
+    if (a->group != a->talk)
+        ta_group_destroy(a->group);
     free(a->counts);
     free(a->cursors);
     free(a->key_positions);

@@ -6,11 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "case.h"
+#include "device.h"
 #include "expect.h"
 #include "number.h"
+#include "options.h"
 
-/* Numbers between one row of a tensor and the next that belong to nobody. */
-#define GAP 8
+/* Numbers between one row of a tensor and the next that belong to nobody. With 3 of them rows are
+ * not aligned to 16 bytes, which is for other kernels on a GPU. */
+static int gap_of(const attention_case *c)
+{
+    return c->seed % 4 == 3 ? 3 : 8;
+}
 
 static double *random_numbers(random_source *random, ta_dtype dtype, int64_t count)
 {
@@ -77,13 +84,17 @@ const char *attention_describe(const attention_case *c, const attention_run *run
     return text;
 }
 
-/* One rank's tensors: a row for each token and head, with a gap behind each. */
+/* One rank's tensors: a row for each token and head, with a gap behind each. `host` is what the
+ * device's memory was made from, and after a call a copy of it; on the host both are the same. */
 typedef struct rank_tensor {
     ta_tensor tensor;
+    void *host;
+    size_t bytes;
     int heads, dim;
 } rank_tensor;
 
 typedef struct rank_state {
+    ta_device *device;
     const attention_case *c;
     const attention_run *run;
     int rank, tokens;
@@ -98,23 +109,57 @@ typedef struct shared_state {
     attention_result result;
 } shared_state;
 
+static int on_gpu(const rank_state *r)
+{
+    return r->device->ops->alloc_host != NULL;
+}
+
+/* Where the device sees `bytes` of host memory. */
+static void *to_device(const rank_state *r, void *host, size_t bytes)
+{
+    void *memory = host;
+    if (on_gpu(r)) {
+        EXPECT_OK(r->device->ops->alloc(r->device, bytes, &memory));
+        EXPECT_OK(r->device->ops->copy(r->device, memory, host, bytes, NULL));
+    }
+    return memory;
+}
+
+static void from_device(const rank_state *r, void *host, const void *memory, size_t bytes)
+{
+    if (!on_gpu(r))
+        return;
+    EXPECT_OK(r->device->ops->copy(r->device, host, memory, bytes, NULL));
+    EXPECT_OK(r->device->ops->synchronize(r->device, NULL));
+}
+
+static void free_both(const rank_state *r, void *host, void *memory)
+{
+    if (on_gpu(r))
+        r->device->ops->free(r->device, memory);
+    free(host);
+}
+
 static rank_tensor make_tensor(const rank_state *r, int heads, int dim, double *const *from)
 {
     ta_dtype dtype = r->c->dtype;
     rank_tensor t = {.heads = heads, .dim = dim};
-    t.tensor.head_stride = dim + GAP;
-    t.tensor.token_stride = heads * t.tensor.head_stride + GAP;
-    int64_t count = r->tokens * t.tensor.token_stride + GAP;
-    t.tensor.data = malloc((size_t)count * number_bytes(dtype));
-    if (!t.tensor.data)
+    int gap = gap_of(r->c);
+    t.tensor.head_stride = dim + gap;
+    t.tensor.token_stride = heads * t.tensor.head_stride + gap;
+    int64_t count = r->tokens * t.tensor.token_stride + gap;
+    t.bytes = (size_t)count * number_bytes(dtype);
+    t.host = malloc(t.bytes);
+    if (!t.host)
         abort();
-    number_poison(dtype, t.tensor.data, count);
+    number_poison(dtype, t.host, count);
     for (int i = 0; from && i < r->tokens; ++i)
         for (int h = 0; h < heads; ++h)
             for (int d = 0; d < dim; ++d)
                 number_encode(
-                    dtype, t.tensor.data, i * t.tensor.token_stride + h * t.tensor.head_stride + d,
+                    dtype, t.host, i * t.tensor.token_stride + h * t.tensor.head_stride + d,
                     from[r->sequence[i]][((int64_t)r->position[i] * heads + h) * dim + d]);
+    t.tensor.data = to_device(r, t.host, t.bytes);
     return t;
 }
 
@@ -125,17 +170,21 @@ static uint64_t mix(uint64_t bits, uint64_t more)
 }
 
 /* The bits of each number are mixed with its place, and added up: in any order of ranks. */
-static void note(attention_result *result, int kind, int64_t place, double value, double ratio)
+static void note(const rank_state *r, attention_result *result, int kind, int sequence, int64_t at,
+                 double value, double ratio)
 {
-    uint64_t bits;
+    uint64_t bits, place = (uint64_t)(((int64_t)sequence << 40) + at);
     memcpy(&bits, &value, sizeof bits);
-    result->bits += mix(mix((uint64_t)kind, (uint64_t)place), bits);
+    if (r->run->kept)
+        r->run->kept[kind][sequence][at] = value;
+    result->bits += mix(mix((uint64_t)kind, place), bits);
     if (!(ratio <= result->worst[kind]))
         result->worst[kind] = ratio;
 }
 
 static void compare(const rank_state *r, int kind, const rank_tensor *t, attention_result *result)
 {
+    from_device(r, t->host, t->tensor.data, t->bytes);
     for (int i = 0; i < r->tokens; ++i) {
         const gradient_sequence *exact = &r->c->exact[r->sequence[i]];
         const gradient_numbers *all[] = {&exact->out, &exact->lse, &exact->dq, &exact->dk,
@@ -144,14 +193,14 @@ static void compare(const rank_state *r, int kind, const rank_tensor *t, attenti
             for (int d = 0; d < t->dim; ++d) {
                 int64_t at = ((int64_t)r->position[i] * t->heads + h) * t->dim + d;
                 double got =
-                    number_decode(r->c->dtype, t->tensor.data,
+                    number_decode(r->c->dtype, t->host,
                                   i * t->tensor.token_stride + h * t->tensor.head_stride + d);
-                note(result, kind, ((int64_t)r->sequence[i] << 40) + at, got,
+                note(r, result, kind, r->sequence[i], at, got,
                      bound_compare(all[kind]->value[at], all[kind]->bound[at], got));
             }
         for (int h = 0; h < t->heads; ++h)
-            for (int d = 0; d < GAP; ++d)
-                if (!number_is_poison(r->c->dtype, t->tensor.data,
+            for (int d = 0; d < gap_of(r->c); ++d)
+                if (!number_is_poison(r->c->dtype, t->host,
                                       i * t->tensor.token_stride + h * t->tensor.head_stride +
                                           t->dim + d))
                     result->worst[kind] = INFINITY; /* written where it must not */
@@ -164,7 +213,7 @@ static void compare_lse(const rank_state *r, const float *lse, attention_result 
     for (int i = 0; i < r->tokens * heads; ++i) {
         const gradient_numbers *exact = &r->c->exact[r->sequence[i / heads]].lse;
         int64_t at = (int64_t)r->position[i / heads] * heads + i % heads;
-        note(result, 1, ((int64_t)r->sequence[i / heads] << 40) + at, (double)lse[i],
+        note(r, result, 1, r->sequence[i / heads], at, (double)lse[i],
              bound_compare(exact->value[at], exact->bound[at], (double)lse[i]));
     }
 }
@@ -233,7 +282,8 @@ static ta_status run_plan(const rank_state *r, ta_group *group, ta_attention *pl
     rank_tensor dq = make_tensor(r, p->query_heads, p->k_dim, NULL);
     rank_tensor dk = make_tensor(r, p->kv_heads, p->k_dim, NULL);
     rank_tensor dv = make_tensor(r, p->kv_heads, p->v_dim, NULL);
-    float *lse = calloc((size_t)(r->tokens * p->query_heads) + 1, sizeof *lse);
+    size_t lse_bytes = ((size_t)(r->tokens * p->query_heads) + 1) * sizeof(float);
+    float *host_lse = calloc(1, lse_bytes), *lse = to_device(r, host_lse, lse_bytes);
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
     ta_attention_gradient gradient = TA_ATTENTION_GRADIENT_INIT;
     input.sequences = c->sequences;
@@ -262,29 +312,32 @@ static ta_status run_plan(const rank_state *r, ta_group *group, ta_attention *pl
     result->traffic_backward.bytes_received -= after.bytes_received;
     if (status == TA_OK) {
         compare(r, 0, &out, result);
-        compare_lse(r, lse, result);
+        from_device(r, host_lse, lse, lse_bytes);
+        compare_lse(r, host_lse, result);
         compare(r, 2, &dq, result);
         compare(r, 3, &dk, result);
         compare(r, 4, &dv, result);
     }
     rank_tensor *all[] = {&q, &k, &v, &dout, &out, &dq, &dk, &dv};
     for (int i = 0; i < 8; ++i)
-        free(all[i]->tensor.data);
-    free(lse);
+        free_both(r, all[i]->host, all[i]->tensor.data);
+    free_both(r, host_lse, lse);
     return status;
 }
 
-static ta_status run_rank(ta_group *group, void *context)
+static ta_status run_rank(ta_group *threads, void *context)
 {
     shared_state *shared = context;
-    rank_state r = {.c = shared->c, .run = shared->run, .rank = ta_group_rank(group)};
+    rank_state r = {.c = shared->c, .run = shared->run, .rank = ta_group_rank(threads)};
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     ta_device *device = NULL;
+    ta_group *group = threads;
     ta_attention *plan = NULL;
     attention_result result = {0};
     config.threads = shared->run->threads ? shared->run->threads : 1;
     config.simd = shared->run->simd;
-    ta_status status = ta_device_open("host", &config, &device);
+    ta_status status = case_rank_open(threads, options.device, &config, &device, &group);
+    r.device = device;
     if (status == TA_OK)
         status = find_tokens(&r);
     if (status == TA_OK)
@@ -292,7 +345,7 @@ static ta_status run_rank(ta_group *group, void *context)
     if (status == TA_OK)
         status = run_plan(&r, group, plan, &result);
     ta_attention_destroy(plan);
-    ta_device_close(device);
+    case_rank_close(threads, device, group);
     free(r.sequence);
     free(r.position);
     pthread_mutex_lock(&shared->lock);

@@ -27,6 +27,7 @@ typedef struct attention_run {
     int32_t block;
     int threads;
     const char *simd;
+    double *(*kept)[ATTENTION_SEQUENCES]; /* if not NULL: results of each kind and sequence */
 } attention_run;
 
 /* The worst error in units of its bound: of out, lse, dq, dk, dv. */

@@ -1,0 +1,153 @@
+/* Attention plans on the GPU kernels (hip/local*), on the executor: results and gradients of random
+ * cases against the exact ones, on one GPU, and with a GPU for each rank on grids and rings. `--seed
+ * N` runs that random case alone. test_gpu_local.c has the slots below. */
+#include <math.h>
+#include <stdio.h>
+
+#include "attention_case.h"
+#include "expect.h"
+#include "options.h"
+#include "simt_control.h"
+
+static const char *const kinds[5] = {"out", "lse", "dq", "dk", "dv"};
+static double worst[4][5]; /* by dtype */
+
+void setUp(void)
+{
+    options.device = "simt";
+    options.ccl = false;
+}
+
+void tearDown(void)
+{
+}
+
+static attention_result check_case(const attention_case *c, const attention_run *run)
+{
+    attention_result result = attention_run_case(c, run);
+    for (int i = 0; i < 5; ++i) {
+        if (!(result.worst[i] <= worst[c->dtype][i]))
+            worst[c->dtype][i] = result.worst[i];
+        if (!(result.worst[i] <= 1)) {
+            char text[900];
+            snprintf(text, sizeof text, "%s is %.3g times its bound off: %s [%s]", kinds[i],
+                     result.worst[i], attention_describe(c, run), simt_settings());
+            TEST_FAIL_MESSAGE(text);
+        }
+    }
+    return result;
+}
+
+/* Small: the executor multiplies some thousand times slower than a GPU. */
+static attention_case random_case(uint64_t seed)
+{
+    static const int dims[] = {8, 24, 64, 64, 80, 96, 128, 128, 192, 256};
+    random_source random = random_from(seed);
+    attention_case c = {.seed = seed, .dtype = (ta_dtype)random_int(&random, TA_F32, TA_BF16)};
+    oracle_problem *p = &c.problem;
+    p->kv_heads = random_int(&random, 1, 2);
+    p->query_heads = p->kv_heads * random_int(&random, 1, 3);
+    p->k_dim = RANDOM_PICK(&random, dims);
+    p->v_dim = random_one_in(&random, 3) ? RANDOM_PICK(&random, dims) : p->k_dim;
+    p->causal = !random_one_in(&random, 3);
+    p->window = random_one_in(&random, 3) ? random_int(&random, 1, 50) : 0;
+    p->softcap = random_one_in(&random, 3) ? random_int(&random, 1, 40) : 0;
+    p->scale = (float)(random_int(&random, 5, 30) / 10.0 / sqrt(p->k_dim));
+    c.sequences = random_int(&random, 1, ATTENTION_SEQUENCES);
+    int longest = 30000 / ((p->k_dim + 40) * p->query_heads);
+    longest = longest < 110 ? longest : 110;
+    for (int s = 0; s < c.sequences; ++s)
+        c.lengths[s] = random_one_in(&random, 6) ? 0 : random_int(&random, 1, longest);
+    return c;
+}
+
+static void test_random_cases(void)
+{
+    uint64_t first = options.one_seed ? options.seed : 1;
+    int cases = options.cases ? options.cases : options.one_seed ? 1 : 24;
+    for (uint64_t seed = first; seed < first + (uint64_t)cases; ++seed) {
+        attention_case c = random_case(seed);
+        attention_run run = {.ranks = 1, .kind = TA_SHARD_CONTIGUOUS};
+        attention_case_make(&c, 1);
+        check_case(&c, &run);
+        attention_case_free(&c);
+    }
+}
+
+static attention_case small_case(ta_dtype dtype, int length, int query_heads, int kv_heads, int dim)
+{
+    attention_case c = {.seed = 8, .dtype = dtype, .sequences = 2};
+    c.problem = (oracle_problem){.query_heads = query_heads,
+                                 .kv_heads = kv_heads,
+                                 .k_dim = dim,
+                                 .v_dim = dim,
+                                 .causal = true,
+                                 .scale = (float)(1 / sqrt(dim))};
+    c.lengths[0] = length;
+    c.lengths[1] = length / 3;
+    return c;
+}
+
+static void test_every_type_and_dimension(void)
+{
+    static const int dims[] = {64, 80, 96, 128, 192, 256};
+    uint64_t number = 0;
+    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+        for (size_t i = 0; i < sizeof dims / sizeof *dims; ++i) {
+            attention_case c = small_case((ta_dtype)dtype, 37, 1, 1, dims[i]);
+            attention_run run = {.ranks = 1, .kind = TA_SHARD_CONTIGUOUS};
+            if (!options_chosen(number++))
+                continue;
+            attention_case_make(&c, 1);
+            check_case(&c, &run);
+            attention_case_free(&c);
+        }
+}
+
+/* The same bits in every run, and a GPU for each rank. */
+static void test_groups(void)
+{
+    static const struct {
+        int rows, columns; /* 0: a ring */
+        int ranks;
+        ta_shard_kind kind;
+    } groups[] = {{1, 2, 2, TA_SHARD_ZIGZAG},       {2, 1, 2, TA_SHARD_CONTIGUOUS},
+                  {2, 2, 4, TA_SHARD_BLOCK_CYCLIC}, {3, 1, 3, TA_SHARD_ZIGZAG},
+                  {2, 3, 6, TA_SHARD_ZIGZAG},       {0, 0, 3, TA_SHARD_ZIGZAG},
+                  {0, 0, 4, TA_SHARD_BLOCK_CYCLIC}};
+    options.ccl = true;
+    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
+        attention_case c = small_case((ta_dtype)dtype, 53, 4, 2, 24);
+        c.seed += (uint64_t)dtype; /* bf16: rows that are not aligned */
+        attention_case_make(&c, 6);
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; ++i) {
+            attention_run run = {.ranks = groups[i].ranks,
+                                 .grid_rows = groups[i].rows,
+                                 .grid_columns = groups[i].columns,
+                                 .kind = groups[i].kind};
+            if (!options_chosen((uint64_t)dtype * 7 + i))
+                continue;
+            run.algorithm = groups[i].rows ? TA_ATTENTION_GRID : TA_ATTENTION_RING;
+            run.block = run.kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0;
+            uint64_t bits = check_case(&c, &run).bits;
+            TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &run).bits);
+        }
+        attention_case_free(&c);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (!options_read(argc, argv))
+        return 2;
+    UNITY_BEGIN();
+    RUN_TEST(test_random_cases);
+    if (!options.one_seed) {
+        RUN_TEST(test_every_type_and_dimension);
+        RUN_TEST(test_groups);
+    }
+    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+        for (int i = 0; i < 5; ++i)
+            printf("dtype %d: worst %s is %.3f of its bound\n", dtype, kinds[i], worst[dtype][i]);
+    return UNITY_END() != 0;
+}
