@@ -113,25 +113,28 @@ TA_DEVICE int64_t ta_line_element(const ta_tensor &tensor, const ta_line &line)
     return line.row * tensor.token_stride + line.head * tensor.head_stride;
 }
 
+/* What a block owns, and whom it meets: keys are numbered as in key_rows, query rows as above. */
+struct ta_meeting {
+    int32_t kv_head;
+    int32_t own;        /* the first of its own */
+    int32_t first, end; /* of the others; first ≥ end if there are none */
+};
+
 /* What changes from tile to tile of the others. */
 struct ta_others {
     ta_line lines[TA_BACKWARD_OTHERS];
     int32_t not_finite; /* 1: one of their elements is */
 };
 
-/* The start of a block's shared memory; the tiles follow. */
+/* The start of a block's shared memory; the tiles follow. What is needed only now and then is there
+ * too: no thread should spend registers on it. */
 struct alignas(16) ta_backward_tables {
+    ta_local_backward_params p;
+    ta_meeting m;
     ta_line own[TA_BACKWARD_OWN];
     ta_others others[2]; /* the next is made while one is used */
     float undo[2]
               [TA_BACKWARD_OWN]; /* what weights of ds, and of p, are still to be multiplied by */
-};
-
-/* What a block owns, and whom it meets: keys are numbered as in key_rows, query rows as above. */
-struct ta_meeting {
-    int32_t kv_head;
-    int32_t own;        /* the first of its own */
-    int32_t first, end; /* of the others; first ≥ end if there are none */
 };
 
 /* The first query that sees a key at or after `key`, or whose range begins there: both ends
@@ -170,36 +173,40 @@ template <bool Keys> TA_DEVICE ta_meeting ta_find_meeting(const ta_backward_args
     return m;
 }
 
+/* Fill in the tables but for the others. Every thread calls it; ends with a barrier. */
 template <bool Keys>
-TA_DEVICE ta_line ta_own_line(const ta_backward_args &a, const ta_meeting &m, int32_t i)
-{
-    return Keys ? ta_key_line(a.p, m.kv_head, m.own + i) : ta_query_line(a.p, m.kv_head, m.own + i);
-}
-
-template <bool Keys>
-TA_DEVICE ta_line ta_other_line(const ta_backward_args &a, const ta_meeting &m, int32_t other)
-{
-    return Keys ? ta_query_line(a.p, m.kv_head, other) : ta_key_line(a.p, m.kv_head, other);
-}
-
-/* The lines of the block's own rows; its threads need a barrier after it. */
-template <bool Keys>
-TA_DEVICE void ta_find_own(const ta_backward_args &a, const ta_meeting &m, ta_line *lines)
-{
-    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < a.s.own;
-         i += static_cast<int32_t>(blockDim.x))
-        lines[i] = ta_own_line<Keys>(a, m, i);
-}
-
-/* The lines of the others from `at` on, of all of the tile: those after the last are rows that
- * exist and see nothing here, or that nobody here sees. */
-template <bool Keys>
-TA_DEVICE void ta_find_others(const ta_backward_args &a, const ta_meeting &m, int32_t at,
-                              ta_line *lines)
+TA_DEVICE void ta_start_tables(const ta_backward_args &a, const ta_meeting &m,
+                               ta_backward_tables &tables)
 {
     int32_t i = static_cast<int32_t>(threadIdx.x);
-    if (i < a.s.others)
-        lines[i] = at + i < m.end ? ta_other_line<Keys>(a, m, at + i) : ta_no_line();
+    if (i == 0) {
+        tables.p = a.p;
+        tables.m = m;
+    }
+    ta_syncthreads();
+    if (i < a.s.own)
+        tables.own[i] = Keys ? ta_key_line(tables.p, m.kv_head, m.own + i)
+                             : ta_query_line(tables.p, m.kv_head, m.own + i);
+    ta_syncthreads();
+}
+
+/* The lines of the others from `at` on. */
+template <bool Keys>
+TA_DEVICE void ta_find_others(ta_backward_tables &tables, int32_t at, int32_t count,
+                              ta_others &others)
+{
+    const ta_local_backward_params &p = tables.p;
+    const ta_meeting &m = tables.m;
+    int32_t i = static_cast<int32_t>(threadIdx.x);
+    if (i == 0)
+        others.not_finite = 0;
+    if (i >= count)
+        return;
+    if (at + i >= m.end)
+        others.lines[i] = ta_no_line();
+    else
+        others.lines[i] =
+            Keys ? ta_query_line(p, m.kv_head, at + i) : ta_key_line(p, m.kv_head, at + i);
 }
 
 /* Is this pair a query row and a key that it sees? `own` and `other` are their numbers. */
@@ -232,15 +239,14 @@ TA_DEVICE ta_pair ta_make_pair(const ta_score_rule &rule, float dot, float produ
     return pair;
 }
 
-/* Element `column` of a gradient of the block's own rows: the columns of dK or dQ, then those of
- * dV. */
+/* Element `column` of a gradient of one of the block's own rows: of dV, or of dK or dQ. */
 template <bool Keys>
-TA_DEVICE void ta_store_gradient(const ta_backward_args &a, const ta_line &line, int32_t column,
-                                 bool of_v, float sum)
+TA_DEVICE void ta_store_gradient(const ta_backward_args &a, const ta_local_gradient &g,
+                                 const ta_line &line, int32_t column, bool of_v, float sum)
 {
-    const ta_local_gradient &g = a.p.gradient;
     const ta_tensor &to = of_v ? g.dv : Keys ? g.dk : g.dq;
-    ta_store_element(Keys ? g.kv_dtype : g.dq_dtype, to.data, ta_line_element(to, line) + column,
+    ta_dtype dtype = Keys ? a.p.gradient.kv_dtype : a.p.gradient.dq_dtype;
+    ta_store_element(dtype, to.data, ta_line_element(to, line) + column,
                      of_v ? sum : sum * a.p.local.work.scale);
 }
 

@@ -29,13 +29,13 @@ TA_DEVICE void load8(ta_dtype dtype, const void *data, int64_t at, bool aligned,
     }
     if (dtype == TA_F32) {
         const float *from = static_cast<const float *>(data) + at;
-        ta_vec16 low = ta_load16(from), high = ta_load16(from + 4);
+        ta_vec16 low = ta_load16_global(from), high = ta_load16_global(from + 4);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             x[i] = ta_as_float(i < 4 ? low.word[i] : high.word[i - 4]);
         return;
     }
-    ta_vec16 all = ta_load16(static_cast<const uint16_t *>(data) + at);
+    ta_vec16 all = ta_load16_global(static_cast<const uint16_t *>(data) + at);
     if (dtype == TA_F16)
         ta_type_f16::unpack(all, x);
     else
@@ -85,6 +85,23 @@ TA_DEVICE bool load_rows(const ta_local_params &p, const ta_tensor &tensor, int3
             store4(row + e, x);
             store4(row + e + 4, x + 4);
         }
+    }
+    return strange;
+}
+
+/* A tile of query rows, or of keys: what has k_dim, then what has v_dim. */
+template <bool Queries>
+TA_DEVICE bool load_tile(const ta_backward_args &a, const ta_local_backward_params &p,
+                         const ta_line *lines, int32_t count, char *k, char *v)
+{
+    bool strange = false;
+#pragma unroll 1
+    for (int of_v = 0; of_v < 2; of_v++) {
+        const ta_tensor &for_k = Queries ? p.local.work.q : p.local.work.k;
+        const ta_tensor &for_v = Queries ? p.gradient.dout : p.local.work.v;
+        strange |= load_rows(a.p.local, of_v ? for_v : for_k,
+                             of_v ? a.p.local.work.v_dim : a.p.local.work.k_dim, lines, count,
+                             of_v ? v : k, of_v ? a.s.v_stride : a.s.k_stride);
     }
     return strange;
 }
@@ -188,32 +205,65 @@ TA_DEVICE void end_run(ta_part &part)
     }
 }
 
-/* Add a tile of the others. Careful: where one of their elements is not finite, a weight of 0 would
- * not keep it away from a row that does not see it. */
-template <bool Keys, bool Careful>
-TA_DEVICE void sum_tile(const ta_backward_args &a, char *shared, const ta_line *own_lines,
-                        const ta_line *other_lines, int32_t own, int32_t other, ta_part &part)
+/* Add a tile of the others to the run; elements that are not finite count as 0 if `careful`. */
+TA_DEVICE void sum_tile(const ta_backward_shape &s, const float *weights, const char *values,
+                        int32_t stride, bool careful, ta_part &part)
 {
-    const ta_backward_shape &s = a.s;
-    int32_t stride = part.of_v ? s.v_stride : s.k_stride;
-    const char *values = shared + (part.of_v ? s.other_v_at : s.other_k_at) + part.column * 4;
-    const float *weights = (part.of_v ? p_weights(s, shared) : ds_weights(s, shared)) + part.row;
 #pragma unroll 1
     for (int32_t o = 0; o < s.others; o++) {
         float x[sum_columns], w[2][4];
         load4(reinterpret_cast<const float *>(values + o * stride), x);
         load4(weights + o * s.own, w[0]);
         load4(weights + o * s.own + 4, w[1]);
-#pragma unroll
-        for (int r = 0; r < sum_rows; r++) {
-            bool seen = !Careful || ta_pair_seen<Keys>(own + part.row + r, own_lines[part.row + r],
-                                                       other + o, other_lines[o]);
+        if (careful) {
 #pragma unroll
             for (int i = 0; i < sum_columns; i++)
-                if (!Careful || seen || is_finite(x[i]))
-                    part.run[r][i] = fmaf(w[r / 4][r % 4], x[i], part.run[r][i]);
+                x[i] = is_finite(x[i]) ? x[i] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < sum_rows * sum_columns; i++)
+            part.run[i / sum_columns][i % sum_columns] =
+                fmaf(w[i / 16][i / sum_columns % 4], x[i % sum_columns],
+                     part.run[i / sum_columns][i % sum_columns]);
+    }
+}
+
+/* The sums that must see an element that sum_tile() took for 0 become NaN; all others have the bits
+ * that they always have. */
+template <bool Keys>
+TA_DEVICE void show_not_finite(const ta_backward_shape &s, const ta_backward_tables &tables,
+                               const ta_line *other_lines, int32_t other, const char *values,
+                               int32_t stride, ta_part &part)
+{
+#pragma unroll
+    for (int r = 0; r < sum_rows; r++) {
+#pragma unroll 1
+        for (int32_t o = 0; o < s.others; o++) {
+            float x[sum_columns];
+            load4(reinterpret_cast<const float *>(values + o * stride), x);
+            bool seen = ta_pair_seen<Keys>(tables.m.own + part.row + r, tables.own[part.row + r],
+                                           other + o, other_lines[o]);
+#pragma unroll
+            for (int i = 0; i < sum_columns; i++)
+                part.run[r][i] = seen && !is_finite(x[i]) ? NAN : part.run[r][i];
         }
     }
+}
+
+/* One tile of the others, and the end of a run if there have been enough. */
+template <bool Keys>
+TA_DEVICE void add_tile(const ta_backward_shape &s, char *shared, const ta_backward_tables &tables,
+                        const ta_others &others, int32_t other, bool ends_run, ta_part &part)
+{
+    int32_t stride = part.of_v ? s.v_stride : s.k_stride;
+    const char *values = shared + (part.of_v ? s.other_v_at : s.other_k_at) + part.column * 4;
+    const float *weights = (part.of_v ? p_weights(s, shared) : ds_weights(s, shared)) + part.row;
+    bool careful = ta_uniform(others.not_finite);
+    sum_tile(s, weights, values, stride, careful, part);
+    if (careful)
+        show_not_finite<Keys>(s, tables, others.lines, other, values, stride, part);
+    if (ends_run)
+        end_run(part);
 }
 
 template <bool Keys>
@@ -222,45 +272,27 @@ __global__ void __launch_bounds__(TA_BACKWARD_THREADS, 1) local_backward_fma(ta_
     TA_SHARED_DYNAMIC(char, shared);
     ta_backward_tables &tables = *reinterpret_cast<ta_backward_tables *>(shared);
     const ta_backward_shape &s = a.s;
-    const ta_local_params &p = a.p.local;
-    const ta_local &w = p.work;
-    const ta_tensor &own_k = Keys ? w.k : w.q, &own_v = Keys ? w.v : a.p.gradient.dout;
-    const ta_tensor &other_k = Keys ? w.q : w.k, &other_v = Keys ? a.p.gradient.dout : w.v;
     ta_meeting m = ta_find_meeting<Keys>(a);
-    ta_find_own<Keys>(a, m, tables.own);
-    ta_syncthreads();
-    load_rows(p, own_k, w.k_dim, tables.own, s.own, shared + s.own_k_at, s.k_stride);
-    load_rows(p, own_v, w.v_dim, tables.own, s.own, shared + s.own_v_at, s.v_stride);
+    ta_start_tables<Keys>(a, m, tables);
+    load_tile<!Keys>(a, tables.p, tables.own, s.own, shared + s.own_k_at, shared + s.own_v_at);
     ta_part part;
     start_part<Keys>(a, part);
 
     int32_t turn = 0, in_run = 0;
-    for (int32_t at = m.first; at < m.end; at += s.others, turn ^= 1) {
+    const int32_t end = ta_uniform(m.end);
+    for (int32_t at = ta_uniform(m.first); at < end; at += s.others, turn ^= 1) {
         ta_others &now = tables.others[turn];
-        ta_find_others<Keys>(a, m, at, now.lines);
-        if (threadIdx.x == 0)
-            now.not_finite = 0;
+        ta_find_others<Keys>(tables, at, s.others, now);
         ta_syncthreads(); /* also: the sums of the tile before are done with its rows */
-        bool strange =
-            load_rows(p, other_k, w.k_dim, now.lines, s.others, shared + s.other_k_at, s.k_stride);
-        strange |=
-            load_rows(p, other_v, w.v_dim, now.lines, s.others, shared + s.other_v_at, s.v_stride);
-        if (strange)
+        if (load_tile<Keys>(a, tables.p, now.lines, s.others, shared + s.other_k_at,
+                            shared + s.other_v_at))
             atomicOr(&now.not_finite, 1);
         ta_syncthreads();
-        weigh_tile<Keys>(a, shared, tables.own, now.lines, m.own, at);
+        weigh_tile<Keys>(a, shared, tables.own, now.lines, tables.m.own, at);
         ta_syncthreads();
-        if (!part.exists)
-            continue;
-        if (now.not_finite)
-            sum_tile<Keys, true>(a, shared, tables.own, now.lines, m.own, at, part);
-        else
-            sum_tile<Keys, false>(a, shared, tables.own, now.lines, m.own, at, part);
-        in_run += s.others;
-        if (in_run == run_others) {
-            end_run(part);
-            in_run = 0;
-        }
+        in_run = in_run + s.others < run_others ? in_run + s.others : 0;
+        if (part.exists)
+            add_tile<Keys>(s, shared, tables, now, at, in_run == 0, part);
     }
     end_run(part);
     if (!part.exists)
@@ -271,7 +303,8 @@ __global__ void __launch_bounds__(TA_BACKWARD_THREADS, 1) local_backward_fma(ta_
 #pragma unroll
         for (int i = 0; i < sum_columns; i++)
             if (line.row >= 0)
-                ta_store_gradient<Keys>(a, line, part.column + i, part.of_v, part.all[r][i]);
+                ta_store_gradient<Keys>(a, tables.p.gradient, line, part.column + i, part.of_v,
+                                        part.all[r][i]);
     }
 }
 

@@ -49,7 +49,7 @@ TA_DEVICE bool load_rows(const ta_tensor &tensor, int32_t dim, bool aligned, con
         for (int32_t e = lane * 8; e < wide; e += mma_lanes * 8) {
             ta_vec16 x = {{0, 0, 0, 0}};
             if (e < there)
-                x = aligned ? ta_load16(from + e) : gather8(from + e);
+                x = aligned ? ta_load16_global(from + e) : gather8(from + e);
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 found |= ta_not_finite(Type(), x.word[j]);
@@ -57,6 +57,23 @@ TA_DEVICE bool load_rows(const ta_tensor &tensor, int32_t dim, bool aligned, con
         }
     }
     return found != 0;
+}
+
+/* A tile of query rows, or of keys: what has k_dim, then what has v_dim. */
+template <class Type, bool Queries>
+TA_DEVICE bool load_tile(const ta_backward_args &a, const ta_local_backward_params &p,
+                         const ta_line *lines, int32_t count, char *k, char *v)
+{
+    bool strange = false;
+#pragma unroll 1
+    for (int of_v = 0; of_v < 2; of_v++) {
+        const ta_tensor &for_k = Queries ? p.local.work.q : p.local.work.k;
+        const ta_tensor &for_v = Queries ? p.gradient.dout : p.local.work.v;
+        strange |= load_rows<Type>(
+            of_v ? for_v : for_k, of_v ? a.p.local.work.v_dim : a.p.local.work.k_dim,
+            a.p.local.aligned != 0, lines, count, of_v ? v : k, of_v ? a.s.v_stride : a.s.k_stride);
+    }
+    return strange;
 }
 
 /* One tile of dot products of rows with rows. */
@@ -216,6 +233,7 @@ template <class Type, bool Keys>
 TA_DEVICE float show_not_finite(float sum, const char *values, int32_t stride, int32_t own,
                                 const ta_line &own_line, int32_t other, const ta_line *other_lines)
 {
+#pragma unroll 1
     for (int32_t o = 0; o < mma_others; o++) {
         uint16_t x = *reinterpret_cast<const uint16_t *>(values + o * stride);
         if (ta_not_finite(Type(), x) != 0 &&
@@ -234,11 +252,11 @@ TA_DEVICE void sum_tile(const ta_backward_args &a, const char *shared, int32_t w
 {
     const ta_backward_shape &s = a.s;
     bool careful = ta_uniform(others.not_finite);
-    int32_t wave = ta_wave_id();
-    ta_forget_uniform(wave);
+    int32_t number = ta_wave_id() - waves;
 #pragma unroll
     for (int i = 0; i < Tiles; i++) {
-        ta_sum_tile t = find_sum<Keys>(a, wave + i * waves);
+        ta_forget_uniform(number); /* where the tiles are is not to be known in advance */
+        ta_sum_tile t = find_sum<Keys>(a, number += waves);
         if (!t.exists)
             continue;
         int32_t stride = t.of_v ? s.v_stride : s.k_stride;
@@ -261,19 +279,21 @@ TA_DEVICE void sum_tile(const ta_backward_args &a, const char *shared, int32_t w
 }
 
 template <bool Keys, int Tiles, int Wave>
-TA_DEVICE void store_sums(const ta_backward_args &a, int32_t waves, const ta_line *own_lines,
-                          const ta_product<Wave> (&sums)[Tiles])
+TA_DEVICE void store_sums(const ta_backward_args &a, int32_t waves,
+                          const ta_backward_tables &tables, const ta_product<Wave> (&sums)[Tiles])
 {
+    int32_t number = ta_wave_id() - waves;
 #pragma unroll
     for (int i = 0; i < Tiles; i++) {
-        ta_sum_tile t = find_sum<Keys>(a, ta_wave_id() + i * waves);
+        ta_forget_uniform(number);
+        ta_sum_tile t = find_sum<Keys>(a, number += waves);
         int32_t dim = t.of_v ? a.p.local.work.v_dim : a.p.local.work.k_dim;
 #pragma unroll
         for (int e = 0; e < 256 / Wave; e++) {
-            const ta_line &line = own_lines[t.row + ta_product_row<Wave>(e)];
+            const ta_line &line = tables.own[t.row + ta_product_row<Wave>(e)];
             int32_t column = t.column + ta_product_column<Wave>(e);
             if (line.row >= 0 && column < dim)
-                ta_store_gradient<Keys>(a, line, column, t.of_v, sums[i].x[e]);
+                ta_store_gradient<Keys>(a, tables.p.gradient, line, column, t.of_v, sums[i].x[e]);
         }
     }
 }
@@ -287,42 +307,33 @@ __global__ void __launch_bounds__(TA_BACKWARD_THREADS) local_backward_mma(ta_bac
     const int tile_count = mma_sums * Wave / 32;
     const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
     const ta_backward_shape &s = a.s;
-    const ta_local &w = a.p.local.work;
-    const bool aligned = a.p.local.aligned != 0;
-    const ta_tensor &own_k = Keys ? w.k : w.q, &own_v = Keys ? w.v : a.p.gradient.dout;
-    const ta_tensor &other_k = Keys ? w.q : w.k, &other_v = Keys ? a.p.gradient.dout : w.v;
     ta_meeting m = ta_find_meeting<Keys>(a);
-    ta_find_own<Keys>(a, m, tables.own);
-    ta_syncthreads();
-    load_rows<Type>(own_k, w.k_dim, aligned, tables.own, s.own, shared + s.own_k_at, s.k_stride);
-    load_rows<Type>(own_v, w.v_dim, aligned, tables.own, s.own, shared + s.own_v_at, s.v_stride);
+    ta_start_tables<Keys>(a, m, tables);
+    load_tile<Type, !Keys>(a, tables.p, tables.own, s.own, shared + s.own_k_at,
+                           shared + s.own_v_at);
     ta_product<Wave> sums[tile_count];
 #pragma unroll
     for (int i = 0; i < tile_count; i++)
         ta_product_clear(sums[i]);
 
     int32_t turn = 0;
-    for (int32_t at = ta_uniform(m.first); at < ta_uniform(m.end); at += mma_others, turn ^= 1) {
+    const int32_t end = ta_uniform(m.end);
+    for (int32_t at = ta_uniform(m.first); at < end; at += mma_others, turn ^= 1) {
         ta_others &now = tables.others[turn];
-        ta_find_others<Keys>(a, m, at, now.lines);
-        if (threadIdx.x == 0)
-            now.not_finite = 0;
+        ta_find_others<Keys>(tables, at, mma_others, now);
         ta_syncthreads(); /* also: the sums of the tile before are done with its rows */
-        bool strange = load_rows<Type>(other_k, w.k_dim, aligned, now.lines, mma_others,
-                                       shared + s.other_k_at, s.k_stride);
-        strange |= load_rows<Type>(other_v, w.v_dim, aligned, now.lines, mma_others,
-                                   shared + s.other_v_at, s.v_stride);
-        if (strange)
+        if (load_tile<Type, Keys>(a, tables.p, now.lines, mma_others, shared + s.other_k_at,
+                                  shared + s.other_v_at))
             atomicOr(&now.not_finite, 1);
         ta_syncthreads();
         score_tile<Type, Wave>(a, shared, waves);
         ta_syncthreads();
-        weigh_tile<Type, Keys>(a, shared, tables.own, now.lines, m.own, at, tables.undo);
+        weigh_tile<Type, Keys>(a, shared, tables.own, now.lines, tables.m.own, at, tables.undo);
         ta_syncthreads();
-        sum_tile<Type, Keys, tile_count, Wave>(a, shared, waves, tables.own, now, m.own, at,
+        sum_tile<Type, Keys, tile_count, Wave>(a, shared, waves, tables.own, now, tables.m.own, at,
                                                tables.undo, sums);
     }
-    store_sums<Keys, tile_count, Wave>(a, waves, tables.own, sums);
+    store_sums<Keys, tile_count, Wave>(a, waves, tables, sums);
 }
 
 /* ---- The host's side ------------------------------------------------------------------------ */
