@@ -26,6 +26,23 @@ TA_DEVICE ta_float4_row load4(const float *from)
     return *reinterpret_cast<const ta_float4_row *>(from);
 }
 
+/* K or V of a head, and where its rows are. In shared memory: it would take scalar registers that
+ * are scarce where waves are wide. */
+struct ta_local_source {
+    const char *data;
+    int64_t stride; /* elements */
+    const int32_t *rows;
+    int32_t count, dim;
+};
+
+TA_DEVICE ta_local_source find_source(const ta_local &w, const ta_tensor &from, int32_t dim,
+                                      int32_t kv_head)
+{
+    const char *data = static_cast<const char *>(from.data);
+    return {data + kv_head * from.head_stride * ta_number_bytes(w.dtype), from.token_stride,
+            w.key_rows, w.keys, dim};
+}
+
 /* A chunk of K or V on its way to shared memory. */
 template <class Type, bool Aligned> struct ta_local_chunk {
     static const int unit = Aligned ? Type::unit : 1; /* elements that travel together */
@@ -34,19 +51,20 @@ template <class Type, bool Aligned> struct ta_local_chunk {
     typename std::conditional<Aligned, ta_vec16, typename Type::element>::type units[count];
 
     /* The dimensions from `column` on of the keys from `at` on; zeros beyond the last of each. */
-    __device__ __forceinline__ void load(const ta_local &w, const ta_tensor &from, int32_t dim,
-                                         int32_t kv_head, int32_t at, int32_t column)
+    __device__ __forceinline__ void load(const ta_local_source &from, int32_t at, int32_t column)
     {
         typedef typename Type::element element;
         int32_t thread = static_cast<int32_t>(threadIdx.x);
 #pragma unroll
         for (int i = 0; i < count; i++) {
+            if (i % 4 == 0) /* or all addresses would be in registers at a time, for every turn */
+                ta_forget(thread);
             int32_t n = thread + i * fma_threads;
             int32_t key = at + n / row_units, e = column + n % row_units * unit;
             units[i] = {};
-            if (key < w.keys && e < dim) {
-                const element *data = static_cast<const element *>(from.data) +
-                                      ta_local_element(from, w.key_rows[key], kv_head) + e;
+            if (key < from.count && e < from.dim) {
+                const element *data = reinterpret_cast<const element *>(from.data) +
+                                      ta_load_global(from.rows + key) * from.stride + e;
                 if constexpr (Aligned)
                     units[i] = ta_load16_global(data);
                 else
@@ -58,6 +76,7 @@ template <class Type, bool Aligned> struct ta_local_chunk {
     __device__ __forceinline__ void store(float *to) const
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x);
+        ta_forget(thread);
 #pragma unroll
         for (int i = 0; i < count; i++) {
             int32_t n = thread + i * fma_threads;
@@ -145,7 +164,7 @@ TA_DEVICE void add_values(const float *weights, const float *v, int32_t at, bool
                           float (&o)[lane_rows][lane_columns])
 {
     float sums[lane_rows][lane_columns] = {};
-#pragma unroll 4
+#pragma unroll 2
     for (int32_t key = 0; key < TA_LOCAL_KEYS; key++) {
         ta_float4_row values = load4(v + key * chunk_stride);
         ta_float4_row weight = load4(weights + key * block_rows);
@@ -176,13 +195,14 @@ TA_DEVICE void write_records(const ta_local &w, const ta_local_block &b, float *
             continue;
         float *record = ta_local_record(w, b, row, records);
 #pragma unroll
-        for (int c = 0; c < chunks_most; c++)
+        for (int c = 0; c < chunks_most; c++) {
+            int32_t column = c * chunk + lane * lane_columns;
+            if (column >= w.v_dim) /* a multiple of 8: all columns of a lane, or none */
+                continue;
 #pragma unroll
-            for (int j = 0; j < lane_columns; j++) {
-                int32_t column = c * chunk + lane * lane_columns + j;
-                if (column < w.v_dim)
-                    record[column] = o[c][i][j];
-            }
+            for (int j = 0; j < lane_columns; j++)
+                record[column + j] = o[c][i][j];
+        }
         if (lane == 0) {
             record[w.v_dim] = rows[i].l != rows[i].l ? rows[i].l : rows[i].m;
             record[w.v_dim + 1] = rows[i].l;
@@ -198,11 +218,16 @@ __global__ void __launch_bounds__(fma_threads)
     TA_SHARED(float, tile, [TA_LOCAL_KEYS * chunk_stride]);
     TA_SHARED(float, all_weights, [TA_LOCAL_KEYS * block_rows]);
     TA_SHARED(ta_visible, sees, [block_rows]);
+    TA_SHARED(ta_local_source, sources, [2]);
     const ta_local &w = p.work;
     const ta_local_block b = ta_find_local_block(w, block_rows);
     const int32_t thread = static_cast<int32_t>(threadIdx.x);
     if (thread < block_rows)
         sees[thread] = ta_local_sees(w, b, thread);
+    if (thread == 0) {
+        sources[0] = find_source(w, w.k, w.k_dim, b.kv_head);
+        sources[1] = find_source(w, w.v, w.v_dim, b.kv_head);
+    }
     stage_queries<Type>(w, b, q, q_stride);
     ta_syncthreads();
 
@@ -218,7 +243,7 @@ __global__ void __launch_bounds__(fma_threads)
     ta_local_chunk<Type, Aligned> next;
     int32_t searched = 0, at = ta_next_seen(sees, block_rows, 0, searched);
     if (at < INT32_MAX)
-        next.load(w, w.k, w.k_dim, b.kv_head, at, 0);
+        next.load(sources[0], at, 0);
     while (at < INT32_MAX) {
         int32_t then = ta_next_seen(sees, block_rows, at + TA_LOCAL_KEYS, searched);
         float dots[lane_rows][lane_keys] = {}, rescale[lane_rows];
@@ -227,24 +252,27 @@ __global__ void __launch_bounds__(fma_threads)
             next.store(tile);
             ta_syncthreads();
             if (e + chunk < w.k_dim)
-                next.load(w, w.k, w.k_dim, b.kv_head, at, e + chunk);
+                next.load(sources[0], at, e + chunk);
             else
-                next.load(w, w.v, w.v_dim, b.kv_head, at, 0);
+                next.load(sources[1], at, 0);
             add_dots(own_q + e, q_stride, tile, dots);
         }
         weigh_keys(p.rule, at, dots, rows, rescale, weights);
-        bool masked = rows[lane_rows - 1].first > at || rows[0].end < at + TA_LOCAL_KEYS;
+        bool masked =
+            ta_uniform(sees[block_rows - 1].first > at || sees[0].end < at + TA_LOCAL_KEYS);
+        int32_t v_dim = w.v_dim;
+        ta_forget_uniform(v_dim);
 #pragma unroll
         for (int c = 0; c < chunks_most; c++) {
-            if (c * chunk >= w.v_dim)
+            if (c * chunk >= v_dim)
                 continue;
             ta_syncthreads();
             next.store(tile);
             ta_syncthreads();
-            if ((c + 1) * chunk < w.v_dim)
-                next.load(w, w.v, w.v_dim, b.kv_head, at, (c + 1) * chunk);
+            if ((c + 1) * chunk < v_dim)
+                next.load(sources[1], at, (c + 1) * chunk);
             else if (then < INT32_MAX)
-                next.load(w, w.k, w.k_dim, b.kv_head, then, 0);
+                next.load(sources[0], then, 0);
             add_values(weights, tile + thread % row_lanes * lane_columns, at, masked, rows, rescale,
                        o[c]);
         }

@@ -26,12 +26,13 @@ template <int Tiles> struct ta_local_tile {
                                          int32_t kv_head, int32_t at)
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x);
+        ta_forget(thread); /* or what is compared with it would be kept for every turn */
         int32_t keys_at_once = static_cast<int32_t>(blockDim.x) / row_threads;
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
             int32_t key = thread / row_threads + i * keys_at_once;
             bool exists = key < TA_LOCAL_KEYS && at + key < w.keys;
-            int32_t row = exists ? w.key_rows[at + key] : 0;
+            int32_t row = exists ? ta_load_global(w.key_rows + at + key) : 0;
             const char *data =
                 static_cast<const char *>(from.data) + ta_local_element(from, row, kv_head) * 2;
 #pragma unroll
@@ -47,6 +48,7 @@ template <int Tiles> struct ta_local_tile {
     __device__ __forceinline__ void store(int32_t dim, char *to, int32_t stride) const
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x);
+        ta_forget(thread); /* or what is compared with it would be kept for every turn */
         int32_t keys_at_once = static_cast<int32_t>(blockDim.x) / row_threads;
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
@@ -180,6 +182,7 @@ TA_DEVICE void add_values(int32_t v_dim, const char *weights, const char *v, int
 #pragma unroll
     for (int i = 0; i < steps * kept; i++)
         w[i / kept][i % kept] = load(i / kept, i % kept);
+    ta_forget_uniform(v_dim);
 #pragma unroll
     for (int i = 0; i < Tiles; i++) {
         if (i * edge >= v_dim)

@@ -88,7 +88,7 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
     return p->query_heads / p->kv_heads * p->query_tokens;
 }
 
-static inline int32_t ta_number_bytes(ta_dtype dtype)
+TA_INLINE int32_t ta_number_bytes(ta_dtype dtype)
 {
     return dtype == TA_F32 ? 4 : 2;
 }
