@@ -146,17 +146,25 @@ TA_DEVICE void weigh_tile(const ta_backward_args &a, char *shared, const ta_line
                           const ta_line *other_lines, int32_t own, int32_t other)
 {
     const ta_backward_shape &s = a.s;
-    const ta_local &w = a.p.local.work;
     /* Rows of a thread are half a tile apart, so that its neighbours' lie in other banks. */
     int32_t own_half = s.own / 2, other_half = s.others / 2;
+    ta_forget_uniform(own_half);
+    ta_forget_uniform(other_half);
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i < own_half * other_half;
          i += static_cast<int32_t>(blockDim.x)) {
-        int32_t r = i / other_half, o = i % other_half;
-        float dot[2][2], product[2][2];
-        multiply(shared + s.own_k_at + r * s.k_stride, own_half * s.k_stride,
-                 shared + s.other_k_at + o * s.k_stride, other_half * s.k_stride, w.k_dim, dot);
-        multiply(shared + s.own_v_at + r * s.v_stride, own_half * s.v_stride,
-                 shared + s.other_v_at + o * s.v_stride, other_half * s.v_stride, w.v_dim, product);
+        int32_t r = other_half == 16 ? i / 16 : i / 8, o = i & (other_half - 1);
+        float dot[2][2], product[2][2] = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+#pragma unroll 1
+        for (int of_v = 0; of_v < 2; of_v++) {
+            int32_t stride = of_v ? s.v_stride : s.k_stride;
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                dot[j / 2][j % 2] = product[j / 2][j % 2];
+            multiply(shared + (of_v ? s.own_v_at : s.own_k_at) + r * stride, own_half * stride,
+                     shared + (of_v ? s.other_v_at : s.other_k_at) + o * stride,
+                     other_half * stride, of_v ? a.p.local.work.v_dim : a.p.local.work.k_dim,
+                     product);
+        }
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int32_t row = r + j / 2 * own_half, column = o + j % 2 * other_half;
