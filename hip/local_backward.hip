@@ -70,11 +70,13 @@ TA_DEVICE bool load_rows(const ta_local_params &p, const ta_tensor &tensor, int3
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     bool strange = false;
+#pragma unroll 1
     for (int32_t i = thread / fma_lanes; i < count;
          i += static_cast<int32_t>(blockDim.x) / fma_lanes) {
         float *row = reinterpret_cast<float *>(to + i * stride);
         bool there = lines[i].row >= 0;
         int64_t at = there ? ta_line_element(tensor, lines[i]) : 0;
+#pragma unroll 1
         for (int32_t e = thread % fma_lanes * 8; e < dim; e += fma_lanes * 8) {
             float x[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
             if (there)
@@ -113,6 +115,7 @@ TA_DEVICE void multiply(const char *a, int32_t a_step, const char *b, int32_t b_
 #pragma unroll
     for (int i = 0; i < 4; i++)
         sum[i / 2][i % 2] = 0.0f;
+#pragma unroll 1
     for (int32_t e = 0; e < dim; e += 4) {
         float x[2][4], y[2][4];
 #pragma unroll
@@ -275,7 +278,7 @@ TA_DEVICE void add_tile(const ta_backward_shape &s, char *shared, const ta_backw
 }
 
 template <bool Keys>
-__global__ void __launch_bounds__(TA_BACKWARD_THREADS, 1) local_backward_fma(ta_backward_args a)
+__global__ void __launch_bounds__(TA_BACKWARD_THREADS) local_backward_fma(ta_backward_args a)
 {
     TA_SHARED_DYNAMIC(char, shared);
     ta_backward_tables &tables = *reinterpret_cast<ta_backward_tables *>(shared);
