@@ -136,6 +136,18 @@ static void test_groups(void)
     }
 }
 
+/* The same over a group of host memory: through pinned memory, and the same bits. */
+static void test_groups_of_host_memory(void)
+{
+    attention_case c = small_case(TA_BF16, 41, 2, 1, 32);
+    attention_run run = {.ranks = 3, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG};
+    attention_case_make(&c, 3);
+    uint64_t bits = check_case(&c, &run).bits;
+    options.ccl = true;
+    TEST_ASSERT_EQUAL_HEX64(bits, check_case(&c, &run).bits);
+    attention_case_free(&c);
+}
+
 int main(int argc, char **argv)
 {
     if (!options_read(argc, argv))
@@ -145,6 +157,7 @@ int main(int argc, char **argv)
     if (!options.one_seed) {
         RUN_TEST(test_every_type_and_dimension);
         RUN_TEST(test_groups);
+        RUN_TEST(test_groups_of_host_memory);
     }
     for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
         for (int i = 0; i < 5; ++i)

@@ -600,8 +600,10 @@ typedef struct ta_attention_config {
 
 typedef struct ta_attention ta_attention;
 
-/* Make an attention plan. Collective; rules as ta_plan_create(). Devices without attention over
- * full sequences are TA_ERR_UNSUPPORTED: today the host has it. */
+/* Make an attention plan. Collective; rules as ta_plan_create(). The host and GPUs have attention
+ * over full sequences; on a GPU all tensors and lse are device memory, lengths are not. A group of
+ * device memory must be of this device; with one of host memory everything goes through pinned
+ * memory. Calls of a plan are ordered: on one stream, or by the caller. None can be captured. */
 TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
                                      const ta_attention_config *config, ta_attention **attention);
 

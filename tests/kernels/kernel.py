@@ -36,15 +36,21 @@ class Kernel:
 
     def set_name(self, demangled):
         """`void attend_fma<ta_type_f16, 4, true>(…)` becomes `attend_fma<f16, 4, aligned>`."""
-        self.name = re.sub(r'^void |\(.*', '', demangled).replace('ta_type_', '').replace(
-            'true', 'aligned').replace('false', 'any alignment')
+        self.name = re.sub(r'^void |\(.*', '', demangled).replace('ta_type_', '')
         self.family = self.name.split('<')[0]
+        yes, no = ('keys', 'queries') if 'backward' in self.family else ('aligned', 'any alignment')
+        self.name = self.name.replace('true', yes).replace('false', no)
         found = re.search(r'<(.*)>', self.name)
         self.arguments = tuple(found[1].split(', ')) if found else ()
 
     @property
     def attends(self):
         return self.family.startswith('attend')
+
+    @property
+    def tiles_kv(self):
+        """Does it read K and V in a loop over tiles?"""
+        return self.attends or self.family.startswith('local_forward')
 
     def tile_loop(self):
         """Its instructions: of the longest loop that is in no other."""
@@ -53,7 +59,7 @@ class Kernel:
         return [i for i in self.code if i.loops[:1] == (head,)]
 
     def count_loads(self, vendor):
-        in_loop = set(map(id, self.tile_loop())) if self.attends else ()
+        in_loop = set(map(id, self.tile_loop())) if self.tiles_kv else ()
         for instruction in self.code:
             width = vendor.load_bytes(instruction)
             if not width:
@@ -64,7 +70,7 @@ class Kernel:
     def complaints(self):
         if self.spilled:
             yield f'{self.name} on {self.arch} spills: {self.spilled} bytes or registers'
-        if not self.attends or 'any alignment' in self.arguments:
+        if not self.tiles_kv or 'any alignment' in self.arguments:
             return
         narrow = sorted(width for width in self.kv_loads if width < 16)
         if narrow:
