@@ -10,8 +10,8 @@
 #include "number.h"
 #include "softmax.h"
 
-/* A block has neighbouring queries of one query head. Blocks of the same queries are neighbours, and
- * the last queries, which see the most keys if causal, come first. */
+/* A block has neighbouring queries of one query head. Blocks of the same queries are neighbours,
+ * and the last queries, which see the most keys if causal, come first. */
 struct ta_local_block {
     int32_t head, kv_head, first, count;
 };
@@ -58,8 +58,8 @@ struct ta_local_row {
     float m, l;
 };
 
-/* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the key,
- * become weights. Returns what o must be multiplied by. As ta_soften(): a NaN makes l NaN only. */
+/* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the
+ * key, become weights. Returns what o must be multiplied by. As ta_soften(): a NaN makes l NaN only. */
 template <int Lanes, int Keys>
 TA_DEVICE float ta_local_soften(ta_local_row &row, float (&scores)[Keys])
 {

@@ -2,8 +2,8 @@
  * of its waves, with shape.shared_bytes of shared memory.
  *
  * Attention over full sequences, forward, by the matrix cores (mma.h), for aligned tensors of a
- * 16-bit type. Q stays in shared memory, K and V go by in tiles of 32 keys. A wave has 16 queries to
- * itself: scores, weights and sums of values in its registers, and only the weights pass through
+ * 16-bit type. Q stays in shared memory, K and V go by in tiles of 32 keys. A wave has 16 queries
+ * to itself: scores, weights and sums of values in its registers, and only the weights pass through
  * shared memory, as sums of 16-bit numbers (weights.h). While scores are made V is on its way, and
  * K of the next tile while values are added up. local.c launches this; local_forward.hip does all
  * that this can't. */

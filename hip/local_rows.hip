@@ -2,8 +2,8 @@
  * local_store, local_pack, local_add. Grid: enough blocks for every number once, rows_threads
  * threads.
  *
- * The passes over rows of attention over full sequences: partials become outputs, delta of backward,
- * sums become gradients, dense copies for the ranks that need them, sums of two. local.c launches
+ * The passes over rows of attention over full sequences: partials become outputs, delta of
+ * backward, sums become gradients, dense copies for the ranks that need them, sums of two. local.c launches
  * them. */
 #include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
 

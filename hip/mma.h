@@ -1,6 +1,6 @@
 /* Products of 16 × 16 tiles by the matrix cores: C += A · B, one wave together. Operands are 16-bit
  * elements in shared memory, the product is fp32. Which lane has which element differs between
- * vendors; a kernel asks ta_product_row() and ta_product_column(). The kernels that end in _mma use it.
+ * vendors; a kernel asks ta_product_row() and ta_product_column(). Kernels named _mma use it.
  *
  *     waves of 32   NVIDIA: two mma.sync m16n8k16, operands by ldmatrix
  *     waves of 64   AMD CDNA: one MFMA 16x16x16
@@ -44,8 +44,8 @@ template <int Wave> TA_DEVICE int32_t ta_product_column(int i)
     return ta_lane() % 16;
 }
 
-/* A lane has elements of a few rows of C, each of which it shares with its neighbours: how many rows,
- * which of them element i is in, the first element of one, and how many lanes share it. */
+/* A lane has elements of a few rows of C, each of which it shares with its neighbours: how many
+ * rows, which of them element i is in, the first element of one, and how many lanes share it. */
 template <int Wave> TA_DEVICE constexpr int ta_product_rows()
 {
     return Wave == 32 ? 2 : 4;
