@@ -60,8 +60,8 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 
 /* Attention over full sequences: its table (local.c), and its arrays on the device
- * (local_arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in stream order, and
- * let `work` point there. */
+ * (local_arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in
+ * stream order, and let `work` point there. */
 extern const ta_local_ops ta_gpu_local_ops;
 size_t ta_gpu_arrays_bytes(const ta_local *shape);
 ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_local *largest);

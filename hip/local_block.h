@@ -59,7 +59,8 @@ struct ta_local_row {
 };
 
 /* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the
- * key, become weights. Returns what o must be multiplied by. As ta_soften(): a NaN makes l NaN only. */
+ * key, become weights. Returns what o must be multiplied by. As ta_soften(): a NaN makes only l
+ * NaN. */
 template <int Lanes, int Keys>
 TA_DEVICE float ta_local_soften(ta_local_row &row, float (&scores)[Keys])
 {

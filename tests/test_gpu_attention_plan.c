@@ -1,6 +1,6 @@
 /* Attention plans on a GPU beside their results (test_gpu_attention.c), on the executor: against
- * the host, what a NaN may reach, calls that are far ahead of the device, capture, and errors of one
- * rank of a group of GPUs. */
+ * the host, what a NaN may reach, calls that are far ahead of the device, capture, and errors of
+ * one rank of a group of GPUs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,8 +16,8 @@ this: nothing here is a measurement.
   layout. `attend_mma<element type, tiles of the output per 32 lanes of a wave, wave width>`: 8
   rows and more, matrix cores.
 - `local_forward<element type, alignment>`, `local_forward_mma<element type, sixteenths of the
-  widest head, wave width>`: attention over full sequences. `local_backward_…<…, which gradients, …>`: its
-  gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory is not in
+  widest head, wave width>`: attention over full sequences. `local_backward_…<…, which gradients,
+  …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory is not in
   the tables: it is that of `hip/local_shape.h` and `hip/local_backward.h`.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
