@@ -158,9 +158,10 @@ TA_DEVICE void hide_values(const ta_local &w, const ta_local_mma_shape &s, char 
         int32_t key = i / units, unit = i % units;
         ta_vec16 x = {{0, 0, 0, 0}};
         if (at + key >= sees.first && at + key < sees.end)
-            x = ta_load16_global(static_cast<const char *>(w.v.data) +
-                                 ta_local_element(w.v, w.key_rows[at + key], kv_head) * 2 +
-                                 unit * 16);
+            x = ta_load16_global(
+                static_cast<const char *>(w.v.data) +
+                ta_local_element(w.v, ta_load_global(w.key_rows + at + key), kv_head) * 2 +
+                unit * 16);
         ta_store16(shared + s.v_at + key * s.v_stride + unit * 16, x);
     }
     ta_syncthreads();

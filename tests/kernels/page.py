@@ -17,8 +17,8 @@ this: nothing here is a measurement.
   rows and more, matrix cores.
 - `local_forward<element type, alignment>`, `local_forward_mma<element type, sixteenths of the
   widest head, wave width>`: attention over full sequences. `local_backward_…<…, which gradients,
-  …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory is not in
-  the tables: it is that of `hip/local_shape.h` and `hip/local_backward.h`.
+  …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory
+  is not in the tables: it is that of `hip/local_shape.h` and `hip/local_backward.h`.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
 - **shared**: static + dynamic bytes of a block; what an attend kernel asks for is that of the
