@@ -92,7 +92,7 @@ def count_mma_trips(kernel, loops, s, dtype):
               dot[0].path[:1]: s['row_tiles']}
     parts = WEIGHT_PARTS[dtype]
     outputs = s['row_tiles'] * HEAD_DIM / EDGE / waves
-    weights = [l for l in loops if 'store_weight' in l.functions and len(l.path) == 1]
+    weights = [l for l in loops if 'ta_store_weight' in l.functions and len(l.path) == 1]
     require(len(weights) == 1, kernel, 'no loop of weights')
     weights[0].trips = math.ceil(s['rows'] / (s['threads'] / EDGE))
     left = outputs
