@@ -141,7 +141,7 @@ static ta_fault take_report(ta_plan *plan)
         return fault;
     uint64_t word = __atomic_exchange_n((uint64_t *)plan->report, 0, __ATOMIC_ACQ_REL);
     memcpy(&fault, &word, sizeof fault);
-    return fault;
+    return ta_plan_fault_in(plan, fault);
 }
 
 static ta_status tell(const ta_fault *fault, const char *when, const char *what)

@@ -136,7 +136,7 @@ static ta_status copy_faults(const ta_plan *plan)
 {
     ta_fault faults[STATUSES];
     for (int i = 0; i < STATUSES; ++i)
-        faults[i] = (ta_fault){-i, plan->rank};
+        faults[i] = ta_plan_fault_out(plan, (ta_fault){-i, plan->rank});
     if (!plan->faults)
         return TA_OK;
     return plan->device->ops->copy(plan->device, plan->faults, faults, sizeof faults, NULL);
@@ -208,11 +208,6 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->exchange_device = plan->device;
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
-    if (ta_plan_is_ring(plan) && group->device)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "config.algorithm is %d: group %s moves device memory, and rings need one "
-                       "that moves host memory",
-                       (int)config->algorithm, group->ops->name);
     ta_step_shape shape = {.problem = &plan->problem,
                            .cluster = config->cluster,
                            .ranks = plan->ranks,

@@ -106,6 +106,20 @@ static inline int ta_plan_tracks(const ta_plan *plan)
     return plan->ranks > 1 && plan->group->device;
 }
 
+/* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find the
+ * largest of: 0 for none, otherwise the rank counts most, and a lower one for more. */
+static inline ta_fault ta_plan_fault_out(const ta_plan *plan, ta_fault fault)
+{
+    if (!ta_plan_is_ring(plan) || plan->algorithm != TA_ALGORITHM_RING_KV)
+        return fault;
+    return (ta_fault){fault.status, fault.status == TA_OK ? 0 : plan->ranks - fault.rank};
+}
+
+static inline ta_fault ta_plan_fault_in(const ta_plan *plan, ta_fault fault)
+{
+    return ta_plan_fault_out(plan, fault); /* which is its own inverse */
+}
+
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.
  * Collective; returns the same verdict everywhere (agree.c), and sets plan->blind. */
 ta_status ta_plan_agree(ta_group *group, ta_plan *plan, ta_status status);
