@@ -76,6 +76,7 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
+    uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
 struct ta_device_ops {
@@ -154,6 +155,17 @@ struct ta_device_ops {
     ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
                                  int32_t first_head, int32_t heads, const ta_tensor *out,
                                  float *lse, ta_fault_place place, void *stream);
+
+    /* As ta_device_time(). NULL: the host's clock will do. */
+    ta_status (*time)(ta_device *device, void *stream, double *seconds);
+
+    /* Graphs, all four or none. record() begins to record what is queued on *stream, which is the
+     * device's own, instead of running it. recorded() ends that and makes a graph of it; with graph
+     * NULL it is thrown away. replay() queues a graph. drop() waits for the device and frees it. */
+    ta_status (*record)(ta_device *device, void **stream);
+    ta_status (*recorded)(ta_device *device, void *stream, void **graph);
+    ta_status (*replay)(ta_device *device, void *graph, void *stream);
+    void (*drop)(ta_device *device, void *graph);
 
     /* Attention over full sequences, see local.h. NULL: this device has none. */
     const struct ta_local_ops *local;

@@ -7,6 +7,7 @@
 
 #include "algo/ring.h"
 #include "config.h"
+#include "config_check.h"
 #include "dtype.h"
 #include "exchange/messages.h"
 #include "partial.h"
@@ -186,6 +187,24 @@ static int count_chunks(const ta_plan *plan)
     return plan->ranks > 1 ? ta_exchange_chunks(plan->choice.exchange, &shape) : 1;
 }
 
+static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
+{
+    TA_TRY(ta_check_int("replay", config->replay, 0, 1));
+    if (!config->replay)
+        return TA_OK;
+    if (!plan->device->ops->record)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.replay is 1: device %s has no graphs, leave it at 0",
+                       plan->device->name);
+    if (plan->ranks > 1 && !plan->group->device)
+        return ta_fail(
+            TA_ERR_UNSUPPORTED,
+            "config.replay is 1: group %s moves host memory, so a step of %d ranks waits "
+            "for %s and can't be captured; use a group that moves device memory",
+            plan->group->ops->name, plan->ranks, plan->device->name);
+    return TA_OK;
+}
+
 /* Everything of a plan but its memory. */
 static ta_status describe_plan(const ta_group *group, const ta_device *device,
                                const ta_plan_config *config, ta_plan *plan)
@@ -201,6 +220,8 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
         return ta_fail(TA_ERR_INVALID, "device is %s: must be %s, whose memory this group moves",
                        device->name, group->device->name);
     TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
+    TA_TRY(check_replay(config, plan));
+    plan->replays = config->replay;
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;
@@ -352,6 +373,8 @@ void ta_plan_destroy(ta_plan *plan)
 {
     if (!plan)
         return;
+    if (plan->recording.graph)
+        plan->device->ops->drop(plan->device, plan->recording.graph);
     if (plan->owns_memory)
         ta_device_free(plan->device, plan->memory);
     if (plan->staging)
