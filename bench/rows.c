@@ -1,6 +1,7 @@
 /* The computed columns of a row; see rows.h. */
 #include "rows.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Bytes per microsecond are MB/s. */
@@ -55,6 +56,8 @@ double result_messages(const bench_result *result)
 static double mean_us(const bench_result *result, int attend)
 {
     double sum = 0;
+    if (result->device_clock) /* the host only knows how long it took to queue the parts */
+        return NAN;
     for (int rank = 0; rank < result->row.ranks; rank++) {
         const rank_cost *c = &result->costs[rank];
         sum += (double)(attend ? c->attend_ns : c->step_ns - c->attend_ns);
@@ -88,4 +91,5 @@ void result_free(bench_result *result)
     free(result->read_us);
     free(result->exchanged);
     free(result->plan);
+    free(result->predicted.cluster);
 }

@@ -1,0 +1,16 @@
+/* What the library's model says of a row, beside what was measured. */
+#ifndef BENCH_PREDICTION_H
+#define BENCH_PREDICTION_H
+
+#include "rows.h"
+
+/* The cluster that --cluster asks for: NULL, from a description, or probed, which is collective.
+ * Destroy it with ta_cluster_destroy(). */
+ta_status prediction_cluster(const decode_options *options, ta_group *group, ta_device *device,
+                             ta_cluster **cluster);
+
+/* Predict the row of the result as its plan runs it: the cheapest way of its algorithm. */
+ta_status prediction_make(const decode_options *options, const ta_cluster *cluster,
+                          bench_result *result);
+
+#endif
