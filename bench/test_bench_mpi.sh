@@ -44,6 +44,21 @@ PYTHON
     fail 'it ended with an error'
 grep -q ': 0 wrong$' "$work/out" || fail 'no results, or wrong ones'
 
+# The rings.
+# shellcheck disable=SC2086
+"$@" -n 3 "$bench" decode -b 1k --algo tree,ring-kv,ring-q --cluster probe $small --json "$work/json" \
+    >"$work/out" 2>"$work/err" || fail 'it ended with an error'
+"$python" - "$work/json" <<'PYTHON' || fail 'the rings are not right'
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["launch"]["ranks_are"] == "processes" and report["launch"]["processes"] == 3
+assert [row["algorithm"] for row in report["rows"]] == ["tree", "ring-kv", "ring-q"]
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["predicted"]["step_us"] > 0, row
+    assert row["messages_per_rank"] == row["predicted"]["messages_per_rank"], row
+PYTHON
+
 # The number of ranks is the launcher's business.
 code=0
 "$@" -n 2 "$bench" decode --ranks 3 >"$work/out" 2>"$work/err" || code=$?
