@@ -262,7 +262,7 @@ static ta_status rank_main(ta_group *group, void *context)
         if (status == TA_OK && rank == 0) /* with what the last step did */
             status = rank_plan_explain(&opened, &run->result->plan);
         if (status == TA_OK && rank == 0 && opened.cluster)
-            status = prediction_make(m->options, opened.cluster, run->result);
+            status = prediction_keep(opened.cluster, run->result);
         ta_device_free(opened.device, r.scratch);
         device_copy_free(&r.data);
         rank_plan_close(&opened);
@@ -375,7 +375,11 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
         stats_of(result->read_us, result->samples, &result->read) != 0) {
         snprintf(error, capacity, "not enough memory to sort %d samples", result->samples);
         status = TA_ERR_NO_MEMORY;
+        goto free_run;
     }
+    status = prediction_make(m->options, result);
+    if (status != TA_OK)
+        snprintf(error, capacity, "the row could not be predicted: %s", ta_last_error());
 free_run:
     readers_destroy(run.readers);
     free(run.sweeps);

@@ -128,6 +128,7 @@ def plot_prediction(rows, where):
     draw(axes, chosen, x, measured, label="{} measured")
     draw(axes, chosen, x, predicted, dashed=True, label="{} predicted")
     axes.set(yscale="log", xlabel=name, ylabel="time of a step, ms", title=title)
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     set_steps(axes, chosen, x)
     save(figure, where, "prediction")
 

@@ -9,8 +9,12 @@
 ta_status prediction_cluster(const decode_options *options, ta_group *group, ta_device *device,
                              ta_cluster **cluster);
 
-/* Predict the row of the result as its plan runs it: the cheapest way of its algorithm. */
-ta_status prediction_make(const decode_options *options, const ta_cluster *cluster,
-                          bench_result *result);
+/* Keep a cluster's text in result->predicted. */
+ta_status prediction_keep(const ta_cluster *cluster, bench_result *result);
+
+/* Predict the row of a result that has a cluster, as its plan runs it: the cheapest way of its
+ * algorithm. A probed cluster is given the read bandwidth that was measured with the row, because
+ * the probe reads little, and from caches. */
+ta_status prediction_make(const decode_options *options, bench_result *result);
 
 #endif
