@@ -15,8 +15,8 @@ results=$build/plots
 plots=$here/../docs/plots
 mkdir -p "$results"
 
-"$build/bench/treeattn-bench" decode -b 4k -e 64k -f 2 --ranks 2,4,8 --algo tree,ring-kv,ring-q -n 9 \
-    --cluster probe --json "$results/threads.json"
+"$build/bench/treeattn-bench" decode -b 4k -e 64k -f 2 --ranks 2,4,8 -n 9 \
+    --algo tree,ring-kv,ring-q --cluster probe --json "$results/threads.json"
 "$here/plot.py" "$results/threads.json" "$plots"
 
 status=0

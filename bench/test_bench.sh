@@ -118,8 +118,8 @@ run 1 compare "$0" "$work/json"
 says err "is not a file of"
 run 2 compare "$work/json"
 
-# What the model says beside what was measured. Messages and bytes are counted in both, of shards that
-# are equal in both.
+# What the model says beside what was measured. Messages and bytes are counted in both, as all shards
+# are equal.
 # shellcheck disable=SC2086
 run 0 decode -b 240 -n 3 --ranks 1,2,3,8 --algo tree,ring-kv,ring-q,auto $small --cluster probe \
     --json "$work/json"
@@ -277,7 +277,8 @@ unset TREEATTN_MODULE_PATH
 # The GPU kernels: right results, and what a step does.
 if [ -n "$modules" ]; then
     export TREEATTN_MODULE_PATH="$modules"
-    for flags in '--ranks 1 --dtype f16' '--ranks 2 --group host --map cyclic --block 16 --placement heads'; do
+    for flags in '--ranks 1 --dtype f16' \
+        '--ranks 2 --group host --map cyclic --block 16 --placement heads'; do
         # shellcheck disable=SC2086
         run 0 decode --device simt -b 128 -n 2 $small $flags --json "$work/json"
         says out " 0 wrong"
@@ -295,8 +296,8 @@ PYTHON
     # shellcheck disable=SC2086
     for flags in '' '-G'; do
         # shellcheck disable=SC2086
-        run 0 decode --device simt --algo tree,ring-kv,ring-q --ranks 1,2,3 -b 128 -n 2 $small $flags \
-            --json "$work/json"
+        run 0 decode --device simt --algo tree,ring-kv,ring-q --ranks 1,2,3 -b 128 -n 2 $small \
+            $flags --json "$work/json"
         says out " 0 wrong"
         "$python" - "$work/json" "$flags" <<'PYTHON' || fail "the step does not stay on the device"
 import json, sys

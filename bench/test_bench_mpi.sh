@@ -46,8 +46,8 @@ grep -q ': 0 wrong$' "$work/out" || fail 'no results, or wrong ones'
 
 # The rings.
 # shellcheck disable=SC2086
-"$@" -n 3 "$bench" decode -b 1k --algo tree,ring-kv,ring-q --cluster probe $small --json "$work/json" \
-    >"$work/out" 2>"$work/err" || fail 'it ended with an error'
+"$@" -n 3 "$bench" decode -b 1k --algo tree,ring-kv,ring-q --cluster probe $small \
+    --json "$work/json" >"$work/out" 2>"$work/err" || fail 'it ended with an error'
 "$python" - "$work/json" <<'PYTHON' || fail 'the rings are not right'
 import json, sys
 

@@ -123,8 +123,8 @@ static inline int ta_plan_tracks(const ta_plan *plan)
     return plan->ranks > 1 && plan->group->device;
 }
 
-/* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find the
- * largest of: 0 for none, otherwise the rank counts most, and a lower one for more. */
+/* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find
+ * the largest of: 0 for none, otherwise the rank counts most, and a lower one for more. */
 static inline ta_fault ta_plan_fault_out(const ta_plan *plan, ta_fault fault)
 {
     if (!ta_plan_is_ring(plan) || plan->algorithm != TA_ALGORITHM_RING_KV)
