@@ -54,8 +54,8 @@ typedef struct bench_case {
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
 
-/* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns 0,
- * or -1 with a sentence in `error`. */
+/* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns
+ * 0, or -1 with a sentence in `error`. */
 int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
 
 /* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens, algorithms.

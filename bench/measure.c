@@ -176,6 +176,7 @@ static ta_status count_costs(rank_run *r, rank_cost *cost)
     ta_status status = ta_plan_count(r->plan, &now);
     cost->step_ns = now.step_ns - cost->step_ns;
     cost->attend_ns = now.attend_ns - cost->attend_ns;
+    cost->device_attend_ns = now.device_attend_ns - cost->device_attend_ns;
     cost->peak_bytes = now.device_bytes_most - (r->scratch ? SWEEP_BYTES : 0);
     if (!m->options->gpu)
         cost->peak_bytes += (uint64_t)(kv_read_bytes(m->options, row) / row->tokens *
@@ -370,6 +371,7 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
     reduce_sweeps(&run);
     reduce_spans(&run);
     result->device_clock = m->options->gpu;
+    result->divided = !m->options->graph; /* nobody sees into a graph */
     result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run.readers);
     if (stats_of(result->step_us, result->samples, &result->step) != 0 ||
         stats_of(result->read_us, result->samples, &result->read) != 0) {

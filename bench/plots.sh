@@ -1,7 +1,7 @@
 #!/bin/bash
-# Make the plots of docs/benchmarks.md again, on a machine that is otherwise quiet: ranks as threads,
-# and emulated clusters where there is root (tests/emulate/decode.sh). Takes about five minutes. What
-# was measured stays in BUILD_DIR/plots as JSON.
+# Make the plots of docs/benchmarks.md again, on a machine that is otherwise quiet: ranks as
+# threads, and emulated clusters where there is root (tests/emulate/decode.sh). Takes about five
+# minutes. What was measured stays in BUILD_DIR/plots as JSON.
 #
 #     bench/plots.sh BUILD_DIR
 set -euo pipefail

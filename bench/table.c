@@ -101,7 +101,7 @@ void table_row(const bench_result *result)
     char heads[32], wrong[32], attend[32] = "N/A", exchange[32] = "N/A";
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
     snprintf(wrong, sizeof wrong, result->wrong < 0 ? "N/A" : "%lld", (long long)result->wrong);
-    if (!result->device_clock) {
+    if (result->divided) {
         snprintf(attend, sizeof attend, "%.1f", result_attend_us(result));
         snprintf(exchange, sizeof exchange, "%.1f", result_exchange_us(result));
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# plot.py: files that parse, of a size that a page can show, without a NaN. Skipped where there is no
-# matplotlib.
+# plot.py: files that parse, of a size that a page can show, without a NaN. Skipped where there is
+# no matplotlib.
 #
 #     test_plot.sh PROGRAM PYTHON
 set -u

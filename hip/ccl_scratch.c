@@ -1,6 +1,6 @@
 /* Events, side streams and scratch memory of groups. Freeing device memory waits for the whole
- * device, which may be waiting for another rank; so the scratch of a group that ends is kept for the
- * next group on its device. */
+ * device, which may be waiting for another rank; so the scratch of a group that ends is kept for
+ * the next group on its device. */
 #include "ccl.h"
 
 #include <stdlib.h>

@@ -241,6 +241,7 @@ static const ta_device_ops gpu_ops = {
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,
     .time = ta_gpu_time,
+    .span = ta_gpu_span,
     .record = ta_gpu_record,
     .recorded = ta_gpu_recorded,
     .replay = ta_gpu_replay,

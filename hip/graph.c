@@ -62,25 +62,69 @@ void ta_gpu_drop(ta_device *device, void *graph)
     ta_gpu_leave(gpu, before);
 }
 
+static ta_status make_event(ta_gpu_device *gpu, hipEvent_t *event)
+{
+    if (*event)
+        return TA_OK;
+    return ta_gpu_check(gpu, hipEventCreateWithFlags(event, hipEventDefault), "making an event");
+}
+
+static ta_status record_span(ta_gpu_device *gpu, int end, void *stream)
+{
+    hipEvent_t *event = &gpu->spans_at[2 * (gpu->spans - end) + end];
+    TA_TRY(make_event(gpu, event));
+    TA_TRY(ta_gpu_check(gpu, hipEventRecord(*event, (hipStream_t)stream), "recording an event"));
+    gpu->spans += !end;
+    return TA_OK;
+}
+
+ta_status ta_gpu_span(ta_device *device, int end, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int full = end ? gpu->spans > TA_GPU_SPANS : gpu->spans >= TA_GPU_SPANS;
+    if (!gpu->running || device->ops->capturing(device, stream))
+        return TA_OK;
+    if (full) {
+        gpu->spans = TA_GPU_SPANS + 1; /* the last one has ended, and no other begins */
+        return TA_OK;
+    }
+    TA_ON_GPU(gpu, record_span(gpu, end, stream));
+}
+
+/* The stream has come past all of them. */
+static ta_status add_spans(ta_gpu_device *gpu)
+{
+    int spans = gpu->spans < TA_GPU_SPANS ? gpu->spans : TA_GPU_SPANS;
+    gpu->spans = gpu->running = 0;
+    for (int i = 0; i < spans; i++) {
+        float milliseconds = 0.0f;
+        const hipEvent_t *at = &gpu->spans_at[2 * i];
+        TA_TRY(ta_gpu_check(gpu, hipEventElapsedTime(&milliseconds, at[0], at[1]),
+                            "asking for the time between two events"));
+        gpu->device.stats.attend_ns += (uint64_t)((double)milliseconds * 1e6);
+    }
+    return TA_OK;
+}
+
 static ta_status read_time(ta_gpu_device *gpu, void *stream, double *seconds)
 {
     float milliseconds = 0.0f;
-    int running = gpu->marks[0] != NULL;
-    for (int i = 0; i < 2; i++)
-        if (!gpu->marks[i])
-            TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&gpu->marks[i], hipEventDefault),
-                                "making an event"));
-    if (seconds && !running)
+    if (seconds && !gpu->marks[0])
         return ta_gpu_core->fail(TA_ERR_INVALID, "the stopwatch of %s was never started",
                                  gpu->device.name);
-    TA_TRY(ta_gpu_check(gpu, hipEventRecord(gpu->marks[seconds != NULL], (hipStream_t)stream),
-                        "recording an event"));
-    if (!seconds)
+    hipEvent_t *mark = &gpu->marks[seconds != NULL];
+    TA_TRY(make_event(gpu, mark));
+    TA_TRY(ta_gpu_check(gpu, hipEventRecord(*mark, (hipStream_t)stream), "recording an event"));
+    if (!seconds) {
+        gpu->running = 1;
+        gpu->spans = 0;
         return TA_OK;
+    }
     ++gpu->device.stats.waits;
     TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(gpu->marks[1]), "waiting for an event"));
     TA_TRY(ta_gpu_check(gpu, hipEventElapsedTime(&milliseconds, gpu->marks[0], gpu->marks[1]),
                         "asking for the time between two events"));
+    TA_TRY(add_spans(gpu));
     *seconds = (double)milliseconds * 1e-3;
     return TA_OK;
 }
@@ -99,6 +143,9 @@ void ta_gpu_free_graphs(ta_gpu_device *gpu)
     for (int i = 0; i < 2; i++)
         if (gpu->marks[i])
             (void)hipEventDestroy(gpu->marks[i]);
+    for (int i = 0; i < 2 * TA_GPU_SPANS; i++)
+        if (gpu->spans_at[i])
+            (void)hipEventDestroy(gpu->spans_at[i]);
     if (gpu->recorder)
         (void)hipStreamDestroy(gpu->recorder);
     ta_gpu_leave(gpu, before);

@@ -157,6 +157,8 @@ static ta_status replaying_rank(ccl_rank *r)
     TA_TRY(small_step_to_device(&p.step, r->device));
     TA_TRY(ta_plan_create(r->group, r->device, &p.step.config, &p.plan));
     TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
+    uint64_t attend_ns = r->device->stats.attend_ns;
+    NEED(attend_ns > 0 || r->ranks > 2); /* where some have no part of the heads of a ring */
     void *query = p.step.q.data;
     for (int round = 0; round < 5; ++round) {
         small_step *step = &p.step;
@@ -180,6 +182,9 @@ static ta_status replaying_rank(ccl_rank *r)
         int same = !memcmp(step->results, direct.step.results, sizeof step->results);
         NEED(same == (round != 1 && round != 2));
     }
+    NEED(r->device->stats.attend_ns == attend_ns); /* nobody sees into a graph */
+    TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
+    NEED(r->device->stats.attend_ns > attend_ns || attend_ns == 0);
     char text[4096];
     TA_TRY(ta_explain(p.plan, text, sizeof text, NULL));
     NEED(strstr(text, ", replayed from a graph"));
