@@ -160,8 +160,9 @@ struct ta_device_ops {
     /* As ta_device_time(). NULL: the host's clock will do. */
     ta_status (*time)(ta_device *device, void *stream, double *seconds);
 
-    /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not captured,
-     * add the time in between to stats.attend_ns when the stopwatch is read. NULL with time(). */
+    /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not
+     * captured, add the time in between to stats.attend_ns when the stopwatch is read. NULL with
+     * time(). */
     ta_status (*span)(ta_device *device, int end, void *stream);
 
     /* Graphs, all four or none. record() begins to record what is queued on *stream, which is the
