@@ -16,9 +16,9 @@ static const char *const placement_words[] = {"all", "root", "heads", NULL};
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", NULL};
 static const char *const scaling_words[] = {"strong", "weak", NULL};
 static const char *const layout_words[] = {"token", "head", NULL};
-static const char *const group_words[] = {"host", "ccl", NULL};
+static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
-enum { FLAG_COUNT = 28 };
+enum { FLAG_COUNT = 30 };
 
 static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
 {
@@ -59,7 +59,13 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "where it runs: host, or auto for the best there is (host)"},
         {0, "group", ARG_CHOICE, &o->group, 0, 0, group_words, "KIND",
          "what connects the ranks: host (threads, or MPI under mpirun), or ccl for\n"
-         "                           NCCL or RCCL with a GPU of --device for each rank (host)"},
+         "                           NCCL or RCCL with a GPU of --device for each rank (auto: ccl\n"
+         "                           if --device is a kind of GPU, without a number)"},
+        {'G', "graph", ARG_HELP, &o->graph, 0, 0, NULL, "",
+         "capture the step and time its replays: GPUs with --group ccl, or one rank"},
+        {0, "cluster", ARG_TEXT, &o->cluster, 0, 0, NULL, "TEXT",
+         "also predict each row, on this cluster: probe (this one, measured), h100:2x8,\n"
+         "                           a file … (see treeattn-bench model)"},
         {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
          "host: scalar, avx2, … (the best this CPU has)"},
         {0, "map", ARG_CHOICE, &o->map, 0, 0, map_words, "KIND",
@@ -191,6 +197,27 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
     return options->help ? 0 : check_agreement(options, error, capacity);
 }
 
+int options_set_device(decode_options *options, const char *name, char *error, size_t capacity)
+{
+    decode_options *o = options;
+    o->gpu = strcmp(name, "host") != 0;
+    if (o->gpu && strcmp(o->device, "auto") == 0) {
+        snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
+        o->device = o->device_name;
+    }
+    int each = o->gpu && !strchr(o->device, ':');
+    if (o->group == GROUP_CCL && !each) {
+        snprintf(error, capacity,
+                 "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda, rocm or "
+                 "auto, of which each rank takes one",
+                 o->device);
+        return -1;
+    }
+    if (o->group == GROUP_AUTO)
+        o->group = each ? GROUP_CCL : GROUP_HOST;
+    return 0;
+}
+
 static int64_t count_lengths(const decode_options *o)
 {
     int64_t count = 0;
@@ -252,6 +279,11 @@ int options_same_work(const bench_case *a, const bench_case *b)
 const char *options_algorithm_name(ta_algorithm algorithm)
 {
     return algorithm_words[algorithm];
+}
+
+const char *options_group_name(const decode_options *options)
+{
+    return group_words[options->group];
 }
 
 const char *options_scaling_name(const decode_options *options)

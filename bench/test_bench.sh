@@ -117,22 +117,30 @@ says out "B/A"
 run 1 compare "$0" "$work/json"
 says err "is not a file of"
 run 2 compare "$work/json"
-if "$python" -c 'import matplotlib' 2>"$work/err"; then
-    "$python" "$(dirname "$0")/plot.py" "$work/json" "$work/plots" || fail "plot.py failed"
-    for name in time speedup memory; do
-        "$python" - "$work/plots/$name" <<'PYTHON' || fail "the plot of $name is not right"
-import struct, sys, xml.etree.ElementTree
 
-svg = xml.etree.ElementTree.parse(sys.argv[1] + ".svg").getroot()
-assert svg.tag.endswith("svg") and "nan" not in open(sys.argv[1] + ".svg").read().lower()
-head = open(sys.argv[1] + ".png", "rb").read(24)
-width, height = struct.unpack(">II", head[16:])
-assert head[1:4] == b"PNG" and 300 < width < 1000 and 200 < height < 800, (width, height)
+# What the model says beside what was measured. Messages and bytes are counted in both, as all
+# shards are equal.
+# shellcheck disable=SC2086
+run 0 decode -b 240 -n 3 --ranks 1,2,3,8 --algo tree,ring-kv,ring-q,auto $small --cluster probe \
+    --json "$work/json"
+"$python" - "$work/json" <<'PYTHON' || fail "the predictions are not right"
+import json, sys
+
+for row in json.load(open(sys.argv[1]))["rows"]:
+    p = row["predicted"]
+    assert 0 < p["attend_us"] <= p["step_us"] < 1e6, p
+    assert p["cluster"].startswith("name = probed\n"), p["cluster"]
+    assert p["peak_bytes_per_rank"] > 0
+    if row["algorithm"] != "auto":
+        assert p["messages_per_rank"] == row["messages_per_rank"], (row["algorithm"], p)
+        assert p["exchange_bytes_per_rank"] == row["exchange_bytes_per_rank"], (row["algorithm"], p)
 PYTHON
-    done
-else
-    echo "no matplotlib: plots are not tested"
-fi
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 1 --ranks 2 $small --cluster h100:1x8 --json "$work/json"
+grep -q '"cluster": "name = h100' "$work/json" || fail "no prediction on h100"
+# shellcheck disable=SC2086
+run 2 decode -b 256 -n 1 --ranks 2 $small --cluster h200:1x8
+says err "h200"
 
 # Both spellings of a flag, one length with -b alone, no check on request.
 # shellcheck disable=SC2086
@@ -243,6 +251,11 @@ refuses "unknown flag '-x'" -x
 refuses "unexpected argument '8'" 8
 refuses "GiB of memory" -b 1024M --batch 64
 
+# Graphs without a GPU, and GPUs that are not one for each rank.
+run 3 decode -b 64 --ranks 2 -G
+says err "-G is not possible with this device and group"
+refuses "--group is ccl, but --device is host: must be a kind of GPU" -b 64 --group ccl
+
 # A device that is not there.
 run 3 decode -b 64 --device cuda
 says err "device 'cuda' is not available"
@@ -264,7 +277,8 @@ unset TREEATTN_MODULE_PATH
 # The GPU kernels: right results, and what a step does.
 if [ -n "$modules" ]; then
     export TREEATTN_MODULE_PATH="$modules"
-    for flags in '--ranks 1 --dtype f16' '--ranks 2 --map cyclic --block 16 --placement heads'; do
+    for flags in '--ranks 1 --dtype f16' \
+        '--ranks 2 --group host --map cyclic --block 16 --placement heads'; do
         # shellcheck disable=SC2086
         run 0 decode --device simt -b 128 -n 2 $small $flags --json "$work/json"
         says out " 0 wrong"
@@ -280,14 +294,41 @@ PYTHON
     done
     # A device for each rank, and a group that moves their memory: nothing is copied to the host.
     # shellcheck disable=SC2086
-    run 0 decode --device simt --group ccl --ranks 2,3 -b 128 -n 2 $small --json "$work/json"
-    says out " 0 wrong"
-    "$python" - "$work/json" <<'PYTHON' || fail "the step does not stay on the device"
+    for flags in '' '-G'; do
+        # shellcheck disable=SC2086
+        run 0 decode --device simt --algo tree,ring-kv,ring-q --ranks 1,2,3 -b 128 -n 2 $small \
+            $flags --json "$work/json"
+        says out " 0 wrong"
+        "$python" - "$work/json" "$flags" <<'PYTHON' || fail "the step does not stay on the device"
 import json, sys
 
-for row in json.load(open(sys.argv[1]))["rows"]:
+report = json.load(open(sys.argv[1]))
+graph = sys.argv[2] == "-G"
+assert report["options"]["group"] == "ccl" and report["options"]["graph"] == graph
+assert report["launch"]["ranks_are"] == "threads"
+for row in report["rows"]:
     assert "last step copies: 0 bytes to the device, 0 bytes from it" in row["plan"], row["plan"]
+    assert (", replayed from a graph" in row["plan"]) == graph, row["plan"]
+    assert row["clock"] == "events" and row["step_us"]["min"] > 0, row
+    if graph: # into which nobody sees
+        assert row["attend_us"] is None and row["exchange_us"] is None, row
+    else:
+        step = sum(row["step_us"]["samples"]) / row["samples"]
+        assert 0 < row["attend_us"] < step, row
+        assert abs(row["attend_us"] + row["exchange_us"] - step) < 1e-3 * step, row
+    assert row["read_loop"] == "device copy" and row["read_us"]["min"] > 0, row
+    # Counted at every replay: a partial of 34 numbers for 4 heads, and 8 bytes of state.
+    if row["algorithm"] == "tree":
+        rounds = {1: 0, 2: 1, 3: 2}[row["ranks"]]
+        assert row["messages_per_rank"] == rounds, row
+        assert row["exchange_bytes_per_rank"] == rounds * (4 * 34 * 4 + 8), row
 PYTHON
+    done
+    # A graph of a step that waits for the host can't be.
+    # shellcheck disable=SC2086
+    run 3 decode --device simt --group host --ranks 2 -b 128 $small -G
+    says err "-G is not possible with this device and group"
+    says err "group threads moves host memory"
     run 0 info
     says out "module simt devices: "
     says out "compiled for simt"

@@ -44,6 +44,37 @@ PYTHON
     fail 'it ended with an error'
 grep -q ': 0 wrong$' "$work/out" || fail 'no results, or wrong ones'
 
+# The rings.
+# shellcheck disable=SC2086
+"$@" -n 3 "$bench" decode -b 1k --algo tree,ring-kv,ring-q --cluster probe $small \
+    --json "$work/json" >"$work/out" 2>"$work/err" || fail 'it ended with an error'
+"$python" - "$work/json" <<'PYTHON' || fail 'the rings are not right'
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["launch"]["ranks_are"] == "processes" and report["launch"]["processes"] == 3
+assert [row["algorithm"] for row in report["rows"]] == ["tree", "ring-kv", "ring-q"]
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["predicted"]["step_us"] > 0, row
+    assert row["messages_per_rank"] == row["predicted"]["messages_per_rank"], row
+PYTHON
+
+# A GPU for each process, staged through host memory, if the module that runs their kernels on the
+# CPU is there.
+if [ -n "${TA_SIMT_MODULES:-}" ]; then
+    export TREEATTN_MODULE_PATH="$TA_SIMT_MODULES:$TREEATTN_MODULE_PATH"
+    # shellcheck disable=SC2086
+    "$@" -n 3 "$bench" decode --device simt --group host -b 96 --algo tree,ring-kv,ring-q $small \
+        --json "$work/json" >"$work/out" 2>"$work/err" || fail 'it ended with an error'
+    grep -q ': 0 wrong$' "$work/out" || fail 'no results of GPUs, or wrong ones'
+    grep -q '"clock": "events"' "$work/json" || fail 'the time is not that of events'
+    code=0
+    # shellcheck disable=SC2086
+    "$@" -n 2 "$bench" decode --device simt --group host -b 96 -G $small >"$work/out" \
+        2>"$work/err" || code=$?
+    [ "$code" = 3 ] || fail "exit $code, not 3: graphs of a group that moves host memory"
+fi
+
 # The number of ranks is the launcher's business.
 code=0
 "$@" -n 2 "$bench" decode --ranks 3 >"$work/out" 2>"$work/err" || code=$?

@@ -151,6 +151,11 @@ TA_API ta_status ta_device_copy(ta_device *device, void *to, const void *from, s
                                 void *stream);
 TA_API ta_status ta_device_synchronize(ta_device *device, void *stream);
 
+/* A stopwatch on a stream of the device, by its own clock (events on a GPU). With seconds NULL: it
+ * starts when the work queued so far is done. Otherwise: wait until the work queued so far is done,
+ * and tell how long that was after the start. A device has one stopwatch. */
+TA_API ta_status ta_device_time(ta_device *device, void *stream, double *seconds);
+
 /* ---- Groups -------------------------------------------------------------------------------- */
 
 /* One rank's handle on its group. Ranks are numbered from 0. */
@@ -426,12 +431,18 @@ typedef struct ta_plan_config {
      * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
+    /* 1: the first ta_decode() is captured in a graph, and every following one with the same
+     * arguments (pointers and strides; the memory may have changed) replays it, which takes the
+     * host one call. Other arguments are captured again, which waits for the device. For devices
+     * with graphs, on one rank or in a group that moves device memory; otherwise
+     * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
+    int replay;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL                    \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0                 \
     }
 
 typedef struct ta_plan ta_plan;
@@ -485,10 +496,14 @@ typedef struct ta_plan_stats {
     uint64_t step_ns, attend_ns; /* of all steps; attend_ns is in step_ns */
     uint64_t workspace_bytes;    /* of this plan */
     uint64_t device_bytes, device_bytes_most;
+    /* On a GPU: time in which its steps attended, of all plans of the device, by its own clock,
+     * while its stopwatch ran (ta_device_time()) and as of when that was read. Steps that are
+     * replayed, and more than 128 attends on one start, are not in it. */
+    uint64_t device_attend_ns;
 } ta_plan_stats;
 #define TA_PLAN_STATS_INIT                                                                         \
     {                                                                                              \
-        sizeof(ta_plan_stats), 0, 0, 0, 0, 0, 0                                                    \
+        sizeof(ta_plan_stats), 0, 0, 0, 0, 0, 0, 0                                                 \
     }
 
 TA_API ta_status ta_plan_count(const ta_plan *plan, ta_plan_stats *stats);
