@@ -1,6 +1,7 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
 #include "algo/grid.h"
+#include "algo/grid_overlap.h"
 #include "algo/ring_prefill.h"
 #include "attention_plan.h"
 #include "status.h"
@@ -44,7 +45,8 @@ static ta_status check_input(ta_attention *a, const ta_attention_input *input, c
         if (input->lengths[i] < 0)
             return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
                            (int)input->lengths[i]);
-    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, a->rank));
+    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, -1,
+                              a->algorithm == TA_ATTENTION_RING ? a->rank : -1));
     *filled = *input;
     TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
     TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
@@ -98,6 +100,15 @@ static ta_status end_call(ta_attention *a, ta_status status)
     return status;
 }
 
+static ta_status (*forward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                 const ta_attention_input *,
+                                                                 const ta_tensor *, float *, void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_forward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_forward
+                                                    : ta_grid_forward;
+}
+
 ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
                                const ta_tensor *out, float *lse, void *stream)
 {
@@ -113,8 +124,7 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_lse(a, lse, 0);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
-    return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_forward : ta_grid_forward)(
-                           a, &filled_input, &filled_out, lse, stream));
+    return end_call(a, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,

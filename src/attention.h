@@ -41,11 +41,14 @@ struct ta_attention {
 
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
-    void *q, *k, *v, *dout;    /* gathered; NULL where a line has one rank */
-    float *records, *received; /* partials of all queries; of this rank's, from another */
-    float *lse, *delta;        /* of all queries */
-    float *own_delta;          /* of this rank's tokens */
-    float *dq, *dk, *dv;       /* f32 sums on their way to their ranks */
+    void *q, *k, *v, *dout; /* gathered; NULL where a line has one rank */
+    float *records;         /* partials of all queries; with overlap of one rank's */
+    float *received;        /* of this rank's tokens, from another: partials or gradients */
+    float *lse, *delta;     /* of all queries */
+    float *own_delta;       /* of this rank's tokens */
+    float *dq, *dk, *dv;    /* f32 sums on their way to their ranks */
+    /* With overlap: a rank's queries and the partials of those before them, on their way. */
+    char *travel[2];
     /* Ring: K and V that are here and that arrive; dK and dV that travel with them; the gradients
      * of one block. */
     char *ring_kv[2];
@@ -56,11 +59,13 @@ struct ta_attention {
 /* How each sequence is divided: the plan's map with a block for this length. */
 ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
 
-/* Find out who holds what in this call: fills both lines, `visible`, `counts` and `tokens`. With a
- * ring the keys are those of `key_rank`, which a grid ignores. Fails if a rank would hold more than
- * max_tokens; then it fails on all ranks. */
+/* Find out who holds what in this call: fills both lines, `visible`, `counts` and `tokens`. The
+ * queries are those of this rank's row, as they are gathered, or of `query_rank` alone; the keys
+ * those of its column, or of `key_rank` alone; -1 is the whole line. A ring has no columns and must
+ * name a rank for the keys. Fails if a rank would hold more than max_tokens; then it fails on all
+ * ranks. */
 ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths,
-                             int key_rank);
+                             int query_rank, int key_rank);
 
 /* Bytes that a rank receives for each token that it holds, in a call forward, or backward. */
 int64_t ta_attention_traffic(const ta_local *shape, int grid_rows, int grid_columns, int backward);

@@ -107,7 +107,8 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
     TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
     TA_TRY(ta_check_int("forward_only", config->forward_only, 0, 1));
-    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID, TA_ATTENTION_RING));
+    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID,
+                        TA_ATTENTION_GRID_OVERLAP));
     TA_TRY(resolve_map(config, a));
     a->algorithm = config->algorithm;
     a->causal = config->mask == TA_MASK_CAUSAL;

@@ -38,6 +38,35 @@ static void cut_ring(ta_attention *a, size_t *used)
     a->ring_dq = cut(a, used, query, sizeof(float));
 }
 
+/* The largest of some numbers of floats for each token that a rank gets from another. */
+static int64_t received_floats(const ta_attention *a)
+{
+    const ta_local *s = &a->shape;
+    int64_t most = 0, along_row = (int64_t)s->query_heads * s->k_dim;
+    int64_t along_column = (int64_t)s->kv_heads * (s->k_dim > s->v_dim ? s->k_dim : s->v_dim);
+    if (a->row.ranks > 1 || a->algorithm == TA_ATTENTION_GRID_OVERLAP)
+        most = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
+    if (!a->forward_only && a->row.ranks > 1 && along_row > most)
+        most = along_row;
+    if (!a->forward_only && a->column.ranks > 1 && along_column > most)
+        most = along_column;
+    return most;
+}
+
+/* The device's workspace, for the largest block that it is given. */
+static size_t workspace_bytes(const ta_attention *a)
+{
+    ta_local largest = a->shape;
+    int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
+    largest.queries = a->max_tokens * (overlap ? 1 : a->row.ranks);
+    largest.keys = a->max_tokens * a->column.ranks;
+    size_t forward = a->local->bytes(a->device, &largest, 0), backward = 0;
+    largest.queries = a->max_tokens * a->row.ranks;
+    if (!a->forward_only)
+        backward = a->local->bytes(a->device, &largest, 1);
+    return forward > backward ? forward : backward;
+}
+
 /* Give every piece its place; a line with one rank needs none of its own. */
 static size_t cut_memory(ta_attention *a)
 {
@@ -48,20 +77,21 @@ static size_t cut_memory(ta_attention *a)
     int64_t key = (int64_t)s->kv_heads * s->k_dim, value = (int64_t)s->kv_heads * s->v_dim;
     int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
     int backward = !a->forward_only;
-    ta_local largest = *s;
-    largest.queries = (int32_t)queries;
-    largest.keys = (int32_t)keys;
-    size_t bytes = a->local->bytes(a->device, &largest, 0);
-    size_t more = backward ? a->local->bytes(a->device, &largest, 1) : 0;
-    a->workspace = cut(a, &used, 1, bytes > more ? bytes : more);
-    a->records = cut(a, &used, queries * record, sizeof(float));
+    int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
+    a->workspace = cut(a, &used, 1, workspace_bytes(a));
+    a->records = cut(a, &used, (overlap ? own : queries) * record, sizeof(float));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
     if (a->algorithm == TA_ATTENTION_RING)
         cut_ring(a, &used);
+    else
+        a->received = cut(a, &used, own * received_floats(a), sizeof(float));
     if (a->row.ranks > 1) {
-        a->q = cut(a, &used, queries * query, each);
-        a->received = cut(a, &used, own * record, sizeof(float));
+        for (int i = 0; overlap && i < 2; ++i)
+            a->travel[i] =
+                cut(a, &used, own, (size_t)query * each + (size_t)record * sizeof(float));
+        if (!overlap || backward)
+            a->q = cut(a, &used, queries * query, each);
         if (backward) {
             a->dout = cut(a, &used, queries * out, each);
             a->lse = cut(a, &used, queries * s->query_heads, sizeof(float));
@@ -70,8 +100,9 @@ static size_t cut_memory(ta_attention *a)
         }
     }
     if (a->column.ranks > 1) {
-        a->k = cut(a, &used, keys * key, each);
-        a->v = cut(a, &used, keys * value, each);
+        char *kv = cut(a, &used, keys * (key + value), each);
+        a->k = kv;
+        a->v = kv ? kv + (size_t)(keys * key) * each : NULL;
         if (backward) {
             a->dk = cut(a, &used, keys * key, sizeof(float));
             a->dv = cut(a, &used, keys * value, sizeof(float));
@@ -164,7 +195,8 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
     if (a->algorithm == TA_ATTENTION_RING)
         ta_log_info("attention plan: ring of %d, %zu bytes", a->ranks, a->memory_bytes);
     else
-        ta_log_info("attention plan: grid of %d x %d, %zu bytes", a->grid_rows, a->grid_columns,
+        ta_log_info("attention plan: grid of %d x %d%s, %zu bytes", a->grid_rows, a->grid_columns,
+                    a->algorithm == TA_ATTENTION_GRID_OVERLAP ? " with overlap" : "",
                     a->memory_bytes);
     *attention = a;
     return TA_OK;

@@ -72,8 +72,8 @@ static attention_run random_run(uint64_t seed)
     run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
     run.threads = random_int(&random, 1, 2);
     run.simd = random_one_in(&random, 4) ? "scalar" : NULL;
-    if (random_one_in(&random, 3))
-        run.algorithm = TA_ATTENTION_RING;
+    run.algorithm =
+        (ta_attention_algorithm)random_int(&random, TA_ATTENTION_GRID, TA_ATTENTION_GRID_OVERLAP);
     if (run.algorithm == TA_ATTENTION_RING || random_one_in(&random, 4))
         return run; /* no grid, or one that is chosen */
     do
@@ -125,8 +125,11 @@ static void test_every_grid_and_layout(void)
                                      .grid_columns = ranks[i] / rows,
                                      .kind = (ta_shard_kind)kind,
                                      .block = kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0};
-                if (ranks[i] % rows == 0)
+                if (ranks[i] % rows == 0) {
                     check_case(&c, &run);
+                    run.algorithm = TA_ATTENTION_GRID_OVERLAP;
+                    check_case(&c, &run);
+                }
                 if (rows > 1)
                     continue;
                 run.algorithm = TA_ATTENTION_RING;
@@ -147,10 +150,13 @@ static void test_bits_do_not_depend_on_threads_or_runs(void)
         attention_run again = {.ranks = 1, .threads = threads};
         TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &again).bits);
     }
-    bits = check_case(&c, &four).bits;
-    for (int threads = 1; threads <= 3; ++threads) {
-        four.threads = threads;
-        TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &four).bits);
+    for (int algorithm = TA_ATTENTION_GRID; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm) {
+        four.algorithm = (ta_attention_algorithm)algorithm;
+        bits = check_case(&c, &four).bits;
+        for (int threads = 1; threads <= 3; ++threads) {
+            four.threads = threads;
+            TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &four).bits);
+        }
     }
     attention_case_free(&c);
 }
@@ -237,7 +243,7 @@ static ta_status count_pairs(ta_group *group, void *context)
     one_thread.threads = 1;
     TA_TRY(ta_device_open("host", &one_thread, &device));
     TA_TRY(ta_attention_create(group, device, &b->config, &plan));
-    TA_TRY(ta_attention_place(plan, 1, &b->length, 0));
+    TA_TRY(ta_attention_place(plan, 1, &b->length, -1, -1));
     int64_t pairs = 0;
     for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
         pairs += plan->visible[i].end - plan->visible[i].first;
@@ -312,6 +318,9 @@ static void test_traffic_is_what_the_choice_assumes(void)
         /* Beside it only the agreement, in some hundred bytes. */
         TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
         TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
+        run.algorithm = TA_ATTENTION_GRID_OVERLAP;
+        result = check_case(&c, &run);
+        TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
     }
     attention_run ring = {.ranks = 8, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG};
     attention_result result = check_case(&c, &ring);

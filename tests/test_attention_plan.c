@@ -71,7 +71,7 @@ static void test_bad_configs(void)
     REFUSED(grid_rows, 2, "grid_rows");
     REFUSED(grid_columns, 1, "grid_rows");
     REFUSED(forward_only, 2, "forward_only");
-    REFUSED(algorithm, (ta_attention_algorithm)2, "algorithm");
+    REFUSED(algorithm, (ta_attention_algorithm)3, "algorithm");
     ta_attention_config config = good_config();
     ta_attention *plan;
     EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, NULL, &config, &plan), "device", NULL);

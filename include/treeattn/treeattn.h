@@ -559,7 +559,10 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 
 typedef enum ta_attention_algorithm {
     TA_ATTENTION_GRID = 0, /* queries move along the rows of a grid, K and V along its columns */
-    TA_ATTENTION_RING = 1  /* K and V go round all ranks: Ring Attention, the baseline */
+    TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
+    /* As the grid, but forward moves while it computes: K and V rotate along the columns, then the
+     * queries with their partials along the rows. Backward is the grid's. */
+    TA_ATTENTION_GRID_OVERLAP = 2
 } ta_attention_algorithm;
 
 /* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
