@@ -20,6 +20,16 @@ typedef struct ta_line {
     int32_t *rows;    /* [tokens]: gathered places by sequence, then position */
 } ta_line;
 
+/* What one way of doing the plan's calls would cost; see attention_cost.h. */
+typedef struct ta_attention_candidate ta_attention_candidate;
+
+/* The candidates of a plan that has a cluster; attention_choice.c. */
+typedef struct ta_attention_choice {
+    char cluster[64];
+    ta_attention_candidate *candidates; /* NULL: nothing was predicted */
+    int count, chosen;
+} ta_attention_choice;
+
 struct ta_attention {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
@@ -27,6 +37,9 @@ struct ta_attention {
     int rank, ranks, grid_rows, grid_columns;
     int forward_only;
     ta_attention_algorithm algorithm;
+    ta_attention_algorithm wanted; /* what the config asks for, and: */
+    int wanted_rows, wanted_columns;
+    ta_attention_choice choice;
     ta_local shape; /* dimensions, dtype, scale and soft-cap; the rest is for each call */
     ta_shard_map map;
     int32_t causal, window, max_tokens;
@@ -55,6 +68,13 @@ struct ta_attention {
     float *ring_sums[2], *ring_block, *ring_dq;
     void *workspace; /* of the device */
 };
+
+/* The places of this rank in its row and column, from its rank and the grid. */
+void ta_attention_set_lines(ta_attention *attention);
+
+/* Bytes of device memory that a plan with these lines needs, and where its pieces are, if `memory`
+ * is there. Without a device: all but its workspace. */
+size_t ta_attention_cut(ta_attention *attention);
 
 /* How each sequence is divided: the plan's map with a block for this length. */
 ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);

@@ -68,8 +68,9 @@ static size_t workspace_bytes(const ta_attention *a)
 }
 
 /* Give every piece its place; a line with one rank needs none of its own. */
-static size_t cut_memory(ta_attention *a)
+size_t ta_attention_cut(ta_attention *attention)
 {
+    ta_attention *a = attention;
     const ta_local *s = &a->shape;
     size_t used = 0, each = ta_dtype_bytes(s->dtype);
     int64_t own = a->max_tokens, queries = own * a->row.ranks, keys = own * a->column.ranks;
@@ -78,7 +79,8 @@ static size_t cut_memory(ta_attention *a)
     int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
     int backward = !a->forward_only;
     int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
-    a->workspace = cut(a, &used, 1, workspace_bytes(a));
+    if (a->local)
+        a->workspace = cut(a, &used, 1, workspace_bytes(a));
     a->records = cut(a, &used, (overlap ? own : queries) * record, sizeof(float));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
@@ -133,9 +135,9 @@ static ta_status make_memory(ta_attention *a)
     a->visible = calloc((size_t)a->max_tokens * (size_t)a->row.ranks, sizeof *a->visible);
     if (!a->counts || !a->cursors || !a->key_positions || !a->visible)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
-    a->memory_bytes = cut_memory(a);
+    a->memory_bytes = ta_attention_cut(a);
     TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
-    cut_memory(a);
+    ta_attention_cut(a);
     return TA_OK;
 }
 
@@ -154,12 +156,16 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
                        group->ops->name);
     a->device = device;
     a->local = device->ops->local;
-    TA_TRY(ta_attention_resolve(config, a));
+    return ta_attention_resolve(config, a);
+}
+
+void ta_attention_set_lines(ta_attention *attention)
+{
+    ta_attention *a = attention;
     a->row = (ta_line){.ranks = a->grid_columns, .place = a->rank % a->grid_columns};
     a->column = (ta_line){.ranks = a->grid_rows, .place = a->rank / a->grid_columns};
     if (a->algorithm == TA_ATTENTION_RING)
         a->column = (ta_line){.ranks = 1, .place = 0};
-    return TA_OK;
 }
 
 /* The groups of this rank's lines; all ranks come here or none. */
@@ -190,6 +196,8 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
     if (!group || !group->device)
         status = ta_attention_agree(a, status);
     TA_TRY_GOTO(status, destroy);
+    TA_TRY_GOTO(ta_attention_follow(a), destroy);
+    ta_attention_set_lines(a);
     TA_TRY_GOTO(make_groups(a), destroy);
     TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
     if (a->algorithm == TA_ATTENTION_RING)
@@ -219,6 +227,7 @@ void ta_attention_destroy(ta_attention *attention)
     ta_attention *a = attention;
     if (!a)
         return;
+    free(a->choice.candidates);
     destroy_line(&a->row);
     destroy_line(&a->column);
     free(a->counts);
