@@ -52,6 +52,12 @@ struct ta_attention {
     ta_visible *visible;    /* [queries] */
     int32_t tokens;         /* of this rank, in the present call */
 
+    /* Of all calls so far, forward and backward: on a stream the time to queue the work. */
+    struct {
+        uint64_t calls, ns, attend_ns;
+    } counted[2];
+    int pass; /* of the present call */
+
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
     void *q, *k, *v, *dout; /* gathered; NULL where a line has one rank */
@@ -86,6 +92,12 @@ ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
  * ranks. */
 ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths,
                              int query_rank, int key_rank);
+
+/* The device's forward() and backward() on this rank's block, timed. */
+ta_status ta_attention_attend(ta_attention *attention, const ta_local *work, float *records,
+                              void *stream);
+ta_status ta_attention_differentiate(ta_attention *attention, const ta_local *work,
+                                     const ta_local_gradient *gradient, void *stream);
 
 /* Bytes that a rank receives for each token that it holds, in a call forward, or backward. */
 int64_t ta_attention_traffic(const ta_local *shape, int grid_rows, int grid_columns, int backward);

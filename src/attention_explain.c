@@ -35,6 +35,13 @@ static void add_name(ta_text *out, ta_attention_algorithm algorithm, int rows, i
         ta_text_add(out, " of %d x %d", rows, columns);
 }
 
+/* Of a call so far, or of attending in it. */
+static double mean_ms(const ta_attention *a, int pass, int attend)
+{
+    uint64_t ns = attend ? a->counted[pass].attend_ns : a->counted[pass].ns;
+    return a->counted[pass].calls ? (double)ns * 1e-6 / (double)a->counted[pass].calls : 0;
+}
+
 /* ---- Text ---------------------------------------------------------------------------------- */
 
 static void add_candidate(const ta_attention *a, int index, ta_text *out)
@@ -68,6 +75,11 @@ static void add_text(const ta_attention *a, ta_text *out)
     ta_text_add(out, "algorithm: ");
     add_name(out, a->algorithm, a->grid_rows, a->grid_columns);
     ta_text_add(out, "\nwhy: %s\nmemory: %zu bytes beside the tensors\n", why(a), a->memory_bytes);
+    for (int i = 0; i < TA_PASSES; ++i)
+        if (a->counted[i].calls)
+            ta_text_add(out, "%s: %llu calls, %.3f ms each, of them attend %.3f\n", pass_names[i],
+                        (unsigned long long)a->counted[i].calls, mean_ms(a, i, 0),
+                        mean_ms(a, i, 1));
     if (!a->choice.candidates)
         return;
     ta_text_add(out, "cluster: %s\n", a->choice.cluster);
@@ -100,6 +112,12 @@ static void add_json(const ta_attention *a, ta_text *out)
                 "\"memory_bytes\": %zu, \"why\": \"%s\"",
                 ta_attention_algorithm_name(a->algorithm), a->grid_rows, a->grid_columns, a->ranks,
                 a->memory_bytes, why(a));
+    for (int i = 0; i < TA_PASSES; ++i)
+        ta_text_add(out,
+                    ",\n \"%s_calls\": %llu, \"%s_microseconds\": %.9g, "
+                    "\"%s_attend_microseconds\": %.9g",
+                    pass_names[i], (unsigned long long)a->counted[i].calls, pass_names[i],
+                    mean_ms(a, i, 0) * 1e3, pass_names[i], mean_ms(a, i, 1) * 1e3);
     if (a->choice.candidates) {
         ta_text_add(out, ",\n \"cluster\": ");
         ta_text_add_quoted(out, a->choice.cluster);

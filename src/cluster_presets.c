@@ -4,9 +4,9 @@
  * Message latencies of GPU clusters are those of NCCL's own cost model (src/graph/tuning.cc, ring
  * with the LL protocol, which is what it chooses for partials of tens of kilobytes): a fixed 3.6 µs
  * for the call, and for each hop 0.47 µs over NVLink, 1.0 µs over PCIe, 5.0 µs over a network
- * adapter. Bandwidths are those of data sheets, one way. So are the operations per second, dense: of
- * f32 without tensor cores, and of f16 and bf16 with them and sums in f32; attention reaches a part
- * of them. */
+ * adapter. Bandwidths are those of data sheets, one way. So are the operations per second,
+ * dense: of f32 without tensor cores, and of f16 and bf16 with them and sums in f32; attention
+ * reaches a part of them. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +26,9 @@
  * with the 0.3 µs of an InfiniBand or Ethernet switch that stores and forwards. */
 #define RACK_HOP_S 0.6e-6
 
-/* NVIDIA H100 data sheet (SXM5): 80 GB, 3.35 TB/s, 67 TFLOP/s in f32, 989 in bf16; NVLink 900 GB/s both ways. DGX H100 user guide:
- * 8 GPUs on NVSwitch, so that all talk at full speed at once, and 8 ConnectX-7 of 400 Gb/s. */
+/* NVIDIA H100 data sheet (SXM5): 80 GB, 3.35 TB/s, 67 TFLOP/s in f32, 989 in bf16; NVLink 900 GB/s
+ * both ways. DGX H100 user guide: 8 GPUs on NVSwitch, so that all talk at full speed at once, and
+ * 8 ConnectX-7 of 400 Gb/s. */
 static const ta_cluster h100 = {
     .name = "h100",
     .device = "NVIDIA H100 SXM5 80 GB",
@@ -56,10 +57,10 @@ static const ta_cluster a100 = {
                {NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9}},
 };
 
-/* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7 Infinity Fabric links of 128 GB/s both ways,
- * one to each of the others, so a message between two devices has one link, and a device that talks
- * to all has seven. Eight network adapters of 400 Gb/s (RoCE). RCCL has NCCL's latencies, with
- * NVLink's hop for Infinity Fabric. */
+/* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7
+ * Infinity Fabric links of 128 GB/s both ways, one to each of the others, so a message between two
+ * devices has one link, and a device that talks to all has seven. Eight network adapters of 400
+ * Gb/s (RoCE). RCCL has NCCL's latencies, with NVLink's hop for Infinity Fabric. */
 static const ta_cluster mi300x = {
     .name = "mi300x",
     .device = "AMD Instinct MI300X 192 GB",
@@ -74,10 +75,9 @@ static const ta_cluster mi300x = {
 };
 
 /* NVIDIA GeForce RTX 4090 data sheet and Ada white paper: 24 GB, 1,008 GB/s, 82.6 TFLOP/s in f32,
- * 165.2 in bf16, PCIe 4.0 x16: 16 GT/s · 16 lanes · 128/130
- * = 31.5 GB/s each way. The driver has no peer-to-peer for it, so every byte goes through host
- * memory: half of that. The node's total is assumed to be two such pairs at once, and the network
- * to be one adapter of 100 Gb/s. */
+ * 165.2 in bf16, PCIe 4.0 x16: 16 GT/s · 16 lanes · 128/130 = 31.5 GB/s each way. The driver has
+ * no peer-to-peer for it, so every byte goes through host memory: half of that. The node's total
+ * is assumed to be two such pairs at once, and the network to be one adapter of 100 Gb/s. */
 static const ta_cluster rtx4090 = {
     .name = "rtx4090",
     .device = "NVIDIA GeForce RTX 4090 24 GB",
@@ -93,8 +93,8 @@ static const ta_cluster rtx4090 = {
 
 /* Ranks that are threads of one process on a machine with two memory channels or less: docs/
  * performance.md measured 19 GB/s of reading on one thread and 30 GB/s on two; a copy reads and
- * writes. Attention is assumed to reach half of one core's two FMAs of 8 floats at 3 GHz. Two threads
- * hand over a message in about 2 µs when both are awake (assumed). More than
+ * writes. Attention is assumed to reach half of one core's two FMAs of 8 floats at 3 GHz. Two
+ * threads hand over a message in about 2 µs when both are awake (assumed). More than
  * one node is assumed to be joined by 10 Gb/s Ethernet at 30 µs. Better: ta_cluster_probe(). */
 static const ta_cluster local = {
     .name = "local",

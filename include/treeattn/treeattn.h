@@ -328,8 +328,8 @@ typedef struct ta_cluster ta_cluster;
  *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
  *     the path of a file                   has a '/' in it or ends with ".cluster"
  *
- * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines `key =
- * value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
+ * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines
+ * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
 TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
 
 /* Measure the cluster that a group runs on: which ranks share a host, latencies and bandwidths of
@@ -558,8 +558,8 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 /* ---- Attention over full sequences --------------------------------------------------------- */
 
 typedef enum ta_attention_algorithm {
-    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan also
-     * chooses whether to overlap. */
+    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan
+     * also chooses whether to overlap. */
     TA_ATTENTION_GRID = 0,
     TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
     /* As the grid, but forward moves while it computes: K and V rotate along the columns, then the
@@ -660,7 +660,8 @@ typedef struct ta_attention_gradient {
 TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                        const ta_attention_gradient *gradient, void *stream);
 
-/* Describe an attention plan: what it will run and why, what it needs, and with a cluster all
+/* Describe an attention plan: what it will run and why, what it needs, what its calls took on this
+ * rank so far by the host's clock, and with a cluster all
  * candidates with their predicted times by step; as lines, or as JSON if `json` is 1 (docs/model.md
  * describes the fields). Text rules as ta_info(). */
 TA_API ta_status ta_attention_explain(const ta_attention *attention, int json, char *text,

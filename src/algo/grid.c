@@ -133,7 +133,7 @@ ta_status ta_grid_forward(ta_attention *attention, const ta_attention_input *inp
     ta_local work;
     float *own;
     TA_TRY(gather_input(a, input, &work, stream));
-    TA_TRY(a->local->forward(a->device, &work, a->records, a->workspace, stream));
+    TA_TRY(ta_attention_attend(a, &work, a->records, stream));
     TA_TRY(merge_row(a, &own, stream));
     return a->local->finish(a->device, &a->shape, own, a->tokens, out, lse, stream);
 }
@@ -175,7 +175,7 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
         g.dk = ta_grid_dense(a->dk, s->kv_heads, s->k_dim);
         g.dv = ta_grid_dense(a->dv, s->kv_heads, s->v_dim);
     }
-    TA_TRY(a->local->backward(a->device, &work, &g, a->workspace, stream));
+    TA_TRY(ta_attention_differentiate(a, &work, &g, stream));
     TA_TRY(scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));
     TA_TRY(scatter(a, &a->column, s->kv_heads, s->k_dim, a->dk, &gradient->dk, stream));
     return scatter(a, &a->column, s->kv_heads, s->v_dim, a->dv, &gradient->dv, stream);

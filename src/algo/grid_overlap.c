@@ -125,8 +125,7 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
     work.keys = tokens_of(&a->column, owner);
     work.q = input->q;
     set_keys(a, input, owner, &work);
-    TA_TRY(a->local->forward(a->device, &work, hop == 0 ? a->records : a->received, a->workspace,
-                             stream));
+    TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
     if (hop == 0)
         return TA_OK;
     return a->device->ops->merge(a->device, a->records, a->received,
@@ -224,7 +223,7 @@ static ta_status attend_queries(ta_attention *a, const ta_attention_input *input
     work.q = ta_grid_dense(a->travel[hop % 2], a->shape.query_heads, a->shape.k_dim);
     set_keys(a, input, 0, &work);
     float *records = sends_partial(hop) ? a->received : (float *)(void *)partial_at(a, hop + 1);
-    return a->local->forward(a->device, &work, records, a->workspace, stream);
+    return ta_attention_attend(a, &work, records, stream);
 }
 
 static ta_status rotate_queries(ta_attention *a, const ta_attention_input *input, void *stream)

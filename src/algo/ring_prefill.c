@@ -99,8 +99,7 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
 {
     ta_local work;
     TA_TRY(block_work(a, input, hop, &work));
-    TA_TRY(a->local->forward(a->device, &work, hop == 0 ? a->records : a->received, a->workspace,
-                             stream));
+    TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
     if (hop == 0)
         return TA_OK;
     return a->device->ops->merge(a->device, a->records, a->received,
@@ -140,7 +139,7 @@ static ta_status add_block(ta_attention *a, const ta_attention_input *input,
                            .dk = ta_grid_dense(block, s->kv_heads, s->k_dim),
                            .dv =
                                ta_grid_dense(block + key_numbers(a, owner), s->kv_heads, s->v_dim)};
-    TA_TRY(a->local->backward(a->device, &work, &g, a->workspace, stream));
+    TA_TRY(ta_attention_differentiate(a, &work, &g, stream));
     if (hop == 0)
         return TA_OK;
     TA_TRY(a->local->add(a->device, a->dq, dq, (int64_t)a->tokens * s->query_heads * s->k_dim,
