@@ -4,6 +4,7 @@
 #include "attention.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "attention_model.h"
 #include "attention_table.h"
@@ -120,12 +121,45 @@ static int run_row(attention_bench *b, int index)
     return code;
 }
 
+/* One rank's part in measuring the cluster; the first one of a process keeps it. */
+static ta_status probe_rank(ta_group *group, void *context)
+{
+    attention_bench *b = context;
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    ta_device *device = NULL;
+    ta_cluster *probed = NULL;
+    config.threads = sweep_threads(b->options.threads.count ? b->options.threads.values[0] : 0,
+                                   &b->machine, ta_group_size(group));
+    config.simd = b->options.simd;
+    ta_status status = ta_device_open(b->options.device, &config, &device);
+    if (status == TA_OK)
+        status = ta_cluster_probe(group, device, &probed);
+    ta_device_close(device);
+    if (status == TA_OK && (launch.mpi || ta_group_rank(group) == 0))
+        b->cluster = probed;
+    else
+        ta_cluster_destroy(probed);
+    return status;
+}
+
+/* The largest number of ranks, as they will be: a cluster serves fewer of them too. */
+static ta_status make_cluster(attention_bench *b)
+{
+    int most = 1;
+    if (strcmp(b->options.cluster, "probe") != 0)
+        return ta_cluster_create(b->options.cluster, &b->cluster);
+    for (int i = 0; i < b->options.ranks.count; i++)
+        if (b->options.ranks.values[i] > most)
+            most = (int)b->options.ranks.values[i];
+    return launch_run(most, probe_rank, b);
+}
+
 static int prepare(attention_bench *b)
 {
     const attention_options *o = &b->options;
     element_init();
     machine_read(&b->machine);
-    if (o->cluster && ta_cluster_create(o->cluster, &b->cluster) != TA_OK)
+    if (o->cluster && make_cluster(b) != TA_OK)
         return fail(EXIT_USAGE, ta_last_error());
     b->rows = attention_options_rows(o, &b->machine, &b->count);
     b->medians = calloc((size_t)b->count + 1, sizeof *b->medians);

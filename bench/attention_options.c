@@ -42,7 +42,8 @@ static void make_flags(attention_options *o, arg_flag flags[FLAG_COUNT])
         {0, "columns", ARG_INTS, &o->columns, 0, 1024, NULL, "LIST",
          "columns of the grid of ranks; 0: the plan chooses (0)"},
         {0, "cluster", ARG_TEXT, &o->cluster, 0, 0, NULL, "CLUSTER",
-         "choose columns by predicted time, and print it too; CLUSTER as in model"},
+         "choose columns by predicted time, and print it too; CLUSTER as in model, or\n"
+         "                           probe: these ranks, measured first"},
         {0, "map", ARG_CHOICES, &o->maps, 0, 0, map_words, "LIST",
          "who holds what: contiguous, striped, zigzag (zigzag)"},
         {0, "block", ARG_INT, &o->block, 1, most, NULL, "TOKENS", "block of striped (1)"},

@@ -74,6 +74,9 @@ ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value);
 ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path);
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out);
 
+/* cluster_rate.c: seconds of one operation of attention in this dtype; 0 if it cannot be told. */
+ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s);
+
 /* cluster.c: is everything there and does it agree? */
 ta_status ta_cluster_check(ta_cluster_draft *draft);
 

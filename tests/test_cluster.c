@@ -273,6 +273,8 @@ static void test_probe_of_threads(void)
     for (int ranks = 1; ranks <= 5; ranks += 2) {
         EXPECT_OK(ta_group_run_threads(ranks, NULL, probe_rank, NULL));
         write_file(probed_texts[0]);
+        TEST_ASSERT_NOT_NULL(strstr(probed_texts[0], "device.flops_per_second = "));
+        TEST_ASSERT_NOT_NULL(strstr(probed_texts[0], "device.half_flops_per_second = "));
         ta_cluster_destroy(make(path));
         for (int rank = 0; rank < ranks; ++rank)
             TEST_ASSERT_EQUAL_STRING(probed_texts[0], probed_texts[rank]);
