@@ -1,6 +1,6 @@
-/* `treeattn-bench attention`: attention_options.c has the flags and rows, attention_run.c measures a
- * row, attention_check.c checks it, attention_table.c prints it. Under mpirun every process runs all
- * of it in step with the others, and the first one prints. */
+/* `treeattn-bench attention`: attention_options.c has the flags and rows, attention_run.c measures
+ * a row, attention_check.c checks it, attention_table.c prints it. Under mpirun every process runs
+ * all of it in step with the others, and the first one prints. */
 #include "attention.h"
 
 #include <stdlib.h>

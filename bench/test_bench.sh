@@ -248,8 +248,9 @@ run 2 attention --algo auto
 says err "no --cluster"
 run 2 attention --ranks 2 --cluster local:1x1
 says err "ranks is 2"
-run 0 attention -b 64 -e 128 -f 2 -n 1 -w 0 --ranks 2,4 --scaling weak --algo grid,overlap,auto,ring \
-    --heads 2 --head-dim 16 --threads 1 --cluster local:1x4 --json "$work/attention.json"
+run 0 attention -b 64 -e 128 -f 2 -n 1 -w 0 --ranks 2,4 --scaling weak \
+    --algo grid,overlap,auto,ring --heads 2 --head-dim 16 --threads 1 --cluster local:1x4 \
+    --json "$work/attention.json"
 "$python" - "$work/attention.json" <<'PYTHON' || fail "attention with a cluster is wrong"
 import json, sys
 file = json.load(open(sys.argv[1]))

@@ -1,6 +1,6 @@
 /* Attention over full sequences (../attention_case.h) with one MPI process for each rank: random
- * cases on random grids and rings, then every grid and layout with both variants and the ring, twice,
- * with the same bits.
+ * cases on random grids and rings, then every grid and layout with both variants and the ring,
+ * twice, with the same bits.
  *
  *     mpi_attention [--seed N] [--cases N] */
 #include <stdio.h>
