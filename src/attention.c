@@ -160,6 +160,16 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
 }
 
+static ta_status (*backward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                  const ta_attention_input *,
+                                                                  const ta_attention_gradient *,
+                                                                  void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_backward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_backward
+                                                    : ta_grid_backward;
+}
+
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                 const ta_attention_gradient *gradient, void *stream)
 {
@@ -176,6 +186,5 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
     return end_call(a, begin,
-                    (a->algorithm == TA_ATTENTION_RING ? ta_ring_backward : ta_grid_backward)(
-                        a, &filled_input, &filled_gradient, stream));
+                    backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
 }

@@ -44,6 +44,8 @@ static int64_t received_floats(const ta_attention *a)
     const ta_local *s = &a->shape;
     int64_t most = 0, along_row = (int64_t)s->query_heads * s->k_dim;
     int64_t along_column = (int64_t)s->kv_heads * (s->k_dim > s->v_dim ? s->k_dim : s->v_dim);
+    if (a->algorithm == TA_ATTENTION_GRID_OVERLAP) /* both at once */
+        along_column = (int64_t)s->kv_heads * (s->k_dim + s->v_dim);
     if (a->row.ranks > 1 || a->algorithm == TA_ATTENTION_GRID_OVERLAP)
         most = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
     if (!a->forward_only && a->row.ranks > 1 && along_row > most)
@@ -51,6 +53,19 @@ static int64_t received_floats(const ta_attention *a)
     if (!a->forward_only && a->column.ranks > 1 && along_column > most)
         most = along_column;
     return most;
+}
+
+/* With overlap, bytes of one token that travel: a query and a partial, or K, V, dK and dV. */
+static size_t travel_bytes(const ta_attention *a)
+{
+    const ta_local *s = &a->shape;
+    size_t each = ta_dtype_bytes(s->dtype), heads = (size_t)s->query_heads, row = 0, column = 0;
+    if (a->row.ranks > 1)
+        row =
+            heads * ((size_t)s->k_dim * each + (size_t)ta_record_floats(s->v_dim) * sizeof(float));
+    if (a->column.ranks > 1 && !a->forward_only)
+        column = (size_t)s->kv_heads * (size_t)(s->k_dim + s->v_dim) * (each + sizeof(float));
+    return row > column ? row : column;
 }
 
 /* The device's workspace, for the largest block that it is given. */
@@ -62,6 +77,7 @@ static size_t workspace_bytes(const ta_attention *a)
     largest.keys = a->max_tokens * a->column.ranks;
     size_t forward = a->local->bytes(a->device, &largest, 0), backward = 0;
     largest.queries = a->max_tokens * a->row.ranks;
+    largest.keys = a->max_tokens * (overlap ? 1 : a->column.ranks);
     if (!a->forward_only)
         backward = a->local->bytes(a->device, &largest, 1);
     return forward > backward ? forward : backward;
@@ -79,6 +95,7 @@ size_t ta_attention_cut(ta_attention *attention)
     int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
     int backward = !a->forward_only;
     int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
+    int rotates = overlap && backward && a->column.ranks > 1; /* dK and dV, with K and V */
     if (a->local)
         a->workspace = cut(a, &used, 1, workspace_bytes(a));
     a->records = cut(a, &used, (overlap ? own : queries) * record, sizeof(float));
@@ -88,24 +105,28 @@ size_t ta_attention_cut(ta_attention *attention)
         cut_ring(a, &used);
     else
         a->received = cut(a, &used, own * received_floats(a), sizeof(float));
+    for (int i = 0; overlap && i < 2; ++i)
+        a->travel[i] = cut(a, &used, own, travel_bytes(a));
     if (a->row.ranks > 1) {
-        for (int i = 0; overlap && i < 2; ++i)
-            a->travel[i] =
-                cut(a, &used, own, (size_t)query * each + (size_t)record * sizeof(float));
         if (!overlap || backward)
             a->q = cut(a, &used, queries * query, each);
         if (backward) {
             a->dout = cut(a, &used, queries * out, each);
             a->lse = cut(a, &used, queries * s->query_heads, sizeof(float));
             a->delta = cut(a, &used, queries * s->query_heads, sizeof(float));
-            a->dq = cut(a, &used, queries * query, sizeof(float));
         }
+    }
+    if (backward && a->algorithm != TA_ATTENTION_RING && (a->row.ranks > 1 || rotates))
+        a->dq = cut(a, &used, queries * query, sizeof(float));
+    if (rotates) {
+        a->ring_dq = cut(a, &used, queries * query, sizeof(float));
+        a->dk = cut(a, &used, own * (key + value), sizeof(float));
     }
     if (a->column.ranks > 1) {
         char *kv = cut(a, &used, keys * (key + value), each);
         a->k = kv;
         a->v = kv ? kv + (size_t)(keys * key) * each : NULL;
-        if (backward) {
+        if (backward && !overlap) {
             a->dk = cut(a, &used, keys * key, sizeof(float));
             a->dv = cut(a, &used, keys * value, sizeof(float));
         }

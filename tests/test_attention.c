@@ -292,6 +292,7 @@ static void test_traffic_is_what_the_choice_assumes(void)
         run.algorithm = TA_ATTENTION_GRID_OVERLAP;
         result = check_case(&c, &run);
         TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
+        TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
     }
     attention_run ring = {.ranks = 8, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG};
     attention_result result = check_case(&c, &ring);

@@ -115,6 +115,17 @@ static void reduce(const estimate *e, const ta_cost_lines *lines, size_t token_b
     }
 }
 
+/* Along the row; backward also dO, lse and delta. */
+static void gather_queries(const estimate *e)
+{
+    gather(e, &e->rows, e->query, "gather queries");
+    if (!e->backward)
+        return;
+    gather(e, &e->rows, e->out, "gather queries");
+    gather(e, &e->rows, e->number, "gather queries");
+    gather(e, &e->rows, e->number, "gather queries");
+}
+
 static double grid_scores(const estimate *e)
 {
     double most = 0;
@@ -132,14 +143,9 @@ static double grid_scores(const estimate *e)
 
 static void estimate_grid(const estimate *e)
 {
-    gather(e, &e->rows, e->query, "gather queries");
+    gather_queries(e);
     gather(e, &e->columns, e->key, "gather K and V");
     gather(e, &e->columns, e->value, "gather K and V");
-    if (e->backward) {
-        gather(e, &e->rows, e->out, "gather queries");
-        gather(e, &e->rows, e->number, "gather queries");
-        gather(e, &e->rows, e->number, "gather queries");
-    }
     ta_cost_local(e->cost, "attend", attend_s(e, grid_scores(e)));
     if (!e->backward) {
         reduce(e, &e->rows, e->record, "merge partials");
@@ -235,6 +241,44 @@ static void rotate_queries(const estimate *e)
     ta_cost_round(e->cost, "partials home");
 }
 
+/* The row's queries with the block that is here. */
+static double row_scores(const estimate *e, int hop)
+{
+    double most = 0;
+    for (int rank = 0; rank < e->a->ranks; ++rank) {
+        int row = rank / e->rows.places, column = rank % e->rows.places;
+        int key_rank = ta_cost_rank(&e->columns, column, owner_after(row, hop, e->columns.places));
+        double sum = 0;
+        for (int place = 0; place < e->rows.places; ++place)
+            sum += pair_scores(e, ta_cost_rank(&e->rows, row, place), key_rank);
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+static void rotate_gradients(const estimate *e)
+{
+    int places = e->columns.places;
+    size_t each = ta_dtype_bytes(e->a->shape.dtype), all = e->key + e->value;
+    size_t dq = e->query / each * sizeof(float) * (size_t)e->rows.places;
+    size_t all_sums = all / each * sizeof(float);
+    for (int hop = 0, repeats; hop < places; hop += repeats) {
+        size_t block = hop < places - 1 ? all : 0, sums = hop >= 2 ? all_sums : 0;
+        repeats = e->equal && hop >= 2 && hop < places - 1 ? places - 1 - hop : 1;
+        ta_cost_repeat(e->cost, repeats);
+        if (block || sums)
+            pass_on(e, &e->columns, hop, block, hop - 1, sums);
+        ta_cost_overlap(e->cost, attend_s(e, row_scores(e, hop)));
+        if (hop > 0)
+            add_merges(e, dq + sums);
+        ta_cost_round(e->cost, "rotate K, V, dK and dV, attend");
+    }
+    pass_on(e, &e->columns, places - 1, all_sums, places - 1, 0);
+    add_merges(e, all_sums);
+    ta_cost_round(e->cost, "dK and dV home");
+    reduce(e, &e->rows, e->query / each * sizeof(float), "add dQ");
+}
+
 /* ---- The ring ------------------------------------------------------------------------------ */
 
 static double ring_scores(const estimate *e, int hop)
@@ -308,6 +352,9 @@ ta_status ta_attention_estimate(const ta_attention *attention, int backward, ta_
                       ta_cost_memory_s(cost->cluster, 1, 2.0 * a->max_tokens * (double)e.out));
     if (a->algorithm == TA_ATTENTION_RING) {
         estimate_ring(&e);
+    } else if (a->algorithm == TA_ATTENTION_GRID_OVERLAP && backward && e.columns.places > 1) {
+        gather_queries(&e);
+        rotate_gradients(&e);
     } else if (a->algorithm == TA_ATTENTION_GRID_OVERLAP && !backward) {
         rotate_keys(&e);
         if (e.rows.places > 1)

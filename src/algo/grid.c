@@ -47,9 +47,10 @@ ta_status ta_grid_pack(ta_attention *attention, const ta_tensor *from, int32_t h
 }
 
 /* Bring the tokens of a line's ranks together; with one rank they are where they were. */
-static ta_status gather(ta_attention *a, const ta_line *line, const ta_tensor *own, int32_t heads,
-                        int32_t dim, void *buffer, ta_tensor *all, void *stream)
+ta_status ta_grid_gather(ta_attention *attention, const ta_line *line, const ta_tensor *own,
+                         int32_t heads, int32_t dim, void *buffer, ta_tensor *all, void *stream)
 {
+    ta_attention *a = attention;
     if (line->ranks == 1) {
         *all = *own;
         return TA_OK;
@@ -88,9 +89,12 @@ static ta_status gather_input(ta_attention *a, const ta_attention_input *input, 
     work->query_rows = a->row.rows;
     work->key_rows = a->column.rows;
     work->visible = a->visible;
-    TA_TRY(gather(a, &a->row, &input->q, work->query_heads, work->k_dim, a->q, &work->q, stream));
-    TA_TRY(gather(a, &a->column, &input->k, work->kv_heads, work->k_dim, a->k, &work->k, stream));
-    return gather(a, &a->column, &input->v, work->kv_heads, work->v_dim, a->v, &work->v, stream);
+    TA_TRY(ta_grid_gather(a, &a->row, &input->q, work->query_heads, work->k_dim, a->q, &work->q,
+                          stream));
+    TA_TRY(ta_grid_gather(a, &a->column, &input->k, work->kv_heads, work->k_dim, a->k, &work->k,
+                          stream));
+    return ta_grid_gather(a, &a->column, &input->v, work->kv_heads, work->v_dim, a->v, &work->v,
+                          stream);
 }
 
 /* Bring together what the ranks of a line have for each other: everybody sends every other rank the
@@ -140,14 +144,28 @@ ta_status ta_grid_forward(ta_attention *attention, const ta_attention_input *inp
 
 /* Sum one of the gradients along a line and store this rank's part; with one rank in the line it
  * is stored already. */
-static ta_status scatter(ta_attention *a, const ta_line *line, int32_t heads, int32_t dim,
-                         float *all, const ta_tensor *to, void *stream)
+ta_status ta_grid_scatter(ta_attention *attention, const ta_line *line, int32_t heads, int32_t dim,
+                          float *all, const ta_tensor *to, void *stream)
 {
+    ta_attention *a = attention;
     if (line->ranks == 1)
         return TA_OK;
     float *own;
     TA_TRY(reduce_line(a, line, all, (int64_t)heads * dim, 0, &own, stream));
     return a->local->store(a->device, own, a->tokens, heads, dim, a->shape.dtype, to, stream);
+}
+
+ta_status ta_grid_gather_gradient(ta_attention *attention, const ta_attention_gradient *gradient,
+                                  ta_local_gradient *g, void *stream)
+{
+    ta_attention *a = attention;
+    const ta_local *s = &a->shape;
+    TA_TRY(a->local->delta(a->device, s, &gradient->dout, &gradient->out, a->tokens, a->own_delta,
+                           stream));
+    TA_TRY(ta_grid_gather(a, &a->row, &gradient->dout, s->query_heads, s->v_dim, a->dout, &g->dout,
+                          stream));
+    TA_TRY(gather_numbers(a, gradient->lse, a->lse, &g->lse, stream));
+    return gather_numbers(a, a->own_delta, a->delta, &g->delta, stream);
 }
 
 ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *input,
@@ -158,11 +176,7 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
     ta_local work;
     ta_local_gradient g = {.dq_dtype = s->dtype, .kv_dtype = s->dtype};
     TA_TRY(gather_input(a, input, &work, stream));
-    TA_TRY(a->local->delta(a->device, s, &gradient->dout, &gradient->out, a->tokens, a->own_delta,
-                           stream));
-    TA_TRY(gather(a, &a->row, &gradient->dout, s->query_heads, s->v_dim, a->dout, &g.dout, stream));
-    TA_TRY(gather_numbers(a, gradient->lse, a->lse, &g.lse, stream));
-    TA_TRY(gather_numbers(a, a->own_delta, a->delta, &g.delta, stream));
+    TA_TRY(ta_grid_gather_gradient(a, gradient, &g, stream));
     g.dq = gradient->dq;
     g.dk = gradient->dk;
     g.dv = gradient->dv;
@@ -176,7 +190,7 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
         g.dv = ta_grid_dense(a->dv, s->kv_heads, s->v_dim);
     }
     TA_TRY(ta_attention_differentiate(a, &work, &g, stream));
-    TA_TRY(scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));
-    TA_TRY(scatter(a, &a->column, s->kv_heads, s->k_dim, a->dk, &gradient->dk, stream));
-    return scatter(a, &a->column, s->kv_heads, s->v_dim, a->dv, &gradient->dv, stream);
+    TA_TRY(ta_grid_scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));
+    TA_TRY(ta_grid_scatter(a, &a->column, s->kv_heads, s->k_dim, a->dk, &gradient->dk, stream));
+    return ta_grid_scatter(a, &a->column, s->kv_heads, s->v_dim, a->dv, &gradient->dv, stream);
 }

@@ -1,28 +1,16 @@
 /* Attention on a grid of ranks, forward, with overlap. First K and V rotate along the column while
  * every rank attends with its own queries to the block that is there; all blocks are kept. Then the
- * queries rotate along the row, and each rank attends with those that come by to all keys of its
- * column. The partial of a rank's queries begins at the next rank, travels behind them, and in its
- * last hop comes home, where it is merged with what was computed there. So the bytes are those of
- * the grid without overlap (grid.c), and what is kept along the row is of two ranks, not of all.
- *
- * What hop `h` of the row's rotation sends, in one message, is
- *
- *     the queries that are here, Q(h), unless the next rank is their own
- *     the partial of the queries that were here before, P(h - 1), if one has begun: h >= 2
- *
- * and while it travels the block of Q(h) is computed, to be merged with the P(h) that arrives. */
+ * queries rotate along the row with their partials (rotation.h), and each rank attends with those
+ * that come by to all keys of its column. So the bytes are those of the grid without overlap
+ * (grid.c), and what is kept along the row is of two ranks, not of all. Backward is in
+ * grid_overlap_backward.c. */
 #include "grid_overlap.h"
 
 #include "../dtype.h"
 #include "../partial.h"
 #include "../status.h"
 #include "grid.h"
-
-/* Whose block is at this rank's place after so many hops. */
-static int owner_after(const ta_line *line, int hops)
-{
-    return (line->place + 2 * line->ranks - hops) % line->ranks;
-}
+#include "rotation.h"
 
 static int next_place(const ta_line *line)
 {
@@ -96,7 +84,7 @@ static int moves_block(const ta_attention *a, int hop)
 static ta_status start_block(ta_attention *a, int hop, void *stream)
 {
     const ta_line *line = &a->column;
-    int here = owner_after(line, hop), coming = owner_after(line, hop + 1);
+    int here = ta_rotation_owner(line, hop), coming = ta_rotation_owner(line, hop + 1);
     if (!moves_block(a, hop))
         return TA_OK;
     return ta_group_start(line->group, block_at(a, here), block_bytes(a, here), next_place(line),
@@ -113,11 +101,18 @@ static ta_local empty_work(const ta_attention *a)
     return work;
 }
 
+/* What was received, or computed apart, into the records of so many tokens. */
+static ta_status merge(ta_attention *a, float *into, int32_t tokens, void *stream)
+{
+    return a->device->ops->merge(a->device, into, a->received,
+                                 (int64_t)tokens * a->shape.query_heads, a->shape.v_dim, stream);
+}
+
 /* This rank's queries against the block that is here. */
 static ta_status attend_block(ta_attention *a, const ta_attention_input *input, int hop,
                               void *stream)
 {
-    int owner = owner_after(&a->column, hop);
+    int owner = ta_rotation_owner(&a->column, hop);
     ta_local work = empty_work(a);
     TA_TRY(ta_attention_place(a, input->sequences, input->lengths, a->rank,
                               owner * a->grid_columns + a->row.place));
@@ -126,10 +121,7 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
     work.q = input->q;
     set_keys(a, input, owner, &work);
     TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
-    if (hop == 0)
-        return TA_OK;
-    return a->device->ops->merge(a->device, a->records, a->received,
-                                 (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim, stream);
+    return hop == 0 ? TA_OK : merge(a, a->records, a->tokens, stream);
 }
 
 /* Returns with the partials of this rank's queries over the column's keys in `records`, and all of
@@ -150,107 +142,47 @@ static ta_status rotate_keys(ta_attention *a, const ta_attention_input *input, v
 
 /* ---- Queries and their partials, along the row --------------------------------------------- */
 
-static size_t query_bytes(const ta_attention *a, int place)
+static ta_rotation row_rotation(const ta_attention *a)
 {
     const ta_local *s = &a->shape;
-    return (size_t)tokens_of(&a->row, place) * (size_t)s->query_heads * (size_t)s->k_dim *
-           ta_dtype_bytes(s->dtype);
+    size_t heads = (size_t)s->query_heads;
+    return (ta_rotation){.line = &a->row,
+                         .buffers = a->travel,
+                         .block = heads * (size_t)s->k_dim * ta_dtype_bytes(s->dtype),
+                         .sums = heads * (size_t)ta_record_floats(s->v_dim) * sizeof(float)};
 }
 
-static size_t records_bytes(const ta_attention *a, int place)
+/* The queries that are here against all keys of the column. */
+static ta_status attend_queries(ta_attention *a, const ta_attention_input *input,
+                                const ta_rotation *rotation, int hop, void *stream)
 {
-    const ta_local *s = &a->shape;
-    return (size_t)tokens_of(&a->row, place) * (size_t)s->query_heads *
-           (size_t)ta_record_floats(s->v_dim) * sizeof(float);
-}
-
-/* Does a hop's message have queries, and a partial? */
-static int sends_queries(const ta_attention *a, int hop)
-{
-    return hop < a->row.ranks - 1;
-}
-
-static int sends_partial(int hop)
-{
-    return hop >= 2;
-}
-
-/* The place of P(hop - 1), which hop `hop` sends: behind Q(hop). Hop `ranks` sends it alone. */
-static char *partial_at(const ta_attention *a, int hop)
-{
-    size_t before = hop < a->row.ranks ? query_bytes(a, owner_after(&a->row, hop)) : 0;
-    return a->travel[hop % 2] + before;
-}
-
-/* The message of a hop, as its sender, or its receiver one hop later, has it. */
-static size_t message_bytes(const ta_attention *a, int hop, int received)
-{
-    int queries = owner_after(&a->row, hop + received);
-    int partial = owner_after(&a->row, hop + received - 1);
-    return (sends_queries(a, hop) ? query_bytes(a, queries) : 0) +
-           (sends_partial(hop) ? records_bytes(a, partial) : 0);
-}
-
-/* What is sent lies in travel[hop % 2], and so it arrives in travel[(hop + 1) % 2]. */
-static ta_status start_queries(ta_attention *a, int hop, void *stream)
-{
-    const ta_line *line = &a->row;
-    if (!sends_queries(a, hop) && !sends_partial(hop))
-        return TA_OK;
-    char *from = sends_queries(a, hop) ? a->travel[hop % 2] : partial_at(a, hop);
-    return ta_group_start(line->group, from, message_bytes(a, hop, 0), next_place(line),
-                          a->travel[(hop + 1) % 2], message_bytes(a, hop, 1), previous_place(line),
-                          stream);
-}
-
-static ta_status finish_queries(ta_attention *a, int hop, void *stream)
-{
-    return sends_queries(a, hop) || sends_partial(hop) ? ta_group_finish(a->row.group, stream)
-                                                       : TA_OK;
-}
-
-/* The queries that are here against all keys of the column; the first partial begins where it will
- * be sent from. */
-static ta_status attend_queries(ta_attention *a, const ta_attention_input *input, int hop,
-                                void *stream)
-{
-    int owner = owner_after(&a->row, hop);
+    int owner = ta_rotation_owner(&a->row, hop);
     ta_local work = empty_work(a);
     TA_TRY(ta_attention_place(a, input->sequences, input->lengths, a->rank - a->row.place + owner,
                               -1));
     work.queries = tokens_of(&a->row, owner);
     work.keys = a->column.starts[a->column.ranks];
-    work.q = ta_grid_dense(a->travel[hop % 2], a->shape.query_heads, a->shape.k_dim);
+    work.q = ta_grid_dense(ta_rotation_block(rotation, hop), a->shape.query_heads, a->shape.k_dim);
     set_keys(a, input, 0, &work);
-    float *records = sends_partial(hop) ? a->received : (float *)(void *)partial_at(a, hop + 1);
+    float *records = ta_rotation_adds(hop) ? a->received : ta_rotation_sums(rotation, hop);
     return ta_attention_attend(a, &work, records, stream);
 }
 
-static ta_status rotate_queries(ta_attention *a, const ta_attention_input *input, void *stream)
+static ta_status rotate_queries(ta_attention *a, const ta_attention_input *input,
+                                const ta_rotation *rotation, void *stream)
 {
     const ta_line *line = &a->row;
     for (int hop = 1; hop < line->ranks; ++hop) {
-        TA_TRY(start_queries(a, hop, stream));
-        ta_status status = attend_queries(a, input, hop, stream);
-        TA_TRY(finish_queries(a, hop, stream));
+        TA_TRY(ta_rotation_start(rotation, hop, stream));
+        ta_status status = attend_queries(a, input, rotation, hop, stream);
+        TA_TRY(ta_rotation_finish(rotation, hop, stream));
         TA_TRY(status);
-        int64_t records = (int64_t)tokens_of(line, owner_after(line, hop)) * a->shape.query_heads;
-        if (sends_partial(hop)) /* and so one arrived */
-            TA_TRY(a->device->ops->merge(a->device, (float *)(void *)partial_at(a, hop + 1),
-                                         a->received, records, a->shape.v_dim, stream));
+        if (ta_rotation_adds(hop))
+            TA_TRY(merge(a, ta_rotation_sums(rotation, hop),
+                         tokens_of(line, ta_rotation_owner(line, hop)), stream));
     }
-    return TA_OK;
-}
-
-/* The partials come home. */
-static ta_status bring_home(ta_attention *a, void *stream)
-{
-    const ta_line *line = &a->row;
-    TA_TRY(ta_group_exchange(line->group, partial_at(a, line->ranks),
-                             records_bytes(a, next_place(line)), next_place(line), a->received,
-                             records_bytes(a, line->place), previous_place(line), stream));
-    return a->device->ops->merge(a->device, a->records, a->received,
-                                 (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim, stream);
+    TA_TRY(ta_rotation_home(rotation, a->received, stream));
+    return merge(a, a->records, a->tokens, stream);
 }
 
 ta_status ta_grid_overlap_forward(ta_attention *attention, const ta_attention_input *input,
@@ -258,17 +190,17 @@ ta_status ta_grid_overlap_forward(ta_attention *attention, const ta_attention_in
 {
     ta_attention *a = attention;
     const ta_local *s = &a->shape;
-    size_t query = (size_t)s->query_heads * (size_t)s->k_dim * ta_dtype_bytes(s->dtype);
+    ta_rotation rotation = row_rotation(a);
     if (a->row.ranks > 1) { /* the first hop is under way while K and V rotate */
-        TA_TRY(ta_grid_pack(a, &input->q, s->query_heads, s->k_dim, a->travel[0], query, stream));
-        TA_TRY(start_queries(a, 0, stream));
+        TA_TRY(ta_grid_pack(a, &input->q, s->query_heads, s->k_dim, ta_rotation_block(&rotation, 0),
+                            rotation.block, stream));
+        TA_TRY(ta_rotation_start(&rotation, 0, stream));
     }
     ta_status status = rotate_keys(a, input, stream);
     if (a->row.ranks > 1) {
-        TA_TRY(finish_queries(a, 0, stream));
+        TA_TRY(ta_rotation_finish(&rotation, 0, stream));
         TA_TRY(status);
-        TA_TRY(rotate_queries(a, input, stream));
-        TA_TRY(bring_home(a, stream));
+        TA_TRY(rotate_queries(a, input, &rotation, stream));
     }
     TA_TRY(status);
     return a->local->finish(a->device, s, a->records, a->tokens, out, lse, stream);
