@@ -563,8 +563,9 @@ typedef enum ta_attention_algorithm {
      * also chooses whether to overlap. */
     TA_ATTENTION_GRID = 0,
     TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
-    /* As the grid, but forward moves while it computes: K and V rotate along the columns, then the
-     * queries with their partials along the rows. Backward is the grid's. */
+    /* As the grid, but it moves while it computes. Forward: K and V rotate along the columns, then
+     * the queries with their partials along the rows. Backward: K and V rotate along the columns
+     * with their gradients. */
     TA_ATTENTION_GRID_OVERLAP = 2
 } ta_attention_algorithm;
 
