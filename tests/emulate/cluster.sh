@@ -87,7 +87,8 @@ emulate() # NODES RANKS DELAY_US MBIT COMMAND…: run the command, one process f
         mount --bind "$2.all" /etc/hosts
         shift 2
         exec "$@"' run "$prefix-0" "$work/names" \
-        mpirun --allow-run-as-root --leave-session-attached --host "${hosts%,}" -n $((nodes * ranks)) \
+        mpirun --allow-run-as-root --leave-session-attached \
+        --host "${hosts%,}" -n $((nodes * ranks)) \
         --mca plm_rsh_agent "$emulate_here/agent.sh" --mca plm_rsh_no_tree_spawn 1 \
         --bind-to none --mca mpi_yield_when_idle 1 --mca btl vader,tcp,self \
         --mca btl_vader_single_copy_mechanism none \

@@ -24,5 +24,5 @@ for nodes; do
     echo "# $nodes hosts of one rank, $delay_us us, $mbit Mbit/s"
     emulate "$nodes" 1 "$delay_us" "$mbit" "$build/bench/treeattn-bench" decode --threads 1 \
         --algo tree,ring-kv,ring-q --scaling weak -b "$tokens" --heads 16 --kv-heads 1 -w 1 -n 3 \
-        --json "$file-$nodes.json"
+        --cluster probe --json "$file-$nodes.json"
 done

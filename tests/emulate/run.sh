@@ -1,6 +1,6 @@
 #!/bin/bash
-# Emulate clusters on this machine (cluster.sh) and measure every exchange on them (measure.c). Needs
-# root.
+# Emulate clusters on this machine (cluster.sh) and measure every exchange on them (measure.c).
+# Needs root.
 #
 #     tests/emulate/run.sh BUILD_DIR            measure, and write docs/emulated.md
 #     tests/emulate/run.sh BUILD_DIR NODESxRANKS DELAY_US MBIT      one cluster, raw lines
