@@ -1,6 +1,7 @@
 /* A rotation along a line of the grid: blocks of all its ranks come by, each followed by sums for
- * it. A rank's block goes from rank to rank; its sums begin at the next rank, follow one hop behind,
- * and come home in the end. In hop `h` a rank has block B(h), and its message to the next one is
+ * it. A rank's block goes from rank to rank; its sums begin at the next rank, follow one hop
+ * behind, and come home in the end. In hop `h` a rank has block B(h), and its message to the next
+ * one is
  *
  *     B(h), unless the next rank is its own           hops 0 … ranks - 2
  *     the sums of the block before, S(h - 1)          hops 2 … ranks - 1, and alone in hop `ranks`

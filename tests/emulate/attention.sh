@@ -21,7 +21,7 @@ delay_us=${DELAY_US:-500}
 mbit=${MBIT:-100}
 tokens=${TOKENS:-4k}
 calls=${CALLS:-3}
-seconds=90 # at most for one cluster
+export seconds=90 # at most for one cluster
 [ $# -gt 0 ] || set -- 4 8 16
 files=()
 for nodes; do
