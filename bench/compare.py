@@ -18,9 +18,11 @@ def load(path):
 
 
 def describe(name, report):
-    machine, device = report["machine"], report["options"]["device"]
-    print(f"# {name}  {machine['cpu']}, {machine['cpus']} CPUs; device {device};"
-          f" version {report['version']}; {report['time']}")
+    machine, options = report["machine"], report["options"]
+    graph = ", graphs" if options.get("graph") else ""
+    print(f"# {name}  {machine['cpu']}, {machine['cpus']} CPUs; device {options['device']},"
+          f" group {options.get('group', 'host')}{graph}; version {report['version']};"
+          f" {report['time']}")
 
 
 def print_row(key, a, b):

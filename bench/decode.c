@@ -52,16 +52,20 @@ static int exit_code(ta_status status)
 }
 
 /* The device must be there before anything else is worth doing. */
-static int try_device(const decode_options *o)
+static int try_device(decode_options *o)
 {
+    char error[256];
+    int code = EXIT_OK;
     ta_device *device = NULL;
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     config.threads = 1;
     config.simd = o->simd;
     ta_status status = ta_device_open(o->device, &config, &device);
+    if (status == TA_OK && options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
+        code = fail(EXIT_USAGE, "%s", error);
     ta_device_close(device);
     if (status == TA_OK)
-        return EXIT_OK;
+        return code;
     return fail(exit_code(status), "device '%s'%s%s is not available: %s", o->device,
                 o->simd ? " with --simd " : "", o->simd ? o->simd : "", ta_last_error());
 }
@@ -118,6 +122,9 @@ static int print_header(decode_job *job)
     if (status == TA_OK && launch.rank == 0)
         table_header(&job->options, &job->machine, job->count, plan);
     free(plan);
+    if (status == TA_ERR_UNSUPPORTED && job->options.graph)
+        return fail(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
+                    ta_last_error());
     if (status != TA_OK)
         return fail(exit_code(status), "%s: %s", ta_status_name(status), ta_last_error());
     return EXIT_OK;

@@ -58,6 +58,21 @@ void device_copy_free(device_copy *copy)
     copy->count = 0;
 }
 
+ta_status device_copy_sweep(const device_copy *copy, void *scratch, double *bytes)
+{
+    ta_status status = TA_OK;
+    const char *from = copy->memory[0]; /* K, if there is any */
+    size_t left = copy->count > 0 && from == copy->kv.k.data ? copy->bytes[0] : 0;
+    *bytes = 2.0 * (double)left;
+    while (status == TA_OK && left > 0) {
+        size_t piece = left < SWEEP_BYTES ? left : SWEEP_BYTES;
+        status = ta_device_copy(copy->device, scratch, from, piece, NULL);
+        from += piece;
+        left -= piece;
+    }
+    return status;
+}
+
 ta_status device_copy_results(device_copy *copy, const rank_tensors *tensors, int back)
 {
     ta_status status = TA_OK;

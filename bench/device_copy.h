@@ -26,6 +26,12 @@ ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_op
                            const kv_layout *layout, const rank_tensors *tensors, int rank);
 void device_copy_free(device_copy *copy);
 
+/* Copy K, as the device has it, to other memory of the device, piece by piece: as many bytes are
+ * read as written. `scratch` has SWEEP_BYTES. Returns when that has been queued; *bytes is what it
+ * moves, reading and writing. */
+#define SWEEP_BYTES ((size_t)16 << 20)
+ta_status device_copy_sweep(const device_copy *copy, void *scratch, double *bytes);
+
 /* Bring the rank's output and lse to the device, or back from it. */
 ta_status device_copy_results(device_copy *copy, const rank_tensors *tensors, int back);
 

@@ -12,6 +12,7 @@
 typedef struct bench_launch {
     int mpi;          /* 0: ranks are threads, and the other fields mean nothing */
     int rank, ranks;  /* of this process, and of all */
+    int local_rank;   /* this one's number among those on this host */
     int local_ranks;  /* on this host */
     ta_group *group;  /* of all processes */
     char library[64]; /* which MPI */

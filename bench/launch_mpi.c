@@ -23,6 +23,7 @@ static void count_neighbours(void)
     MPI_Comm host;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
     MPI_Comm_size(host, &launch.local_ranks);
+    MPI_Comm_rank(host, &launch.local_rank);
     MPI_Comm_free(&host);
 }
 

@@ -12,6 +12,7 @@
 #include "device_copy.h"
 #include "launch.h"
 #include "parallel.h"
+#include "prediction.h"
 #include "rank_plan.h"
 
 /* Decode steps and read sweeps take turns this often, or less, so that a block has two samples. */
@@ -33,6 +34,7 @@ typedef struct row_run {
     reader_team *readers;
     barrier together; /* of the ranks */
     span *spans;      /* [samples][ranks] */
+    double *sweeps;   /* [samples][ranks], on GPUs: each rank's read sweep */
 } row_run;
 
 /* What one rank needs for a step. */
@@ -42,6 +44,7 @@ typedef struct rank_run {
     ta_group *group;
     ta_plan *plan;
     device_copy data;
+    void *scratch; /* of a GPU, for read sweeps */
 } rank_run;
 
 /* The ranks meet, actively or asleep: as threads, or as processes. */
@@ -67,6 +70,27 @@ static ta_status step(rank_run *r)
     return status == TA_OK ? ta_device_synchronize(data->device, NULL) : status;
 }
 
+/* On GPUs by events, from when the stream comes to the step until it has left it: then a step lasts
+ * as long as it does on the rank that needs longest. */
+static ta_status timed_step(rank_run *r, span *s)
+{
+    double seconds = 0;
+    const device_copy *data = &r->data;
+    if (!r->run->m->options->gpu) {
+        s->start = machine_time_us();
+        ta_status status = step(r);
+        s->end = machine_time_us();
+        return status;
+    }
+    ta_status status = ta_device_time(data->device, NULL, NULL);
+    if (status == TA_OK)
+        status = ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL);
+    if (status == TA_OK)
+        status = ta_device_time(data->device, NULL, &seconds);
+    *s = (span){0, seconds * 1e6};
+    return status;
+}
+
 /* Steps [first, first + count) of the samples, after an untimed one that wakes what slept while the
  * readers ran. */
 static ta_status timed_steps(rank_run *r, int first, int count)
@@ -77,9 +101,31 @@ static ta_status timed_steps(rank_run *r, int first, int count)
         span *s = &r->run->spans[(size_t)i * (size_t)ranks + (size_t)r->rank];
         if (meet(r->run, 0) != 0)
             return TA_ERR_ABORTED;
-        s->start = machine_time_us();
-        status = step(r);
-        s->end = machine_time_us();
+        status = timed_step(r, s);
+    }
+    return status;
+}
+
+/* On the host threads read the cache. A GPU copies: its memory does as much work for a byte that is
+ * written as for one that is read. */
+static ta_status read_sweeps(rank_run *r, int first, int count)
+{
+    row_run *run = r->run;
+    double seconds = 0, moved = 0, wanted = run->result->kv_bytes / run->result->row.ranks;
+    ta_status status = TA_OK;
+    if (!run->m->options->gpu) {
+        if (is_first_here(r))
+            readers_sweep(run->readers, count, run->result->read_us + first);
+        return TA_OK;
+    }
+    for (int i = first; status == TA_OK && i < first + count; i++) {
+        status = ta_device_time(r->data.device, NULL, NULL);
+        if (status == TA_OK)
+            status = device_copy_sweep(&r->data, r->scratch, &moved);
+        if (status == TA_OK)
+            status = ta_device_time(r->data.device, NULL, &seconds);
+        run->sweeps[(size_t)i * (size_t)run->result->row.ranks + (size_t)r->rank] =
+            moved > 0 ? seconds * 1e6 * wanted / moved : 0;
     }
     return status;
 }
@@ -95,10 +141,11 @@ static ta_status alternate(rank_run *r)
         status = timed_steps(r, first, end - first);
         if (status != TA_OK || meet(run, 1) != 0)
             return status != TA_OK ? status : TA_ERR_ABORTED;
-        if (is_first_here(r)) {
-            readers_sweep(run->readers, end - first, run->result->read_us + first);
+        status = read_sweeps(r, first, end - first);
+        if (status != TA_OK)
+            return status;
+        if (is_first_here(r))
             run->m->progress(run->m->progress_context, (double)end / samples);
-        }
         if (meet(run, 1) != 0)
             return TA_ERR_ABORTED;
     }
@@ -129,8 +176,9 @@ static ta_status count_costs(rank_run *r, rank_cost *cost)
     ta_status status = ta_plan_count(r->plan, &now);
     cost->step_ns = now.step_ns - cost->step_ns;
     cost->attend_ns = now.attend_ns - cost->attend_ns;
-    cost->peak_bytes = now.device_bytes_most;
-    if (strcmp(ta_device_name(r->data.device), "host") == 0)
+    cost->device_attend_ns = now.device_attend_ns - cost->device_attend_ns;
+    cost->peak_bytes = now.device_bytes_most - (r->scratch ? SWEEP_BYTES : 0);
+    if (!m->options->gpu)
         cost->peak_bytes += (uint64_t)(kv_read_bytes(m->options, row) / row->tokens *
                                        kv_most_tokens(m->options, row));
     return status;
@@ -162,7 +210,8 @@ static ta_status warm_up(rank_run *r)
     if (is_first_here(r)) {
         launch_max(&step_us, 1);
         r->run->result->samples = choose_samples(options, step_us);
-        readers_choose(r->run->readers, CHOOSE_SWEEPS);
+        if (!options->gpu)
+            readers_choose(r->run->readers, CHOOSE_SWEEPS);
     }
     return meet(r->run, 1) != 0 ? TA_ERR_ABORTED : TA_OK;
 }
@@ -173,6 +222,8 @@ static ta_status run_steps(rank_run *r)
     ta_group_stats *exchanged = &r->run->result->exchanged[r->rank];
     rank_cost *cost = &r->run->result->costs[r->rank];
     ta_status status = warm_up(r);
+    if (status == TA_OK && m->options->gpu)
+        status = ta_device_alloc(r->data.device, SWEEP_BYTES, &r->scratch);
     if (status == TA_OK)
         status = count_exchange(r, exchanged);
     if (status == TA_OK)
@@ -211,12 +262,27 @@ static ta_status rank_main(ta_group *group, void *context)
             status = run_steps(&r);
         if (status == TA_OK && rank == 0) /* with what the last step did */
             status = rank_plan_explain(&opened, &run->result->plan);
+        if (status == TA_OK && rank == 0 && opened.cluster)
+            status = prediction_keep(opened.cluster, run->result);
+        ta_device_free(opened.device, r.scratch);
         device_copy_free(&r.data);
         rank_plan_close(&opened);
     }
     if (status != TA_OK)
         barrier_break(&run->together);
     return status;
+}
+
+/* A sweep on GPUs lasts as long as on the slowest of them. */
+static void reduce_sweeps(row_run *run)
+{
+    int ranks = run->result->row.ranks;
+    for (int i = 0; run->m->options->gpu && i < run->result->samples; i++)
+        for (int rank = 0; rank < ranks; rank++) {
+            double us = run->sweeps[(size_t)i * (size_t)ranks + (size_t)rank];
+            double *longest = &run->result->read_us[i];
+            *longest = us > *longest ? us : *longest;
+        }
 }
 
 /* Processes have no common clock: a step lasts as long as it does on the rank that needs longest,
@@ -231,7 +297,7 @@ static void reduce_processes(row_run *run)
     launch_max(result->step_us, result->samples);
     for (int i = 0; i < result->samples; i++) {
         /* Processes that share CPUs read one after the other, each at the full speed of one. */
-        double busy = result->read_us[i] * result->row.threads;
+        double busy = run->m->options->gpu ? 0 : result->read_us[i] * result->row.threads;
         launch_sum(&busy, 1);
         double cpus = (double)run->m->machine->cpus * launch.ranks / launch.local_ranks;
         launch_max(&result->read_us[i], 1);
@@ -275,13 +341,14 @@ static ta_status allocate(row_run *run)
     result->exchanged = calloc(ranks, sizeof *result->exchanged);
     result->costs = calloc(ranks, sizeof *result->costs);
     run->spans = calloc(samples * ranks, sizeof *run->spans);
+    run->sweeps = calloc(samples * ranks, sizeof *run->sweeps);
     /* All of the cache, or the part of it that this process has. */
     int parts = launch.mpi ? launch.ranks : 1;
     run->readers =
         readers_create(result->row.ranks * result->row.threads / parts, m->machine->cpus,
                        m->layout->shards[launch.rank].k, (size_t)(result->kv_bytes / parts));
     if (!result->step_us || !result->read_us || !result->exchanged || !result->costs ||
-        !run->spans || !run->readers)
+        !run->spans || !run->sweeps || !run->readers)
         return TA_ERR_NO_MEMORY;
     return TA_OK;
 }
@@ -301,15 +368,23 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
         snprintf(error, capacity, "%s: %s", ta_status_name(status), ta_last_error());
         goto free_run;
     }
+    reduce_sweeps(&run);
     reduce_spans(&run);
-    result->read_loop = readers_loop_name(run.readers);
+    result->device_clock = m->options->gpu;
+    result->divided = !m->options->graph; /* nobody sees into a graph */
+    result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run.readers);
     if (stats_of(result->step_us, result->samples, &result->step) != 0 ||
         stats_of(result->read_us, result->samples, &result->read) != 0) {
         snprintf(error, capacity, "not enough memory to sort %d samples", result->samples);
         status = TA_ERR_NO_MEMORY;
+        goto free_run;
     }
+    status = prediction_make(m->options, result);
+    if (status != TA_OK)
+        snprintf(error, capacity, "the row could not be predicted: %s", ta_last_error());
 free_run:
     readers_destroy(run.readers);
+    free(run.sweeps);
     free(run.spans);
     return status;
 }

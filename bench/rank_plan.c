@@ -4,11 +4,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kv_cache.h"
 #include "launch.h"
+#include "prediction.h"
 
-static ta_plan_config plan_config(const decode_options *o, const bench_case *row)
+ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
 {
     ta_plan_config config = TA_PLAN_CONFIG_INIT;
     config.batch = (int32_t)o->batch;
@@ -24,6 +26,7 @@ static ta_plan_config plan_config(const decode_options *o, const bench_case *row
     config.query_placement = (ta_placement)o->query_placement;
     config.out_placement = (ta_placement)o->out_placement;
     config.algorithm = row->algorithm;
+    config.replay = (int)o->graph;
     return config;
 }
 
@@ -32,11 +35,10 @@ static ta_status open_gpu(const decode_options *options, ta_group *group, rank_p
 {
     char name[64];
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
-    int rank = ta_group_rank(group);
     snprintf(name, sizeof name, "%s:%d", options->device,
-             launch.mpi ? rank % launch.local_ranks : rank);
+             launch.mpi ? launch.local_rank : ta_group_rank(group));
     ta_status status = ta_device_open(name, NULL, &opened->device);
-    if (status != TA_OK)
+    if (status != TA_OK || options->group != GROUP_CCL || ta_group_size(group) == 1)
         return status;
     ccl.bootstrap = group;
     status = ta_group_create_ccl(opened->device, &ccl, NULL, &opened->group);
@@ -49,7 +51,8 @@ static ta_status open_device(const decode_options *options, const bench_case *ro
 {
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     *opened = (rank_plan){.group = group};
-    if (options->group == GROUP_CCL)
+    if (options->group == GROUP_CCL ||
+        (options->gpu && launch.mpi && !strchr(options->device, ':')))
         return open_gpu(options, group, opened);
     config.threads = row->threads;
     config.simd = options->simd;
@@ -59,8 +62,11 @@ static ta_status open_device(const decode_options *options, const bench_case *ro
 ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,
                          rank_plan *opened)
 {
-    ta_plan_config config = plan_config(options, row);
+    ta_plan_config config = rank_plan_config(options, row);
     ta_status status = open_device(options, row, group, opened);
+    if (status == TA_OK)
+        status = prediction_cluster(options, opened->group, opened->device, &opened->cluster);
+    config.cluster = opened->cluster;
     if (status == TA_OK)
         status = ta_plan_create(opened->group, opened->device, &config, &opened->plan);
     if (status != TA_OK)
@@ -71,6 +77,7 @@ ta_status rank_plan_open(const decode_options *options, const bench_case *row, t
 void rank_plan_close(rank_plan *opened)
 {
     ta_plan_destroy(opened->plan);
+    ta_cluster_destroy(opened->cluster);
     if (opened->own_group)
         ta_group_destroy(opened->group);
     ta_device_close(opened->device);

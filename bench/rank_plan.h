@@ -6,10 +6,14 @@
 
 typedef struct rank_plan {
     ta_device *device;
-    ta_group *group; /* of the plan */
-    int own_group;   /* it was made for it */
+    ta_group *group;     /* of the plan */
+    int own_group;       /* it was made for it */
+    ta_cluster *cluster; /* NULL: nothing is predicted */
     ta_plan *plan;
 } rank_plan;
+
+/* What a row asks of ta_plan_create(). */
+ta_plan_config rank_plan_config(const decode_options *options, const bench_case *row);
 
 /* Collective over the row's ranks. After a failure there is nothing to close. */
 ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,

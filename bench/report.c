@@ -7,6 +7,7 @@
 
 #include "elements.h"
 #include "json.h"
+#include "launch.h"
 
 static void write_machine(json_writer *json, const bench_machine *machine)
 {
@@ -22,6 +23,9 @@ static void write_options(json_writer *json, const decode_options *o)
 {
     json_open(json, "options", '{');
     json_string(json, "device", o->device);
+    json_string(json, "group", options_group_name(o));
+    json_int(json, "graph", o->graph);
+    json_string(json, "cluster", o->cluster ? o->cluster : "none");
     json_string(json, "scaling", options_scaling_name(o));
     json_string(json, "simd", o->simd ? o->simd : "best");
     json_int(json, "warmup", o->warmup);
@@ -68,6 +72,33 @@ static void write_exchange(json_writer *json, const bench_result *result)
     json_close(json, ']');
 }
 
+static void write_launch(json_writer *json)
+{
+    json_open(json, "launch", '{');
+    json_string(json, "ranks_are", launch.mpi ? "processes" : "threads");
+    if (launch.mpi) {
+        json_string(json, "mpi", launch.library);
+        json_int(json, "processes", launch.ranks);
+        json_int(json, "on_this_host", launch.local_ranks);
+    }
+    json_close(json, '}');
+}
+
+static void write_prediction(json_writer *json, const row_prediction *p)
+{
+    if (!p->cluster)
+        return;
+    json_open(json, "predicted", '{');
+    json_double(json, "step_us", p->step_us);
+    json_double(json, "attend_us", p->attend_us);
+    json_string(json, "exchange", p->exchange);
+    json_double(json, "exchange_bytes_per_rank", p->bytes);
+    json_double(json, "messages_per_rank", p->messages);
+    json_double(json, "peak_bytes_per_rank", p->peak_bytes);
+    json_string(json, "cluster", p->cluster);
+    json_close(json, '}');
+}
+
 static void write_row(json_writer *json, const bench_result *result)
 {
     const bench_case *row = &result->row;
@@ -99,6 +130,8 @@ static void write_row(json_writer *json, const bench_result *result)
         json_int(json, "wrong", result->wrong);
         json_double(json, "worst_error_in_tolerances", result->worst);
     }
+    json_string(json, "clock", result->device_clock ? "events" : "host");
+    write_prediction(json, &result->predicted);
     json_string(json, "plan", result->plan);
     json_close(json, '}');
 }
@@ -142,6 +175,7 @@ int report_write(FILE *file, const report_run *run, const bench_result *results,
     write_versions(&json);
     write_machine(&json, run->machine);
     write_info(&json);
+    write_launch(&json);
     write_options(&json, run->options);
     json_open(&json, "rows", '[');
     for (int i = 0; i < count; i++)

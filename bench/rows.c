@@ -1,6 +1,7 @@
 /* The computed columns of a row; see rows.h. */
 #include "rows.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Bytes per microsecond are MB/s. */
@@ -52,9 +53,25 @@ double result_messages(const bench_result *result)
     return most(result, 1);
 }
 
+/* By events; the rest is what is left of the time of a step. */
+static double device_mean_us(const bench_result *result, int attend)
+{
+    double sum = 0, steps = 0;
+    if (!result->divided)
+        return NAN;
+    for (int rank = 0; rank < result->row.ranks; rank++)
+        sum += (double)result->costs[rank].device_attend_ns * 1e-3;
+    for (int i = 0; i < result->samples; i++)
+        steps += result->step_us[i];
+    double attended = sum / result->row.ranks / result->samples;
+    return attend ? attended : steps / result->samples - attended;
+}
+
 static double mean_us(const bench_result *result, int attend)
 {
     double sum = 0;
+    if (result->device_clock)
+        return device_mean_us(result, attend);
     for (int rank = 0; rank < result->row.ranks; rank++) {
         const rank_cost *c = &result->costs[rank];
         sum += (double)(attend ? c->attend_ns : c->step_ns - c->attend_ns);
@@ -88,4 +105,5 @@ void result_free(bench_result *result)
     free(result->read_us);
     free(result->exchanged);
     free(result->plan);
+    free(result->predicted.cluster);
 }

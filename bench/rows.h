@@ -14,7 +14,15 @@
 typedef struct rank_cost {
     uint64_t step_ns, attend_ns; /* of all counted steps */
     uint64_t peak_bytes;         /* of device memory, K and V included */
+    uint64_t device_attend_ns;   /* of the timed steps, by a GPU's clock */
 } rank_cost;
+
+/* What the model says of a row, on the cluster of --cluster. */
+typedef struct row_prediction {
+    char *cluster; /* its text; NULL: nothing was predicted */
+    const char *exchange;
+    double step_us, attend_us, messages, bytes, peak_bytes;
+} row_prediction;
 
 typedef struct bench_result {
     bench_case row;
@@ -29,7 +37,10 @@ typedef struct bench_result {
     rank_cost *costs;          /* [ranks] */
     uint64_t counted_steps;    /* steps that these two are the sum of */
     double ratio;              /* of the median to that of the first algorithm at this work */
-    char *plan;                /* what ta_explain() says on rank 0 */
+    int device_clock;          /* times are of events on GPUs */
+    int divided;               /* it is known how a step divides into attending and the rest */
+    row_prediction predicted;
+    char *plan; /* what ta_explain() says on rank 0 */
 
     int64_t checked, wrong; /* elements; -1 if there was no check */
     double worst;           /* the largest error as a multiple of its tolerance */

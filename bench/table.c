@@ -72,7 +72,8 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     if (launch.mpi)
         printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
                launch.library, launch.local_ranks);
-    printf("# device    %s;", o->device);
+    printf("# device    %s%s%s;", o->device, o->group == GROUP_CCL ? ", one for each rank" : "",
+           o->graph ? "; steps replayed from a graph" : "");
     print_list(" ranks", &o->ranks);
     if (o->threads.count)
         print_list("; threads of each rank", &o->threads);
@@ -97,16 +98,20 @@ void table_header(const decode_options *options, const bench_machine *machine, i
 void table_row(const bench_result *result)
 {
     const bench_case *row = &result->row;
-    char heads[32], wrong[32];
+    char heads[32], wrong[32], attend[32] = "N/A", exchange[32] = "N/A";
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
     snprintf(wrong, sizeof wrong, result->wrong < 0 ? "N/A" : "%lld", (long long)result->wrong);
-    printf("%10d %5d %3d %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9.1f %9.1f %6.2f %6.2f %6.2f %5.2f "
+    if (result->divided) {
+        snprintf(attend, sizeof attend, "%.1f", result_attend_us(result));
+        snprintf(exchange, sizeof exchange, "%.1f", result_exchange_us(result));
+    }
+    printf("%10d %5d %3d %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9s %9s %6.2f %6.2f %6.2f %5.2f "
            "%10.0f %5.3g %8.1f %6s\n",
            (int)row->tokens, row->ranks, row->threads, element_name(row->dtype), heads,
            result->algorithm, result->step.min, result->step.median, result->step.p99,
-           result->ratio, result_attend_us(result), result_exchange_us(result),
-           result_kv_gbps(result), result_kv_gbps(result) / row->ranks, result_read_gbps(result),
-           result_fraction(result), result_exchanged_bytes(result), result_messages(result),
+           result->ratio, attend, exchange, result_kv_gbps(result),
+           result_kv_gbps(result) / row->ranks, result_read_gbps(result), result_fraction(result),
+           result_exchanged_bytes(result), result_messages(result),
            result_peak_bytes(result) * 1e-6, wrong);
     fflush(stdout);
 }

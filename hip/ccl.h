@@ -105,6 +105,10 @@ struct ta_ccl_group {
     void *scratch;   /* TA_CCL_SCRATCH_BYTES of device memory */
     size_t *offsets; /* [size + 1], for reductions */
 
+    /* What start() begins runs beside the caller's stream, which finish() makes wait for it. */
+    hipStream_t side;
+    hipEvent_t fork, join;
+
     /* marks[0] is waited for since `since_ms`; later work is in marks[1], the newest only. */
     ta_ccl_mark marks[2];
     int marked;       /* 0, 1 or 2 of them */
@@ -189,7 +193,7 @@ void ta_ccl_destroy(ta_group *group);
 
 /* ---- ccl_scratch.c ------------------------------------------------------------------------- */
 
-/* Events and scratch memory of a group on the current device. */
+/* Events, scratch memory and the side stream of a group on the current device. */
 ta_status ta_ccl_take(ta_ccl_group *g);
 /* Free a group that has no communicator any more. `done`: the device uses nothing of it, so its
  * scratch memory can serve another group. */

@@ -22,6 +22,39 @@ static ta_status ccl_exchange(ta_group *group, const void *send, size_t send_byt
     return ta_ccl_end(g, result, stream, receives ? from : to);
 }
 
+/* Make `later` wait for what is on `earlier` so far. Under capture this also takes `later` in. */
+static ta_status order(ta_ccl_group *g, hipEvent_t event, hipStream_t earlier, hipStream_t later)
+{
+    const ta_gpu_device *gpu = ta_gpu_of(g->group.device);
+    int before;
+    TA_TRY(ta_gpu_enter(gpu, &before));
+    hipError_t error = hipEventRecord(event, earlier);
+    if (error == hipSuccess)
+        error = hipStreamWaitEvent(later, event, 0);
+    ta_gpu_leave(gpu, before);
+    return ta_gpu_check(gpu, error, "ordering two streams");
+}
+
+static ta_status ccl_start(ta_group *group, const void *send, size_t send_bytes, int to,
+                           void *receive, size_t receive_bytes, int from, void *stream)
+{
+    ta_ccl_group *g = ta_ccl_of(group);
+    TA_TRY(order(g, g->fork, (hipStream_t)stream, g->side));
+    ta_status status =
+        ccl_exchange(group, send, send_bytes, to, receive, receive_bytes, from, g->side);
+    if (status != TA_OK) /* then finish() is not called, and a capture must be joined */
+        (void)order(g, g->join, g->side, (hipStream_t)stream);
+    return status;
+}
+
+/* The buffers are free in stream order, as everything is here; also after a failure. */
+static ta_status ccl_finish(ta_group *group, void *stream)
+{
+    ta_ccl_group *g = ta_ccl_of(group);
+    TA_TRY(order(g, g->join, g->side, (hipStream_t)stream));
+    return ta_ccl_broken(g);
+}
+
 static ta_status ccl_barrier(ta_group *group, void *stream)
 {
     ta_ccl_group *g = ta_ccl_of(group);
@@ -119,6 +152,8 @@ const ta_group_ops ta_ccl_ops = {
     .abort = ta_ccl_abort,
     .destroy = ta_ccl_destroy,
     .split = ta_ccl_split,
+    .start = ccl_start,
+    .finish = ccl_finish,
     .wait = ta_ccl_wait,
     .barrier = ccl_barrier,
     .broadcast = ccl_broadcast,

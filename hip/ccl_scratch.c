@@ -1,6 +1,6 @@
-/* Events and scratch memory of groups. Freeing device memory waits for the whole device, which may
- * be waiting for another rank; so the scratch of a group that ends is kept for the next group on
- * its device. */
+/* Events, side streams and scratch memory of groups. Freeing device memory waits for the whole
+ * device, which may be waiting for another rank; so the scratch of a group that ends is kept for
+ * the next group on its device. */
 #include "ccl.h"
 
 #include <stdlib.h>
@@ -48,6 +48,12 @@ ta_status ta_ccl_take(ta_ccl_group *g)
     for (int i = 0; i < 2; i++)
         TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&g->marks[i].event, hipEventDisableTiming),
                             "making an event"));
+    TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&g->fork, hipEventDisableTiming),
+                        "making an event"));
+    TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&g->join, hipEventDisableTiming),
+                        "making an event"));
+    TA_TRY(ta_gpu_check(gpu, hipStreamCreateWithFlags(&g->side, hipStreamNonBlocking),
+                        "making a stream"));
     g->scratch = take_spare(g->index);
     if (g->scratch)
         return TA_OK;
@@ -60,6 +66,12 @@ void ta_ccl_free(ta_ccl_group *g, int done)
     for (int i = 0; i < 2; i++)
         if (g->marks[i].event)
             (void)hipEventDestroy(g->marks[i].event);
+    if (g->fork)
+        (void)hipEventDestroy(g->fork);
+    if (g->join)
+        (void)hipEventDestroy(g->join);
+    if (g->side) /* work that is still on it goes on; the stream goes after it */
+        (void)hipStreamDestroy(g->side);
     if (g->scratch && done)
         keep_spare(g->index, g->scratch);
     pthread_mutex_destroy(&g->calls);

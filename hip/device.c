@@ -59,17 +59,10 @@ void ta_gpu_leave(const ta_gpu_device *gpu, int before)
         (void)hipSetDevice(before);
 }
 
-/* Run one expression that gives a status on the device. */
-#define ON_DEVICE(gpu, expr)                                                                       \
-    int before_;                                                                                   \
-    TA_TRY(ta_gpu_enter(gpu, &before_));                                                           \
-    ta_status status_ = (expr);                                                                    \
-    ta_gpu_leave(gpu, before_);                                                                    \
-    return status_
-
 static void gpu_close(ta_device *device)
 {
     ta_gpu_free_arrays(ta_gpu_of(device));
+    ta_gpu_free_graphs(ta_gpu_of(device));
     free(device);
 }
 
@@ -87,7 +80,7 @@ static void gpu_describe(const ta_device *device, ta_text *text)
 static ta_status gpu_alloc(ta_device *device, size_t bytes, void **memory)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    ON_DEVICE(gpu, ta_gpu_check(gpu, hipMalloc(memory, bytes), "allocating %zu bytes", bytes));
+    TA_ON_GPU(gpu, ta_gpu_check(gpu, hipMalloc(memory, bytes), "allocating %zu bytes", bytes));
 }
 
 static void gpu_free(ta_device *device, void *memory)
@@ -103,7 +96,7 @@ static void gpu_free(ta_device *device, void *memory)
 static ta_status gpu_alloc_host(ta_device *device, size_t bytes, void **memory)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    ON_DEVICE(gpu, ta_gpu_check(gpu, hipHostMalloc(memory, bytes, hipHostMallocDefault),
+    TA_ON_GPU(gpu, ta_gpu_check(gpu, hipHostMalloc(memory, bytes, hipHostMallocDefault),
                                 "allocating %zu bytes of pinned memory", bytes));
 }
 
@@ -128,7 +121,7 @@ static ta_status wait(ta_gpu_device *gpu, void *stream)
 static ta_status gpu_synchronize(ta_device *device, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    ON_DEVICE(gpu, wait(gpu, stream));
+    TA_ON_GPU(gpu, wait(gpu, stream));
 }
 
 static int gpu_capturing(ta_device *device, void *stream)
@@ -167,7 +160,7 @@ static ta_status gpu_copy(ta_device *device, void *to, const void *from, size_t 
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (bytes == 0)
         return TA_OK;
-    ON_DEVICE(gpu, copy(gpu, to, from, bytes, stream));
+    TA_ON_GPU(gpu, copy(gpu, to, from, bytes, stream));
 }
 
 static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, const ta_tensor *q,
@@ -181,7 +174,7 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
                              .k_dim = problem->k_dim,
                              .element_bytes = ta_number_bytes(problem->query_dtype),
                              .packed = packed};
-    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
 }
 
 static ta_status gpu_merge(ta_device *device, float *into, const float *from, int64_t records,
@@ -190,7 +183,7 @@ static ta_status gpu_merge(ta_device *device, float *into, const float *from, in
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (records == 0)
         return TA_OK;
-    ON_DEVICE(gpu, ta_gpu_check_launch(
+    TA_ON_GPU(gpu, ta_gpu_check_launch(
                        gpu, ta_launch_merge(into, from, records, v_dim, NULL, NULL, stream)));
 }
 
@@ -199,7 +192,7 @@ static ta_status gpu_merge_tracking(ta_device *device, float *into, const float 
                                     const ta_fault *theirs, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    ON_DEVICE(gpu, ta_gpu_check_launch(
+    TA_ON_GPU(gpu, ta_gpu_check_launch(
                        gpu, ta_launch_merge(into, from, records, v_dim, fault, theirs, stream)));
 }
 
@@ -217,7 +210,7 @@ static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *proble
                                .place = place};
     if (out)
         params.out = *out;
-    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
 }
 
 static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
@@ -250,6 +243,12 @@ static const ta_device_ops gpu_ops = {
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,
     .local = &ta_gpu_local_ops,
+    .time = ta_gpu_time,
+    .span = ta_gpu_span,
+    .record = ta_gpu_record,
+    .recorded = ta_gpu_recorded,
+    .replay = ta_gpu_replay,
+    .drop = ta_gpu_drop,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */

@@ -19,6 +19,9 @@ typedef struct ta_gpu_turn {
 
 #define TA_GPU_TURNS 4
 
+/* Spans that the stopwatch can tell apart from one start on. */
+#define TA_GPU_SPANS 128
+
 typedef struct ta_gpu_device {
     ta_device device;
     int index;
@@ -26,8 +29,13 @@ typedef struct ta_gpu_device {
     ta_gpu_limits limits;
     const char *last_kernel; /* queued on this device: what a late error can be about */
     ta_gpu_turn turns[TA_GPU_TURNS];
-    size_t turn_bytes; /* of each */
-    int turn;          /* whose it is */
+    size_t turn_bytes;                     /* of each */
+    int turn;                              /* whose it is */
+    hipStream_t recorder;                  /* that steps are captured on; NULL until one is */
+    hipEvent_t marks[2];                   /* of the stopwatch: its start, and now; NULL likewise */
+    int running;                           /* the stopwatch does */
+    int spans;                             /* that were begun since its start */
+    hipEvent_t spans_at[2 * TA_GPU_SPANS]; /* where each begins and ends; NULL likewise */
 } ta_gpu_device;
 
 static inline ta_gpu_device *ta_gpu_of(ta_device *device)
@@ -50,6 +58,23 @@ ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched);
 /* Make the device the calling thread's current one, and the one before current again. */
 ta_status ta_gpu_enter(const ta_gpu_device *gpu, int *before);
 void ta_gpu_leave(const ta_gpu_device *gpu, int before);
+
+/* Run one expression that gives a status on the device, and return it. */
+#define TA_ON_GPU(gpu, expr)                                                                       \
+    int before_;                                                                                   \
+    TA_TRY(ta_gpu_enter(gpu, &before_));                                                           \
+    ta_status status_ = (expr);                                                                    \
+    ta_gpu_leave(gpu, before_);                                                                    \
+    return status_
+
+/* Graphs and the stopwatch (graph.c). */
+ta_status ta_gpu_record(ta_device *device, void **stream);
+ta_status ta_gpu_recorded(ta_device *device, void *stream, void **graph);
+ta_status ta_gpu_replay(ta_device *device, void *graph, void *stream);
+void ta_gpu_drop(ta_device *device, void *graph);
+ta_status ta_gpu_time(ta_device *device, void *stream, double *seconds);
+ta_status ta_gpu_span(ta_device *device, int end, void *stream);
+void ta_gpu_free_graphs(ta_gpu_device *gpu);
 
 /* The attend slots of the vtable (attend.c) and its check of the caller's cache (check.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);

@@ -7,13 +7,6 @@
 #include "status.h"
 #include "tensor.h"
 
-/* The arguments of a step after all checks. */
-typedef struct ta_step {
-    ta_tensor q, out;
-    ta_kv kv;
-    float *lse;
-} ta_step;
-
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
     const ta_problem *p = &plan->problem;
@@ -105,8 +98,8 @@ static ta_step_counts count(const ta_plan *plan)
     return counts;
 }
 
-/* The step in between has ended: keep what it did. */
-static void count_step(ta_plan *plan, const ta_step_counts *before)
+/* What was done since. */
+static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *before)
 {
     ta_step_counts now = count(plan);
     const ta_device_stats *device = &before->device;
@@ -119,8 +112,19 @@ static void count_step(ta_plan *plan, const ta_step_counts *before)
     now.group.messages_received -= group->messages_received;
     now.group.bytes_sent -= group->bytes_sent;
     now.group.bytes_received -= group->bytes_received;
-    plan->last_step = now;
-    ++plan->steps;
+    return now;
+}
+
+/* A graph does again what was counted when it was recorded. */
+static void count_again(ta_plan *plan, const ta_step_counts *counts)
+{
+    plan->device->stats.launches += counts->device.launches;
+    if (!plan->group)
+        return;
+    plan->group->stats.messages_sent += counts->group.messages_sent;
+    plan->group->stats.messages_received += counts->group.messages_received;
+    plan->group->stats.bytes_sent += counts->group.bytes_sent;
+    plan->group->stats.bytes_received += counts->group.bytes_received;
 }
 
 static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
@@ -133,6 +137,45 @@ static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, v
     return ta_ring_q_decode(plan, q, &step->kv, out, step->lse, fault, stream);
 }
 
+static ta_status record_step(ta_plan *plan, const ta_step *step)
+{
+    const ta_device_ops *ops = plan->device->ops;
+    ta_recording *r = &plan->recording;
+    ta_fault fault = {TA_OK, plan->rank};
+    ta_step_counts before = count(plan);
+    void *stream = NULL;
+    ops->drop(plan->device, r->graph);
+    r->graph = NULL;
+    TA_TRY(ops->record(plan->device, &stream));
+    ta_status status = run_step(plan, step, &fault, stream);
+    if (status != TA_OK) {
+        (void)ops->recorded(plan->device, stream, NULL);
+        return status;
+    }
+    r->step = *step;
+    r->counts = count_since(plan, &before);
+    return ops->recorded(plan->device, stream, &r->graph);
+}
+
+static ta_status replay_step(ta_plan *plan, const ta_step *step, void *stream)
+{
+    const ta_recording *r = &plan->recording;
+    if (r->graph && memcmp(&r->step, step, sizeof *step) == 0)
+        count_again(plan, &r->counts);
+    else
+        TA_TRY(record_step(plan, step));
+    return plan->device->ops->replay(plan->device, r->graph, stream);
+}
+
+/* A rank with a fault does something else, and what the caller captures can't be captured twice. */
+static ta_status run_or_replay(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
+{
+    if (plan->replays && fault->status == TA_OK &&
+        !plan->device->ops->capturing(plan->device, stream))
+        return replay_step(plan, step, stream);
+    return run_step(plan, step, fault, stream);
+}
+
 /* What finish_tracking() reported since it was asked last. */
 static ta_fault take_report(ta_plan *plan)
 {
@@ -141,7 +184,7 @@ static ta_fault take_report(ta_plan *plan)
         return fault;
     uint64_t word = __atomic_exchange_n((uint64_t *)plan->report, 0, __ATOMIC_ACQ_REL);
     memcpy(&fault, &word, sizeof fault);
-    return fault;
+    return ta_plan_fault_in(plan, fault);
 }
 
 static ta_status tell(const ta_fault *fault, const char *when, const char *what)
@@ -170,9 +213,10 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     }
     ta_step_counts before = count(plan);
     uint64_t begin_ns = ta_plan_clock_ns();
-    ta_status status = run_step(plan, &step, &fault, stream);
+    ta_status status = run_or_replay(plan, &step, &fault, stream);
     plan->step_ns += ta_plan_clock_ns() - begin_ns;
-    count_step(plan, &before);
+    plan->last_step = count_since(plan, &before);
+    ++plan->steps;
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;

@@ -75,7 +75,7 @@ ta_status ta_cluster_check(ta_cluster_draft *draft)
 {
     ta_cluster *c = draft->cluster;
     for (int i = 0; i < TA_CLUSTER_KEYS; ++i)
-        if (!(draft->given & 1u << i))
+        if (!ta_cluster_keys[i].optional && !(draft->given & 1u << i))
             return ta_fail(TA_ERR_INVALID, "%s: %s is missing: must be %s", draft->where,
                            ta_cluster_keys[i].name, ta_cluster_keys[i].right);
     if (!c->ranks)

@@ -30,6 +30,7 @@ struct ta_cluster {
     double memory_bytes;       /* of one device */
     double memory_bytes_per_s; /* that one device reads */
     double kernel_s;           /* to start one piece of work on a device */
+    double flops_per_s[2];     /* that one device computes: f32, and f16 or bf16; 0: not known */
     double nics_per_node;      /* whole; they share total_bytes_per_s evenly */
     double nodes_per_rack;     /* whole; 0: all nodes are in one rack */
     ta_level levels[TA_LEVEL_COUNT];
@@ -49,10 +50,11 @@ typedef struct ta_cluster_key {
     size_t offset; /* of the double in ta_cluster */
     double low, high;
     int whole;         /* no fraction */
+    int optional;      /* 0 if it is not given */
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-#define TA_CLUSTER_KEYS 14
+#define TA_CLUSTER_KEYS 16
 extern const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS];
 
 /* A cluster on its way from text: which keys were given, and what errors call the text. */
@@ -71,6 +73,9 @@ ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *v
 ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value);
 ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path);
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out);
+
+/* cluster_rate.c: seconds of one operation of attention in this dtype; 0 if it cannot be told. */
+ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s);
 
 /* cluster.c: is everything there and does it agree? */
 ta_status ta_cluster_check(ta_cluster_draft *draft);

@@ -10,28 +10,39 @@
 
 #define SECONDS "a number of seconds from 0 to 100"
 #define BYTES_PER_SECOND "a number of bytes per second from 1 to 1e18"
+#define FLOPS "a number of operations per second from 1 to 1e21"
 #define LEVEL(name, level)                                                                         \
-    {name ".latency_seconds", offsetof(ta_cluster, levels[level].latency_s), 0, 100, 0, SECONDS},  \
+    {                                                                                              \
+        name ".latency_seconds",                                                                   \
+        offsetof(ta_cluster, levels[level].latency_s),                                             \
+        0,                                                                                         \
+        100,                                                                                       \
+        0,                                                                                         \
+        0,                                                                                         \
+        SECONDS},                                                                                  \
         {name ".rank_bytes_per_second",                                                            \
          offsetof(ta_cluster, levels[level].rank_bytes_per_s),                                     \
          1,                                                                                        \
          1e18,                                                                                     \
          0,                                                                                        \
+         0,                                                                                        \
          BYTES_PER_SECOND},                                                                        \
     {                                                                                              \
         name ".total_bytes_per_second", offsetof(ta_cluster, levels[level].total_bytes_per_s), 1,  \
-            1e18, 0, BYTES_PER_SECOND                                                              \
+            1e18, 0, 0, BYTES_PER_SECOND                                                           \
     }
 
 const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
-    {"device.memory_bytes", offsetof(ta_cluster, memory_bytes), 1, 1e18, 0,
+    {"device.memory_bytes", offsetof(ta_cluster, memory_bytes), 1, 1e18, 0, 0,
      "a number of bytes from 1 to 1e18"},
-    {"device.memory_bytes_per_second", offsetof(ta_cluster, memory_bytes_per_s), 1, 1e18, 0,
+    {"device.memory_bytes_per_second", offsetof(ta_cluster, memory_bytes_per_s), 1, 1e18, 0, 0,
      BYTES_PER_SECOND},
-    {"device.kernel_seconds", offsetof(ta_cluster, kernel_s), 0, 100, 0, SECONDS},
-    {"nics_per_node", offsetof(ta_cluster, nics_per_node), 1, 1024, 1,
+    {"device.kernel_seconds", offsetof(ta_cluster, kernel_s), 0, 100, 0, 0, SECONDS},
+    {"device.flops_per_second", offsetof(ta_cluster, flops_per_s[0]), 1, 1e21, 0, 1, FLOPS},
+    {"device.half_flops_per_second", offsetof(ta_cluster, flops_per_s[1]), 1, 1e21, 0, 1, FLOPS},
+    {"nics_per_node", offsetof(ta_cluster, nics_per_node), 1, 1024, 1, 0,
      "a whole number from 1 to 1024"},
-    {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1,
+    {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1, 0,
      "a whole number from 0 (one rack) to 1048576"},
     LEVEL("node", TA_LEVEL_NODE),
     LEVEL("network", TA_LEVEL_NETWORK),
@@ -266,7 +277,8 @@ void ta_cluster_write(const ta_cluster *cluster, ta_text *out)
     for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
         double value;
         memcpy(&value, (const char *)cluster + ta_cluster_keys[i].offset, sizeof value);
-        write_number(out, ta_cluster_keys[i].name, value);
+        if (value > 0 || !ta_cluster_keys[i].optional)
+            write_number(out, ta_cluster_keys[i].name, value);
     }
     write_nodes(cluster, out);
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "modules.h"
 #include "status.h"
@@ -110,6 +111,26 @@ ta_status ta_device_synchronize(ta_device *device, void *stream)
 {
     TA_TRY(check_device(device, stream));
     return device->ops->synchronize ? device->ops->synchronize(device, stream) : TA_OK;
+}
+
+/* Such a device has done what it was told when a call returns. */
+static ta_status host_time(ta_device *device, double *seconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (!seconds)
+        device->started_ns = now_ns;
+    else
+        *seconds = (double)(now_ns - device->started_ns) * 1e-9;
+    return TA_OK;
+}
+
+ta_status ta_device_time(ta_device *device, void *stream, double *seconds)
+{
+    TA_TRY(check_device(device, stream));
+    return device->ops->time ? device->ops->time(device, stream, seconds)
+                             : host_time(device, seconds);
 }
 
 ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)

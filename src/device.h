@@ -62,6 +62,7 @@ typedef struct ta_device_stats {
     uint64_t waits;                              /* times the host waited for a stream */
     uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
     uint64_t bytes_held, bytes_held_most;        /* of ta_device_alloc(): now, and at most so far */
+    uint64_t attend_ns;                          /* of attend(), by the device's stopwatch */
 } ta_device_stats;
 
 /* Memory of ta_device_alloc(), so that freeing it can be counted. */
@@ -76,6 +77,7 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
+    uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
 struct ta_device_ops {
@@ -154,6 +156,22 @@ struct ta_device_ops {
     ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
                                  int32_t first_head, int32_t heads, const ta_tensor *out,
                                  float *lse, ta_fault_place place, void *stream);
+
+    /* As ta_device_time(). NULL: the host's clock will do. */
+    ta_status (*time)(ta_device *device, void *stream, double *seconds);
+
+    /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not
+     * captured, add the time in between to stats.attend_ns when the stopwatch is read. NULL with
+     * time(). */
+    ta_status (*span)(ta_device *device, int end, void *stream);
+
+    /* Graphs, all four or none. record() begins to record what is queued on *stream, which is the
+     * device's own, instead of running it. recorded() ends that and makes a graph of it; with graph
+     * NULL it is thrown away. replay() queues a graph. drop() waits for the device and frees it. */
+    ta_status (*record)(ta_device *device, void **stream);
+    ta_status (*recorded)(ta_device *device, void *stream, void **graph);
+    ta_status (*replay)(ta_device *device, void *graph, void *stream);
+    void (*drop)(ta_device *device, void *graph);
 
     /* Attention over full sequences, see local.h. NULL: this device has none. */
     const struct ta_local_ops *local;

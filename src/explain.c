@@ -98,7 +98,8 @@ static void add_last_step(const ta_plan *plan, ta_text *out)
 {
     const ta_device_stats *device = &plan->last_step.device;
     const ta_group_stats *group = &plan->last_step.group;
-    ta_text_add(out, "steps: %llu\n", (unsigned long long)plan->steps);
+    ta_text_add(out, "steps: %llu%s\n", (unsigned long long)plan->steps,
+                plan->replays ? ", replayed from a graph" : "");
     if (plan->steps == 0)
         return;
     ta_text_add(out, "last step launches: %llu\n", (unsigned long long)device->launches);

@@ -88,7 +88,9 @@ ta_status ta_group_exchange(ta_group *group, const void *send, size_t send_bytes
  * `receive` is not looked at. After a start() that succeeded, finish() is called once, also when
  * the step failed in between; when it returns, with success or not, nobody uses the two buffers any
  * more. One exchange of a group is under way at a time, and until it is finished nothing else is
- * called on the group but abort(). The other side may use start() or ta_group_exchange(). */
+ * called on the group but abort(). The other side may use start() or ta_group_exchange(). On a
+ * stream all of this is in its order: what is queued between the two runs beside the exchange, and
+ * what is queued after finish() runs after it. */
 ta_status ta_group_start(ta_group *group, const void *send, size_t send_bytes, int to,
                          void *receive, size_t receive_bytes, int from, void *stream);
 ta_status ta_group_finish(ta_group *group, void *stream);

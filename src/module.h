@@ -10,7 +10,7 @@
 
 /* Grows when anything in this file, device.h, local.h, group.h, shard.h or partial.h changes its
  * layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 6
+#define TA_MODULE_ABI 7
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */

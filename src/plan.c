@@ -7,6 +7,7 @@
 
 #include "algo/ring.h"
 #include "config.h"
+#include "config_check.h"
 #include "dtype.h"
 #include "exchange/messages.h"
 #include "partial.h"
@@ -136,7 +137,7 @@ static ta_status copy_faults(const ta_plan *plan)
 {
     ta_fault faults[STATUSES];
     for (int i = 0; i < STATUSES; ++i)
-        faults[i] = (ta_fault){-i, plan->rank};
+        faults[i] = ta_plan_fault_out(plan, (ta_fault){-i, plan->rank});
     if (!plan->faults)
         return TA_OK;
     return plan->device->ops->copy(plan->device, plan->faults, faults, sizeof faults, NULL);
@@ -186,6 +187,24 @@ static int count_chunks(const ta_plan *plan)
     return plan->ranks > 1 ? ta_exchange_chunks(plan->choice.exchange, &shape) : 1;
 }
 
+static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
+{
+    TA_TRY(ta_check_int("replay", config->replay, 0, 1));
+    if (!config->replay)
+        return TA_OK;
+    if (!plan->device->ops->record)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.replay is 1: device %s has no graphs, leave it at 0",
+                       plan->device->name);
+    if (plan->ranks > 1 && !plan->group->device)
+        return ta_fail(
+            TA_ERR_UNSUPPORTED,
+            "config.replay is 1: group %s moves host memory, so a step of %d ranks waits "
+            "for %s and can't be captured; use a group that moves device memory",
+            plan->group->ops->name, plan->ranks, plan->device->name);
+    return TA_OK;
+}
+
 /* Everything of a plan but its memory. */
 static ta_status describe_plan(const ta_group *group, const ta_device *device,
                                const ta_plan_config *config, ta_plan *plan)
@@ -201,6 +220,8 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
         return ta_fail(TA_ERR_INVALID, "device is %s: must be %s, whose memory this group moves",
                        device->name, group->device->name);
     TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
+    TA_TRY(check_replay(config, plan));
+    plan->replays = config->replay;
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;
@@ -208,11 +229,6 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->exchange_device = plan->device;
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
-    if (ta_plan_is_ring(plan) && group->device)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "config.algorithm is %d: group %s moves device memory, and rings need one "
-                       "that moves host memory",
-                       (int)config->algorithm, group->ops->name);
     ta_step_shape shape = {.problem = &plan->problem,
                            .cluster = config->cluster,
                            .ranks = plan->ranks,
@@ -357,6 +373,8 @@ void ta_plan_destroy(ta_plan *plan)
 {
     if (!plan)
         return;
+    if (plan->recording.graph)
+        plan->device->ops->drop(plan->device, plan->recording.graph);
     if (plan->owns_memory)
         ta_device_free(plan->device, plan->memory);
     if (plan->staging)

@@ -1,6 +1,6 @@
 /* A plan: the work with every default filled in, what will run, and the memory for it. Built once
- * by plan.c, read-only afterwards but for the counts of the last step; the algorithms read it,
- * explain.c prints it. */
+ * by plan.c, read-only afterwards but for the counts of the last step and its recording; the
+ * algorithms read it, explain.c prints it. */
 #ifndef TA_PLAN_H
 #define TA_PLAN_H
 
@@ -16,6 +16,20 @@ typedef struct ta_step_counts {
     ta_group_stats group;
 } ta_step_counts;
 
+/* The arguments of a step after all checks. */
+typedef struct ta_step {
+    ta_tensor q, out;
+    ta_kv kv;
+    float *lse;
+} ta_step;
+
+/* A step that was captured: with which arguments, and what it queues and sends. */
+typedef struct ta_recording {
+    void *graph; /* NULL: none */
+    ta_step step;
+    ta_step_counts counts;
+} ta_recording;
+
 struct ta_plan {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
@@ -23,8 +37,9 @@ struct ta_plan {
     int rank, ranks;
     ta_placement query_placement, out_placement;
     int query_root, out_root;
-    int chunks; /* of the exchange, see ta_plan_chunk() */
-    int blind;  /* on some rank, maybe another, the host cannot see the lengths of a step */
+    int chunks;  /* of the exchange, see ta_plan_chunk() */
+    int blind;   /* on some rank, maybe another, the host cannot see the lengths of a step */
+    int replays; /* steps are captured, and replayed where they can be */
     ta_algorithm algorithm;
     ta_choice choice; /* of the exchange, and what was predicted */
 
@@ -55,6 +70,8 @@ struct ta_plan {
     void *slices[2]; /* pass-KV: K and V that this rank attends to */
     void *wire[2];   /* what comes and goes: `slices` or their place in `staging`; or partials */
     size_t *part_at; /* [ranks + 1] byte offsets of the parts in exchange_records */
+
+    ta_recording recording; /* of the last step that was captured */
 
     /* Written by steps for ta_explain() and ta_plan_count(); no step depends on it. */
     uint64_t steps, step_ns, attend_ns;
@@ -104,6 +121,20 @@ static inline int ta_plan_stages(const ta_plan *plan)
 static inline int ta_plan_tracks(const ta_plan *plan)
 {
     return plan->ranks > 1 && plan->group->device;
+}
+
+/* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find
+ * the largest of: 0 for none, otherwise the rank counts most, and a lower one for more. */
+static inline ta_fault ta_plan_fault_out(const ta_plan *plan, ta_fault fault)
+{
+    if (!ta_plan_is_ring(plan) || plan->algorithm != TA_ALGORITHM_RING_KV)
+        return fault;
+    return (ta_fault){fault.status, fault.status == TA_OK ? 0 : plan->ranks - fault.rank};
+}
+
+static inline ta_fault ta_plan_fault_in(const ta_plan *plan, ta_fault fault)
+{
+    return ta_plan_fault_out(plan, fault); /* which is its own inverse */
 }
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.

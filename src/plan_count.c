@@ -17,7 +17,11 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
 {
     ta_device *device = plan->device;
     uint64_t before = ta_plan_clock_ns();
+    if (device->ops->span)
+        TA_TRY(device->ops->span(device, 0, stream));
     TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
+    if (device->ops->span)
+        TA_TRY(device->ops->span(device, 1, stream));
     plan->attend_ns += ta_plan_clock_ns() - before;
     return TA_OK;
 }
@@ -34,5 +38,6 @@ ta_status ta_plan_count(const ta_plan *plan, ta_plan_stats *stats)
     stats->workspace_bytes = plan->memory_bytes;
     stats->device_bytes = plan->device->stats.bytes_held;
     stats->device_bytes_most = plan->device->stats.bytes_held_most;
+    stats->device_attend_ns = plan->device->stats.attend_ns;
     return TA_OK;
 }

@@ -2,6 +2,7 @@
 #include "device.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "expect.h"
 
@@ -161,6 +162,25 @@ static void test_public_memory(void)
     ta_device_close(device);
 }
 
+static void test_stopwatch(void)
+{
+    const struct timespec moment = {0, 2000000};
+    ta_device *device;
+    double first = -1, second = -1;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_device_time(device, NULL, NULL));
+    nanosleep(&moment, NULL);
+    EXPECT_OK(ta_device_time(device, NULL, &first));
+    EXPECT_OK(ta_device_time(device, NULL, &second));
+    TEST_ASSERT_TRUE(first >= 0.002 && second >= first);
+    EXPECT_OK(ta_device_time(device, NULL, NULL));
+    EXPECT_OK(ta_device_time(device, NULL, &second));
+    TEST_ASSERT_TRUE(second >= 0 && second < first);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_time(NULL, NULL, &first), "device is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_time(device, &first, &first), "stream is", NULL);
+    ta_device_close(device);
+}
+
 static void test_info(void)
 {
     char text[2000], version[40];
@@ -198,6 +218,7 @@ int main(void)
     RUN_TEST(test_threads);
     RUN_TEST(test_memory);
     RUN_TEST(test_public_memory);
+    RUN_TEST(test_stopwatch);
     RUN_TEST(test_info);
     return UNITY_END() != 0;
 }

@@ -22,9 +22,20 @@ void tearDown(void)
 {
 }
 
+static attention_result run_case(const attention_case *c, const attention_run *run)
+{
+    attention_result result;
+    if (attention_run_group(c, run, NULL, &result) != TA_OK) {
+        char text[1600];
+        snprintf(text, sizeof text, "%s: %s", attention_describe(c, run), ta_last_error());
+        TEST_FAIL_MESSAGE(text);
+    }
+    return result;
+}
+
 static attention_result check_case(const attention_case *c, const attention_run *run)
 {
-    attention_result result = attention_run_case(c, run);
+    attention_result result = run_case(c, run);
     for (int i = 0; i < 5; ++i) {
         if (!(result.worst[i] <= worst[c->dtype][i]))
             worst[c->dtype][i] = result.worst[i];
@@ -130,21 +141,25 @@ static void test_groups(void)
             run.algorithm = groups[i].rows ? TA_ATTENTION_GRID : TA_ATTENTION_RING;
             run.block = run.kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0;
             uint64_t bits = check_case(&c, &run).bits;
-            TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &run).bits);
+            TEST_ASSERT_EQUAL_HEX64(bits, run_case(&c, &run).bits);
         }
         attention_case_free(&c);
     }
 }
 
-/* The same over a group of host memory: through pinned memory, and the same bits. */
+/* The same over groups of host memory: through pinned memory, and the same bits. */
 static void test_groups_of_host_memory(void)
 {
     attention_case c = small_case(TA_BF16, 41, 2, 1, 32);
-    attention_run run = {.ranks = 3, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG};
-    attention_case_make(&c, 3);
-    uint64_t bits = check_case(&c, &run).bits;
-    options.ccl = true;
-    TEST_ASSERT_EQUAL_HEX64(bits, check_case(&c, &run).bits);
+    attention_run runs[] = {{.ranks = 3, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG},
+                            {.ranks = 4, .grid_rows = 2, .grid_columns = 2}};
+    attention_case_make(&c, 4);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
+        options.ccl = false;
+        uint64_t bits = check_case(&c, &runs[i]).bits;
+        options.ccl = true;
+        TEST_ASSERT_EQUAL_HEX64(bits, check_case(&c, &runs[i]).bits);
+    }
     attention_case_free(&c);
 }
 

@@ -73,6 +73,17 @@ static char *aligned(char *memory)
     return memory + (64 - (uintptr_t)memory % 64) % 64;
 }
 
+static void test_the_host_has_no_graphs(void)
+{
+    ta_plan *plan = (ta_plan *)&plan;
+    step.config.replay = 1;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_plan_create(NULL, device, &step.config, &plan),
+                 "config.replay is 1", "host");
+    step.config.replay = 2;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &step.config, &plan),
+                 "config.replay is 2", "from 0 to 1");
+}
+
 static void test_a_workspace_of_the_caller(void)
 {
     static const float sinks[] = {1, 2, 3, 4};
@@ -264,6 +275,7 @@ int main(void)
     EXPECT_OK(ta_device_open("host", NULL, &device));
     RUN_TEST(test_a_plan_decodes_again_and_again);
     RUN_TEST(test_bad_arguments);
+    RUN_TEST(test_the_host_has_no_graphs);
     RUN_TEST(test_a_workspace_of_the_caller);
     RUN_TEST(test_a_workspace_that_will_not_do);
     RUN_TEST(test_a_huge_workspace);

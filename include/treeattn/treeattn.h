@@ -121,7 +121,7 @@ typedef struct ta_device_config {
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
      * use. Results do not depend on it. */
     int threads;
-    /* Host: "scalar", "avx2" …, at most what the CPU has. NULL: the best it has. */
+    /* Host: "scalar", "avx2" or "avx512", at most what the CPU has. NULL: the best it has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
@@ -150,6 +150,11 @@ TA_API void ta_device_free(ta_device *device, void *memory);
 TA_API ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes,
                                 void *stream);
 TA_API ta_status ta_device_synchronize(ta_device *device, void *stream);
+
+/* A stopwatch on a stream of the device, by its own clock (events on a GPU). With seconds NULL: it
+ * starts when the work queued so far is done. Otherwise: wait until the work queued so far is done,
+ * and tell how long that was after the start. A device has one stopwatch. */
+TA_API ta_status ta_device_time(ta_device *device, void *stream, double *seconds);
 
 /* ---- Groups -------------------------------------------------------------------------------- */
 
@@ -328,12 +333,13 @@ typedef struct ta_cluster ta_cluster;
  *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
  *     the path of a file                   has a '/' in it or ends with ".cluster"
  *
- * Presets are h100, mi300x, rtx4090 and local (this machine, roughly). A file has lines `key =
- * value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
+ * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines
+ * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
 TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
 
 /* Measure the cluster that a group runs on: which ranks share a host, latencies and bandwidths of
- * messages inside and between hosts, and the memory of `device`. Takes some tens of messages and up
+ * messages inside and between hosts, the memory of `device`, and on the host how fast it computes
+ * attention. Takes some tens of messages and up
  * to 256 KB each. Collective: every rank calls it, and all get the same cluster; a bad argument on
  * one rank aborts the group. */
 TA_API ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **cluster);
@@ -426,12 +432,18 @@ typedef struct ta_plan_config {
      * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
+    /* 1: the first ta_decode() is captured in a graph, and every following one with the same
+     * arguments (pointers and strides; the memory may have changed) replays it, which takes the
+     * host one call. Other arguments are captured again, which waits for the device. For devices
+     * with graphs, on one rank or in a group that moves device memory; otherwise
+     * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
+    int replay;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL                    \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0                 \
     }
 
 typedef struct ta_plan ta_plan;
@@ -485,10 +497,14 @@ typedef struct ta_plan_stats {
     uint64_t step_ns, attend_ns; /* of all steps; attend_ns is in step_ns */
     uint64_t workspace_bytes;    /* of this plan */
     uint64_t device_bytes, device_bytes_most;
+    /* On a GPU: time in which its steps attended, of all plans of the device, by its own clock,
+     * while its stopwatch ran (ta_device_time()) and as of when that was read. Steps that are
+     * replayed, and more than 128 attends on one start, are not in it. */
+    uint64_t device_attend_ns;
 } ta_plan_stats;
 #define TA_PLAN_STATS_INIT                                                                         \
     {                                                                                              \
-        sizeof(ta_plan_stats), 0, 0, 0, 0, 0, 0                                                    \
+        sizeof(ta_plan_stats), 0, 0, 0, 0, 0, 0, 0                                                 \
     }
 
 TA_API ta_status ta_plan_count(const ta_plan *plan, ta_plan_stats *stats);
@@ -558,8 +574,14 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 /* ---- Attention over full sequences --------------------------------------------------------- */
 
 typedef enum ta_attention_algorithm {
-    TA_ATTENTION_GRID = 0, /* queries move along the rows of a grid, K and V along its columns */
-    TA_ATTENTION_RING = 1  /* K and V go round all ranks: Ring Attention, the baseline */
+    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan
+     * also chooses whether to overlap. */
+    TA_ATTENTION_GRID = 0,
+    TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
+    /* As the grid, but it moves while it computes. Forward: K and V rotate along the columns, then
+     * the queries with their partials along the rows. Backward: K and V rotate along the columns
+     * with their gradients. */
+    TA_ATTENTION_GRID_OVERLAP = 2
 } ta_attention_algorithm;
 
 /* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
@@ -586,16 +608,20 @@ typedef struct ta_attention_config {
     int32_t window; /* > 0: also hide keys with x − y ≥ window; 0: no window */
     float scale;    /* 0: 1 / sqrt(k_dim) */
     float softcap;  /* 0: none */
-    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid that
-     * moves the fewest bytes. */
+    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid with
+     * the least predicted time on the cluster, forward and backward together; without a cluster the
+     * one that moves the fewest bytes. */
     int grid_rows, grid_columns;
     int forward_only;                 /* 1: no ta_attention_backward(), which needs more memory */
     ta_attention_algorithm algorithm; /* a ring has no grid: leave both numbers at 0 */
+    /* What costs are predicted from; it must know device.flops_per_second, or the half one for f16
+     * and bf16. Rank 0's counts. Only used during the call. NULL: none. */
+    const ta_cluster *cluster;
 } ta_attention_config;
 #define TA_ATTENTION_CONFIG_INIT                                                                   \
     {                                                                                              \
         sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
-            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID                              \
+            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID, NULL                        \
     }
 
 typedef struct ta_attention ta_attention;
@@ -652,6 +678,41 @@ typedef struct ta_attention_gradient {
  * ta_attention_forward(). */
 TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                        const ta_attention_gradient *gradient, void *stream);
+
+/* Describe an attention plan: what it will run and why, what it needs, what its calls took on this
+ * rank so far by the host's clock, and with a cluster all
+ * candidates with their predicted times by step; as lines, or as JSON if `json` is 1 (docs/model.md
+ * describes the fields). Text rules as ta_info(). */
+TA_API ta_status ta_attention_explain(const ta_attention *attention, int json, char *text,
+                                      size_t capacity, size_t *needed_bytes);
+
+/* What the calls of an attention plan would cost on a cluster, in one of the ways of doing them.
+ * Numbers of messages and bytes are those of the rank that receives most. Backward's are 0 if the
+ * config is forward_only. */
+typedef struct ta_attention_prediction {
+    size_t size;
+    ta_attention_algorithm algorithm;
+    int grid_rows, grid_columns; /* 0 for a ring */
+    int chosen;                  /* would a plan of this config run this one? */
+    int fits;                    /* into the memory of the devices */
+    double forward_seconds, backward_seconds;
+    double forward_attend_seconds,
+        backward_attend_seconds; /* of them, the busiest rank computing */
+    uint64_t forward_messages_received, backward_messages_received;
+    uint64_t forward_bytes_received, backward_bytes_received;
+    double memory_bytes; /* of a rank: tensors, gradients and what the plan needs beside them */
+} ta_attention_prediction;
+#define TA_ATTENTION_PREDICTION_INIT                                                               \
+    {                                                                                              \
+        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0,  \
+            0, 0, 0.0                                                                              \
+    }
+
+/* Predict the calls of `config` on the first `ranks` ranks of a cluster, each with max_tokens
+ * tokens of one sequence; as ta_predict(). */
+TA_API ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_config *config,
+                                      int ranks, int candidate,
+                                      ta_attention_prediction *prediction);
 
 /* Local, never waits for other ranks. NULL is allowed. */
 TA_API void ta_attention_destroy(ta_attention *attention);

@@ -2,6 +2,7 @@
  * of the query heads to every slice that comes by, while the slice is on its way to the next rank.
  * Called by api.c; ring.h says what it shares with pass-Q. */
 #include "../dtype.h"
+#include "../exchange/messages.h"
 #include "../partial.h"
 #include "../status.h"
 #include "parts.h"
@@ -14,6 +15,7 @@ typedef struct kv_step {
     const ta_kv *kv;
     float *merged; /* this rank's part */
     int begun;     /* `merged` has been written */
+    int idle;      /* this rank has a fault: it passes on what comes, and has nothing of its own */
     void *stream;
 } kv_step;
 
@@ -73,7 +75,7 @@ static ta_status attend(kv_step *s, int owner, int slice, void *block)
     ta_plan *plan = s->plan;
     ta_problem p = slice_of(plan, owner, slice);
     int64_t slots = count_slots(s, &p);
-    if (slots == 0 && s->begun)
+    if (s->idle || (slots == 0 && s->begun))
         return TA_OK;
     ta_kv kv = *s->kv;
     kv.page_table = NULL;
@@ -99,7 +101,7 @@ static ta_status pack_own(kv_step *s, int slice)
     ta_plan *plan = s->plan;
     ta_problem p = slice_of(plan, plan->rank, slice);
     int32_t slots = count_slots(s, &p);
-    if (slots == 0)
+    if (s->idle || slots == 0)
         return TA_OK;
     p.max_tokens = plan->problem.max_tokens;
     TA_TRY(plan->device->ops->pack_kv(plan->device, &p, s->kv, slots, plan->slices[0], s->stream));
@@ -152,11 +154,23 @@ static ta_status pass(kv_step *s, int slice)
     return TA_OK;
 }
 
+/* In device memory: the host does not hear of it before the step has run, and the step goes on with
+ * a rank that is idle. Its slices are whole, as the host does not know the lengths. */
+static ta_status agree_on_device(ta_plan *plan, const ta_fault *fault, void *stream)
+{
+    ta_fault *worst = ta_tracked_fault(plan);
+    TA_TRY(plan->device->ops->copy(plan->device, worst, &plan->faults[-fault->status],
+                                   sizeof *worst, stream));
+    return ta_group_all_reduce(plan->group, worst, worst, 1, TA_ELEMENT_I64, TA_REDUCE_MAX, stream);
+}
+
 /* What is sent has the size that the lengths give, so that a rank with a fault could not take part.
  * All ranks hear of the lowest rank that has one before anything is sent. */
 static ta_status agree_on_fault(ta_plan *plan, ta_fault *fault, void *stream)
 {
     int64_t worst = 0;
+    if (ta_plan_tracks(plan))
+        return agree_on_device(plan, fault, stream);
     if (fault->status != TA_OK)
         worst = (int64_t)(plan->ranks - plan->rank) << 32 | -fault->status;
     TA_TRY(
@@ -172,8 +186,9 @@ ta_status ta_ring_kv_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
     int first, heads;
     kv_step s = {.plan = plan, .kv = kv, .stream = stream};
     TA_TRY(agree_on_fault(plan, fault, stream));
-    if (fault->status != TA_OK)
+    if (fault->status != TA_OK && !ta_plan_tracks(plan))
         return TA_OK;
+    s.idle = fault->status != TA_OK;
     TA_TRY(ta_move_query(plan, q, fault, &s.query, stream));
     ta_part(plan, plan->rank, &first, &heads);
     if (plan->query_placement != TA_PLACE_HEADS) /* else it is what this rank was given */

@@ -4,6 +4,7 @@
  * hops. A query that is scattered by heads travels with its partial, from its rank all the way
  * around: what arrives must be attended with before it can go on. Called by api.c; see ring.h. */
 #include "../dtype.h"
+#include "../exchange/messages.h"
 #include "../partial.h"
 #include "../status.h"
 #include "parts.h"
@@ -130,12 +131,25 @@ static ta_status take_query(q_step *s, int part, const char *wire)
                                    s->stream);
 }
 
+/* What this rank tells of itself. If the host does not follow the step, it is in device memory. */
+static ta_status own_fault(q_step *s, const ta_fault **own)
+{
+    ta_plan *plan = s->plan;
+    *own = s->fault;
+    if (!ta_plan_tracks(plan))
+        return TA_OK;
+    *own = ta_tracked_fault(plan);
+    return plan->device->ops->copy(plan->device, ta_tracked_fault(plan),
+                                   &plan->faults[-s->fault->status], sizeof **own, s->stream);
+}
+
 /* The part that this rank sends first: records, fault, query. */
 static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
 {
     ta_plan *plan = s->plan;
     ta_device *device = plan->device, *exchange = plan->exchange_device;
     message m = message_of(plan, part, s->travels);
+    const ta_fault *own;
     if (m.query_bytes && s->fault->status == TA_OK) {
         char *packed = query_at(plan->query, &plan->problem, m.first);
         char *to = wire + m.record_bytes + sizeof(ta_fault);
@@ -146,16 +160,19 @@ static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
     TA_TRY(exchange->ops->copy(exchange, wire,
                                plan->exchange_records + ta_part_floats(plan, m.first),
                                m.record_bytes, s->stream));
-    return exchange->ops->copy(exchange, wire + m.record_bytes, s->fault, sizeof *s->fault,
-                               s->stream);
+    TA_TRY(own_fault(s, &own));
+    return exchange->ops->copy(exchange, wire + m.record_bytes, own, sizeof *own, s->stream);
 }
 
-/* The fault that came with a part; the lowest rank's is passed on. */
+/* The fault that came with a part; the lowest rank's is passed on. In device memory merge_own()
+ * does it. */
 static ta_status take_fault(q_step *s, int part, char *wire)
 {
     ta_device *exchange = s->plan->exchange_device;
     message m = message_of(s->plan, part, 0);
     ta_fault theirs;
+    if (ta_plan_tracks(s->plan))
+        return TA_OK;
     TA_TRY(exchange->ops->copy(exchange, &theirs, wire + m.record_bytes, sizeof theirs, s->stream));
     if (theirs.status != TA_OK && (s->fault->status == TA_OK || theirs.rank < s->fault->rank))
         *s->fault = theirs;
@@ -168,11 +185,29 @@ static ta_status merge_own(q_step *s, int part, char *wire)
     ta_plan *plan = s->plan;
     ta_device *exchange = plan->exchange_device;
     message m = message_of(plan, part, 0);
+    const float *own = plan->exchange_records + ta_part_floats(plan, m.first);
+    int64_t records = m.heads * ta_problem_rows(&plan->problem);
+    int32_t v_dim = plan->problem.v_dim;
+    if (ta_plan_tracks(plan))
+        return exchange->ops->merge_tracking(exchange, (float *)wire, own, records, v_dim,
+                                             (ta_fault *)(wire + m.record_bytes),
+                                             ta_tracked_fault(plan), s->stream);
     if (s->fault->status != TA_OK || m.heads == 0)
         return TA_OK;
-    return exchange->ops->merge(
-        exchange, (float *)wire, plan->exchange_records + ta_part_floats(plan, m.first),
-        m.heads * ta_problem_rows(&plan->problem), plan->problem.v_dim, s->stream);
+    return exchange->ops->merge(exchange, (float *)wire, own, records, v_dim, s->stream);
+}
+
+/* This rank's part has come home, with the faults of all ranks. */
+static ta_status take_home(q_step *s, const char *wire)
+{
+    ta_plan *plan = s->plan;
+    ta_device *exchange = plan->exchange_device;
+    message m = message_of(plan, plan->rank, 0);
+    if (ta_plan_tracks(plan))
+        TA_TRY(exchange->ops->copy(exchange, ta_tracked_fault(plan), wire + m.record_bytes,
+                                   sizeof(ta_fault), s->stream));
+    return exchange->ops->copy(exchange, plan->exchange_records + ta_part_floats(plan, m.first),
+                               wire, m.record_bytes, s->stream);
 }
 
 /* Send the part on, and receive the one before it into the other buffer. */
@@ -200,7 +235,6 @@ ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
                            float *lse, ta_fault *fault, void *stream)
 {
     q_step s = {.plan = plan, .kv = kv, .fault = fault, .stream = stream};
-    ta_device *exchange = plan->exchange_device;
     int ranks = plan->ranks;
     s.travels = query_travels(plan);
     if (s.travels)
@@ -214,11 +248,9 @@ ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
         TA_TRY(hop(&s, part, i % 2, i == ranks - 1));
         part = (part + ranks - 1) % ranks;
     }
-    if (fault->status != TA_OK)
+    if (fault->status != TA_OK && !ta_plan_tracks(plan))
         return TA_OK;
-    message m = message_of(plan, plan->rank, 0);
-    TA_TRY(exchange->ops->copy(exchange, plan->exchange_records + ta_part_floats(plan, m.first),
-                               plan->wire[hops % 2], m.record_bytes, stream));
+    TA_TRY(take_home(&s, plan->wire[hops % 2]));
     TA_TRY(ta_parts_gather(plan, stream));
     return ta_finish_heads(plan, out, lse, fault, stream);
 }

@@ -117,8 +117,8 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, i
                          ta_walk *walk, int first, int64_t offset, int32_t k_dim, float *scores)
 {
     const int pair_bytes = tokens * PAIR * (int)ta_dtype_bytes(dtype);
-    const char *from[SCORE_TOKENS];
-    vf sums[TA_ROW_BLOCK * SCORE_TOKENS], key[SCORE_TOKENS];
+    const char *from[4];
+    vf sums[TA_ROW_BLOCK * SCORE_TOKENS], key[4];
     UNROLL
     for (int t = 0; t < tokens; t++)
         from[t] = ta_vector_at(&walk->tokens, first + t) + offset;
@@ -151,37 +151,33 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, i
 
 /* One query row against up to 4 keys, one after the other: memory is read in its own order, which
  * is what counts here. */
-INLINE void score_in_order(ta_dtype dtype, const float *q, const ta_walk *walk, int first,
-                           int tokens, int64_t offset, int32_t k_dim, float *scores)
+INLINE void score_in_order(ta_dtype dtype, const float *q, ta_walk *walk, int first, int tokens,
+                           int32_t k_dim, float *scores)
 {
+    const int key_lines = k_dim * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
     vf sums[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     for (int t = 0; t < tokens; t++) {
-        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
+        const char *key = ta_vector_at(&walk->tokens, first + t);
         vf even = vf_zero(), odd = vf_zero();
+        ta_walk_fetch(walk, key_lines);
         int32_t i = 0;
         for (; i + PAIR <= k_dim; i += PAIR) {
-            even = vf_fma(vf_load(q + i), load_half(dtype, from, i, 0), even);
-            odd = vf_fma(vf_load(q + i + LANES), load_half(dtype, from, i, 1), odd);
+            even = vf_fma(vf_load(q + i), load_half(dtype, key, i, 0), even);
+            odd = vf_fma(vf_load(q + i + LANES), load_half(dtype, key, i, 1), odd);
         }
         if (i < k_dim)
-            even = vf_fma(vf_load(q + i), load8(dtype, from, i), even);
+            even = vf_fma(vf_load(q + i), load8(dtype, key, i), even);
         sums[t] = vf_add(even, odd);
     }
     vf_store_sum4(scores, sums);
 }
 
-/* The tokens [t, end) of one head. */
-INLINE void score_head(ta_dtype dtype, int rows, const ta_block *b, const float *q, ta_walk *walk,
-                       int t, int end, int64_t offset, float *scores)
+/* The tokens [t, end) of one head, `most` at a time. */
+INLINE void score_head(ta_dtype dtype, int rows, int most, const ta_block *b, const float *q,
+                       ta_walk *walk, int t, int end, int64_t offset, float *scores)
 {
-    if (rows == 1) {
-        for (; t < end; t += 4)
-            score_in_order(dtype, q, walk, t, end - t < 4 ? end - t : 4, offset, b->dim,
-                           scores + t);
-        return;
-    }
-    for (; t + SCORE_TOKENS <= end && (SCORE_TOKENS == 4 || end - t != 4); t += SCORE_TOKENS)
-        score_tokens(dtype, rows, SCORE_TOKENS, q, b->row_stride, walk, t, offset, b->dim,
+    for (; t + most <= end && (most == 4 || end - t != 4); t += most)
+        score_tokens(dtype, rows, most, q, b->row_stride, walk, t, offset, b->dim,
                      scores + t * rows);
     for (; t + 2 <= end; t += 2)
         score_tokens(dtype, rows, 2, q, b->row_stride, walk, t, offset, b->dim, scores + t * rows);
@@ -191,12 +187,15 @@ INLINE void score_head(ta_dtype dtype, int rows, const ta_block *b, const float 
 
 INLINE void score_block(ta_dtype dtype, int rows, ta_block b, const float *q)
 {
+    const int most = rows == 1 ? 4 : SCORE_TOKENS;
     ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
-    int group = b.heads == 1 ? b.tokens.n : rows == 1 ? 4 : SCORE_TOKENS;
-    for (int t = 0; t < b.tokens.n; t += group) {
-        int end = t + group < b.tokens.n ? t + group : b.tokens.n;
+    int n = b.tokens.n, group = b.heads == 1 ? n : most;
+    for (int t = 0; rows == 1 && b.heads == 1 && t < n; t += 4)
+        score_in_order(dtype, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
+    for (int t = 0; (rows > 1 || b.heads > 1) && t < n; t += group) {
+        int end = t + group < n ? t + group : n;
         for (int h = 0; h < b.heads; h++)
-            score_head(dtype, rows, &b, q + h * b.head_stride, &walk, t, end,
+            score_head(dtype, rows, most, &b, q + h * b.head_stride, &walk, t, end,
                        h * b.token_head_bytes, b.scores + h * TA_BLOCK_SCORES);
     }
 }
@@ -378,8 +377,6 @@ INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const fl
     const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 32;
     ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
     int head_floats = rows * b.dim;
-    if (rows == 1)
-        ta_walk_only(&walk);
     for (int t = 0; t < b.tokens.n; t += chunk) {
         int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
         for (int h = 0; h < b.heads; h++) {

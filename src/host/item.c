@@ -240,6 +240,16 @@ static void attend_tile(const item_state *s)
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
     int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
+    if (s->item.heads > 1 && s->item.rows == 1) { /* see tile.h */
+        int32_t lane_tokens = (end - first) / TA_TILE_LANES;
+        for (int32_t left = lane_tokens; left > 0; left -= most / TA_TILE_LANES) {
+            int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;
+            ta_tile_find_lanes(&s->source, first + lane_tokens - left, lane_tokens, count,
+                               &s->buffers->tile);
+            attend_tile(s);
+        }
+        first += lane_tokens * TA_TILE_LANES;
+    }
     for (int32_t left; (left = end - first) > 0; first += most) {
         ta_tile_find(&s->source, first, left < most ? left : most, &s->buffers->tile);
         attend_tile(s);

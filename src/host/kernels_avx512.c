@@ -137,15 +137,13 @@ INLINE void finish_sums_wide(ta_dtype dtype, float *o, float rescale, const floa
 }
 
 /* Where the heads of a token are neighbours, values are taken in chunks of a few tokens, so that
- * memory is read nearly in its own order. Otherwise the sums stay in registers over the whole block
- * but for one row, which reads in order what it can: then there is nothing to fetch ahead. */
+ * memory is read nearly in its own order. Otherwise the sums stay in registers over the whole
+ * block. */
 INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
 {
     ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
-    const int chunk = b.heads > 1 ? 4 : TA_TOKEN_BLOCK;
+    const int chunk = b.heads == 1 ? TA_TOKEN_BLOCK : 4;
     int head_floats = rows * b.dim;
-    if (rows == 1)
-        ta_walk_only(&walk);
     for (int t = 0; t < b.tokens.n; t += chunk) {
         int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
         for (int h = 0; h < b.heads; h++) {
@@ -169,12 +167,12 @@ INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, con
 
 INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    if (b->rows == 1)
-        weigh_block_wide(dtype, 1, *b, o, rescale);
-    else if (dtype == TA_F32)
-        weigh_block(dtype, TA_ROW_BLOCK, *b, o, rescale);
-    else
+    if (b->rows == TA_ROW_BLOCK && dtype != TA_F32)
         weigh_block_wide(dtype, TA_ROW_BLOCK, *b, o, rescale);
+    else if (b->rows == 1 && b->heads == 1)
+        weigh_block_wide(dtype, 1, *b, o, rescale);
+    else
+        weigh_any(dtype, b, o, rescale);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */

@@ -36,40 +36,67 @@ int ta_tile_tokens(const ta_problem *problem, int heads, int rows)
     return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
-/* List the vectors, which are in pages. */
-static void look_up(const ta_tile_source *source, ta_tile *tile)
+static void start(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
+{
+    int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
+    tile->first = first;
+    tile->count = count;
+    tile->k.step = source->kv->k.token_stride * size;
+    tile->v.step = source->kv->v.token_stride * size;
+    tile->run_tokens = source->pages ? source->kv->page_tokens : 0;
+    tile->k.first = source->k + first * tile->k.step; /* without pages */
+    tile->v.first = source->v + first * tile->v.step;
+}
+
+/* List `count` tokens from local position `first` on, into every `step`-th place of the tile. */
+static void list(const ta_tile_source *source, int32_t first, int count, int place, int step,
+                 ta_tile *tile)
 {
     const ta_kv *kv = source->kv;
     int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
-    for (int place = 0; place < tile->count;) {
-        int32_t in_page = (tile->first + place) % kv->page_tokens, run = tile->count - place;
-        int64_t page = source->pages[(tile->first + place) / kv->page_tokens];
-        const char *k = source->k + page * kv->k.batch_stride * size;
-        const char *v = source->v + page * kv->v.batch_stride * size;
-        run = run < kv->page_tokens - in_page ? run : kv->page_tokens - in_page;
-        for (int32_t i = in_page; i < in_page + run; i++, place++) {
+    for (int32_t at = first, end = first + count; at < end;) {
+        const char *k = source->k, *v = source->v;
+        int32_t in_block = at, run = end - at;
+        if (source->pages) {
+            int64_t page = source->pages[at / kv->page_tokens];
+            in_block = at % kv->page_tokens;
+            run = run < kv->page_tokens - in_block ? run : kv->page_tokens - in_block;
+            k += page * kv->k.batch_stride * size;
+            v += page * kv->v.batch_stride * size;
+        }
+        at += run;
+        for (int32_t i = in_block; i < in_block + run; i++, place += step) {
             tile->k.each[place] = k + i * tile->k.step;
             tile->v.each[place] = v + i * tile->v.step;
         }
     }
 }
 
+static void find_positions(const ta_tile_source *source, int32_t first, int count, int place,
+                           int step, ta_tile *tile)
+{
+    if (!source->problem->alibi_slopes)
+        return;
+    for (int i = 0; i < count; i++)
+        tile->positions[place + i * step] =
+            (int32_t)ta_shard_global(&source->problem->shard, source->bounds, first + i);
+}
+
 void ta_tile_find(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
 {
-    const ta_kv *kv = source->kv;
-    int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
-    tile->first = first;
-    tile->count = count;
-    tile->k.step = kv->k.token_stride * size;
-    tile->v.step = kv->v.token_stride * size;
-    tile->page_tokens = source->pages ? kv->page_tokens : 0;
-    if (source->pages) {
-        look_up(source, tile);
-    } else {
-        tile->k.first = source->k + first * tile->k.step;
-        tile->v.first = source->v + first * tile->v.step;
+    start(source, first, count, tile);
+    if (source->pages)
+        list(source, first, count, 0, 1, tile);
+    find_positions(source, first, count, 0, 1, tile);
+}
+
+void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
+                        ta_tile *tile)
+{
+    start(source, first, TA_TILE_LANES * count, tile);
+    tile->run_tokens = 1;
+    for (int lane = 0; lane < TA_TILE_LANES; lane++, first += lane_tokens) {
+        list(source, first, count, lane, TA_TILE_LANES, tile);
+        find_positions(source, first, count, lane, TA_TILE_LANES, tile);
     }
-    for (int place = 0; source->problem->alibi_slopes && place < count; place++)
-        tile->positions[place] =
-            (int32_t)ta_shard_global(&source->problem->shard, source->bounds, first + place);
 }

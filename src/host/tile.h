@@ -1,11 +1,18 @@
 /* Tiles: the next tokens of a sequence and KV head, as addresses of their K and V vectors, whatever
  * the layout is. item.c goes over a split of the tokens tile by tile: first over all K of the tile,
- * then over all V. Tiles are large, because memory is read fastest as a long sequence. */
+ * then over all V. Tiles are large, because memory is read fastest in long sequences.
+ *
+ * Where the heads of a token are neighbours and each has one query row, several tokens are read
+ * side by side, head by head. Then a tile takes its tokens in turn from several places of the
+ * split, "lanes", each of which is read as a sequence of its own. */
 #ifndef TA_HOST_TILE_H
 #define TA_HOST_TILE_H
 
 #include "../device.h"
 #include "kernels.h"
+
+/* Lanes of such a tile: as many as the tokens that kernels read side by side. */
+#define TA_TILE_LANES 4
 
 /* The most tokens of a tile, and the most pairs of a KV head and a block of tokens in it. */
 #define TA_TILE_MAX 2048
@@ -25,17 +32,17 @@ typedef struct ta_tile_source {
     int64_t k_head_bytes, v_head_bytes; /* from one KV head to the next */
 } ta_tile_source;
 
-/* The vectors of one of K and V: at equal distances but from page to page. */
+/* The vectors of K or of V. */
 typedef struct ta_tile_side {
     const char *first;
     int64_t step;
-    const void *each[TA_TILE_MAX]; /* only with pages */
+    const void *each[TA_TILE_MAX]; /* only if not all are at equal distances */
 } ta_tile_side;
 
 typedef struct ta_tile {
     int32_t first; /* local position of the first token */
     int count;
-    int32_t page_tokens; /* 0: no pages */
+    int32_t run_tokens; /* how many are at equal distances: of a page, or 1; 0: all */
     ta_tile_side k, v;
     int32_t positions[TA_TILE_MAX]; /* in the whole sequence; only with ALiBi */
 } ta_tile;
@@ -56,18 +63,21 @@ int ta_tile_tokens(const ta_problem *problem, int heads, int rows);
 /* The `count` tokens from local position `first` on. */
 void ta_tile_find(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
 
+/* TA_TILE_LANES times `count` tokens: those from each of the local positions first, first +
+ * lane_tokens, … on. */
+void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
+                        ta_tile *tile);
+
 /* The vectors of n tokens from place `at` of the tile on. */
 static inline ta_vectors ta_tile_vectors(const ta_tile *tile, const ta_tile_side *side, int at,
                                          int n)
 {
     ta_vectors all = {.n = n, .first = side->first + at * side->step, .step = side->step};
-    if (!tile->page_tokens)
+    if (!tile->run_tokens)
         return all;
-    int one_page = (tile->first + at) % tile->page_tokens + n <= tile->page_tokens;
-    return (ta_vectors){.n = n,
-                        .first = side->each[at],
-                        .step = one_page ? side->step : 0,
-                        .each = side->each + at};
+    int one_run = (tile->first + at) % tile->run_tokens + n <= tile->run_tokens;
+    return (ta_vectors){
+        .n = n, .first = side->each[at], .step = one_run ? side->step : 0, .each = side->each + at};
 }
 
 #endif

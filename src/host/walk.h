@@ -30,8 +30,11 @@ static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
 {
     int64_t head_bytes = b->dim * (int64_t)element_bytes;
     ta_walk w = {.tokens = b->tokens, .ahead = b->ahead, .ahead_bytes = b->heads * head_bytes};
-    if (b->heads > 1 && b->token_head_bytes != head_bytes)
-        w.ahead.n = 0; /* heads that are apart are left to the CPU */
+    /* The CPU itself follows one row that meets vectors in the order of memory, or in lanes. Heads
+     * that are apart are left to it too. */
+    if (b->rows == 1 ? b->tokens.step || b->heads > 1
+                     : b->heads > 1 && b->token_head_bytes != head_bytes)
+        w.ahead.n = 0;
     if (w.ahead.n > 0 && w.ahead.step == w.ahead_bytes) {
         w.line = w.ahead.first;
         w.run_end = w.line + w.ahead.n * w.ahead_bytes;
@@ -54,13 +57,6 @@ static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int 
         __builtin_prefetch(w->line, 0, 2);
         w->line += TA_LINE_BYTES;
     }
-}
-
-/* Fetch nothing ahead. */
-static inline void ta_walk_only(ta_walk *w)
-{
-    w->run_end = w->line;
-    w->next = w->ahead.n;
 }
 
 #endif

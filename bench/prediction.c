@@ -1,0 +1,116 @@
+/* Predictions; see prediction.h. measure.c asks for them, report.c writes them out. */
+#include "prediction.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank_plan.h"
+
+ta_status prediction_cluster(const decode_options *options, ta_group *group, ta_device *device,
+                             ta_cluster **cluster)
+{
+    *cluster = NULL;
+    if (!options->cluster)
+        return TA_OK;
+    if (strcmp(options->cluster, "probe") == 0)
+        return ta_cluster_probe(group, device, cluster);
+    return ta_cluster_create(options->cluster, cluster);
+}
+
+/* Does the model's name stand for the row's algorithm? */
+static int is_of(const ta_prediction *p, const bench_case *row)
+{
+    static const char *const names[] = {"", "tree", "ring pass-KV", "ring pass-Q"};
+    if (row->ranks == 1) /* where all of them are the same */
+        return 1;
+    if (row->algorithm == TA_ALGORITHM_AUTO) /* which never leaves a rank idle */
+        return strcmp(p->algorithm, "one device") != 0;
+    return strcmp(p->algorithm, names[row->algorithm]) == 0;
+}
+
+static ta_status find_best(const decode_options *options, const ta_cluster *cluster,
+                           const bench_case *row, ta_prediction *best)
+{
+    ta_plan_config config = rank_plan_config(options, row);
+    for (int candidate = 0;; candidate++) {
+        ta_prediction p = TA_PREDICTION_INIT;
+        ta_status status = ta_predict(cluster, &config, row->ranks, candidate, &p);
+        if (status == TA_ERR_NOT_FOUND)
+            return TA_OK;
+        if (status != TA_OK)
+            return status;
+        /* Groups that move device memory have no exchange by all-reduce. */
+        if (options->group == GROUP_CCL && strcmp(p.exchange, "all-reduce") == 0)
+            continue;
+        if (p.possible && is_of(&p, row) && (best->seconds == 0 || p.seconds < best->seconds))
+            *best = p;
+    }
+}
+
+ta_status prediction_keep(const ta_cluster *cluster, bench_result *result)
+{
+    size_t bytes = 0;
+    ta_status status = ta_cluster_text(cluster, NULL, 0, &bytes);
+    if (status != TA_OK)
+        return status;
+    result->predicted.cluster = malloc(bytes);
+    if (!result->predicted.cluster)
+        return TA_ERR_NO_MEMORY;
+    return ta_cluster_text(cluster, result->predicted.cluster, bytes, NULL);
+}
+
+/* Write the text, with another memory bandwidth. */
+static void write_cluster(FILE *file, const char *text, double bytes_per_second)
+{
+    static const char key[] = "device.memory_bytes_per_second";
+    while (*text) {
+        int length = (int)strcspn(text, "\n");
+        if (strncmp(text, key, sizeof key - 1) == 0)
+            fprintf(file, "%s = %.17g\n", key, bytes_per_second);
+        else
+            fprintf(file, "%.*s\n", length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* The probed cluster, corrected. A cluster is made from a file, so there is one for a moment. */
+static ta_status correct_cluster(const bench_result *result, ta_cluster **cluster)
+{
+    char path[] = "/tmp/treeattn-XXXXXX.cluster";
+    int descriptor = mkstemps(path, (int)strlen(".cluster"));
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
+    if (!file)
+        return TA_ERR_SYSTEM;
+    write_cluster(file, result->predicted.cluster,
+                  result_read_gbps(result) * 1e9 / result->row.ranks);
+    ta_status status = fclose(file) == 0 ? ta_cluster_create(path, cluster) : TA_ERR_SYSTEM;
+    remove(path);
+    return status;
+}
+
+ta_status prediction_make(const decode_options *options, bench_result *result)
+{
+    row_prediction *made = &result->predicted;
+    ta_prediction best = TA_PREDICTION_INIT;
+    ta_cluster *cluster = NULL;
+    if (!made->cluster)
+        return TA_OK;
+    ta_status status = strcmp(options->cluster, "probe") == 0
+                           ? correct_cluster(result, &cluster)
+                           : ta_cluster_create(options->cluster, &cluster);
+    if (status == TA_OK)
+        status = find_best(options, cluster, &result->row, &best);
+    free(made->cluster);
+    made->cluster = NULL;
+    if (status == TA_OK && best.seconds > 0)
+        status = prediction_keep(cluster, result);
+    ta_cluster_destroy(cluster);
+    made->exchange = best.exchange;
+    made->step_us = best.seconds * 1e6;
+    made->attend_us = best.attend_seconds * 1e6;
+    made->messages = (double)best.messages_sent;
+    made->bytes = (double)best.bytes_sent;
+    made->peak_bytes = best.memory_bytes;
+    return status;
+}
