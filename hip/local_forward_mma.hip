@@ -152,6 +152,7 @@ TA_DEVICE void hide_values(const ta_local &w, const ta_local_mma_shape &s, char 
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
     int32_t units = w.v_dim / 8;
+    ta_forget(units); /* not in one of the scalar registers, which are scarce */
     ta_syncthreads(); /* the rows before are done with the values */
 #pragma unroll 1
     for (int32_t i = thread; i < TA_LOCAL_KEYS * units; i += threads) {
