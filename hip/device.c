@@ -2,6 +2,7 @@
  * attend.c has the attend slots. Every slot makes its device current and puts the caller's back. */
 #include "gpu.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,6 +117,17 @@ static ta_status wait(ta_gpu_device *gpu, void *stream)
                         "the work on a stream (last kernel: %.*s)", LAST_KERNEL(gpu));
 }
 
+/* Lower case, as the rest of the system writes it. */
+static ta_status gpu_bus_id(ta_device *device, char *text, size_t capacity)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    TA_TRY(ta_gpu_check(gpu, hipDeviceGetPCIBusId(text, (int)capacity, gpu->index),
+                        "asking for the place on the PCI bus"));
+    for (char *c = text; *c; ++c)
+        *c = (char)tolower((unsigned char)*c);
+    return TA_OK;
+}
+
 static ta_status gpu_synchronize(ta_device *device, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
@@ -223,6 +235,7 @@ static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const 
 static const ta_device_ops gpu_ops = {
     .has_streams = 1,
     .close = gpu_close,
+    .bus_id = gpu_bus_id,
     .describe = gpu_describe,
     .alloc = gpu_alloc,
     .free = gpu_free,

@@ -16,7 +16,10 @@ ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b)
 {
     int node_a = cluster->node_of[a], node_b = cluster->node_of[b];
     if (node_a == node_b)
-        return TA_LEVEL_NODE;
+        return ta_cluster_has_packages(cluster) && cluster->package_of[a] >= 0 &&
+                       cluster->package_of[a] == cluster->package_of[b]
+                   ? TA_LEVEL_PACKAGE
+                   : TA_LEVEL_NODE;
     return ta_cluster_rack(cluster, node_a) == ta_cluster_rack(cluster, node_b) ? TA_LEVEL_NETWORK
                                                                                 : TA_LEVEL_RACK;
 }
@@ -74,7 +77,9 @@ static ta_status check_level(const ta_cluster_draft *draft, const char *name, ta
 ta_status ta_cluster_check(ta_cluster_draft *draft)
 {
     ta_cluster *c = draft->cluster;
-    for (int i = 0; i < TA_CLUSTER_KEYS; ++i)
+    unsigned package = draft->given >> TA_CLUSTER_NEEDED & 7; /* all of the level or nothing */
+    int needed = package ? TA_CLUSTER_PACKAGE_END : TA_CLUSTER_NEEDED;
+    for (int i = 0; i < needed; ++i)
         if (!(draft->given & 1u << i))
             return ta_fail(TA_ERR_INVALID, "%s: %s is missing: must be %s", draft->where,
                            ta_cluster_keys[i].name, ta_cluster_keys[i].right);
@@ -88,7 +93,9 @@ ta_status ta_cluster_check(ta_cluster_draft *draft)
         snprintf(c->device, sizeof c->device, "unnamed");
     TA_TRY(check_level(draft, "node", TA_LEVEL_NODE));
     TA_TRY(check_level(draft, "network", TA_LEVEL_NETWORK));
-    return check_level(draft, "rack", TA_LEVEL_RACK);
+    TA_TRY(check_level(draft, "rack", TA_LEVEL_RACK));
+    TA_TRY(check_level(draft, "package", TA_LEVEL_PACKAGE));
+    return ta_cluster_number_packages(c);
 }
 
 static int is_path(const char *description)
@@ -154,6 +161,7 @@ void ta_cluster_destroy(ta_cluster *cluster)
 {
     if (!cluster)
         return;
+    ta_cluster_forget_places(cluster);
     free(cluster->node_of);
     free(cluster);
 }

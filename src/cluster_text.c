@@ -23,6 +23,18 @@
             1e18, 0, BYTES_PER_SECOND                                                              \
     }
 
+#define LARGE_MESSAGES(name, level)                                                                \
+    {name ".eager_bytes",                                                                          \
+     offsetof(ta_cluster, levels[level].eager_bytes),                                              \
+     0,                                                                                            \
+     1e18,                                                                                         \
+     0,                                                                                            \
+     "a number of bytes from 0 to 1e18"},                                                          \
+    {                                                                                              \
+        name ".handshake_seconds", offsetof(ta_cluster, levels[level].handshake_s), 0, 100, 0,     \
+            SECONDS                                                                                \
+    }
+
 const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
     {"device.memory_bytes", offsetof(ta_cluster, memory_bytes), 1, 1e18, 0,
      "a number of bytes from 1 to 1e18"},
@@ -36,6 +48,11 @@ const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
     LEVEL("node", TA_LEVEL_NODE),
     LEVEL("network", TA_LEVEL_NETWORK),
     LEVEL("rack", TA_LEVEL_RACK),
+    LEVEL("package", TA_LEVEL_PACKAGE),
+    LARGE_MESSAGES("node", TA_LEVEL_NODE),
+    LARGE_MESSAGES("network", TA_LEVEL_NETWORK),
+    LARGE_MESSAGES("rack", TA_LEVEL_RACK),
+    LARGE_MESSAGES("package", TA_LEVEL_PACKAGE),
 };
 
 static ta_status bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
@@ -87,6 +104,7 @@ static ta_status add_ranks(ta_cluster_draft *draft, int node, int count)
 
 static void forget_ranks(ta_cluster *c)
 {
+    ta_cluster_forget_places(c);
     free(c->node_of);
     c->node_of = NULL;
     c->ranks = c->nodes = 0;
@@ -152,10 +170,13 @@ ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *v
         return ta_cluster_set_nodes(draft, value);
     if (strcmp(key, "node_of_rank") == 0)
         return set_node_of_rank(draft, value);
+    if (strcmp(key, "package_of_rank") == 0 || strcmp(key, "numa_of_rank") == 0 ||
+        strcmp(key, "pci_of_rank") == 0)
+        return ta_cluster_set_places(draft, key, value);
     return ta_fail(TA_ERR_INVALID,
                    "%s: unknown key '%s' with the value '%s': must be name, device, nodes, "
-                   "node_of_rank, preset (as the first) or a number's name such as "
-                   "network.latency_seconds",
+                   "node_of_rank, package_of_rank, numa_of_rank, pci_of_rank, preset (as the "
+                   "first) or a number's name such as network.latency_seconds",
                    draft->where, key, value);
 }
 
@@ -260,13 +281,25 @@ static void write_nodes(const ta_cluster *c, ta_text *out)
     ta_text_add(out, " %dx%d\n", count, each);
 }
 
+/* Does a key that may be left out say anything? */
+static int is_given(const ta_cluster *c, int key)
+{
+    static const ta_level_kind levels[] = {TA_LEVEL_NODE, TA_LEVEL_NETWORK, TA_LEVEL_RACK,
+                                           TA_LEVEL_PACKAGE};
+    if (key < TA_CLUSTER_PACKAGE_END)
+        return c->levels[TA_LEVEL_PACKAGE].rank_bytes_per_s > 0;
+    return c->levels[levels[(key - TA_CLUSTER_PACKAGE_END) / 2]].handshake_s > 0;
+}
+
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out)
 {
     ta_text_add(out, "name = %s\ndevice = %s\n", cluster->name, cluster->device);
     for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
         double value;
         memcpy(&value, (const char *)cluster + ta_cluster_keys[i].offset, sizeof value);
-        write_number(out, ta_cluster_keys[i].name, value);
+        if (i < TA_CLUSTER_NEEDED || is_given(cluster, i))
+            write_number(out, ta_cluster_keys[i].name, value);
     }
     write_nodes(cluster, out);
+    ta_cluster_write_places(cluster, out);
 }

@@ -85,6 +85,10 @@ struct ta_device_ops {
 
     void (*close)(ta_device *device);
 
+    /* The device's address on the PCI bus, "0000:17:00.0"; fails if there is none. NULL: it is not on
+     * that bus. */
+    ta_status (*bus_id)(ta_device *device, char *text, size_t capacity);
+
     /* Lines "key: value" about this device for ta_info() and ta_explain(). */
     void (*describe)(const ta_device *device, ta_text *text);
 

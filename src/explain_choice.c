@@ -107,8 +107,9 @@ void ta_choice_explain(const ta_plan *plan, ta_text *out)
     }
     if (!choice->candidates)
         return;
-    ta_text_add(out, "cluster: %s, these ranks on %d nodes\n", choice->cluster,
-                choice->nodes.count);
+    ta_text_add(out, "cluster: %s, these ranks %s %d %s\n", choice->cluster,
+                choice->by_package ? "in" : "on", choice->nodes.count,
+                choice->by_package ? "packages of one node" : "nodes");
     for (int way = 0; way < TA_WAYS; ++way) {
         const ta_candidate *c = &choice->candidates[way];
         if (c->possible)
@@ -164,8 +165,11 @@ static void add_json_prediction(const ta_plan *plan, ta_text *out)
     const char *before = "";
     ta_text_add(out, ",\n \"cluster\": ");
     add_string(out, choice->cluster);
-    ta_text_add(out, ", \"nodes\": %d, \"one_device_is_cheaper\": %s, \"advice\": \"",
-                choice->nodes.count, one_device_is_cheaper(plan) ? "true" : "false");
+    ta_text_add(out, ", \"nodes\": %d", choice->by_package ? 1 : choice->nodes.count);
+    if (choice->by_package)
+        ta_text_add(out, ", \"packages\": %d", choice->nodes.count);
+    ta_text_add(out, ", \"one_device_is_cheaper\": %s, \"advice\": \"",
+                one_device_is_cheaper(plan) ? "true" : "false");
     add_advice(plan, out);
     ta_text_add(out, "\",\n \"candidates\": [");
     for (int way = 0; way < TA_WAYS; ++way) {

@@ -88,7 +88,8 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_exchange wanted, ta_c
         return ta_fail(TA_ERR_INVALID,
                        "config.cluster has %d ranks: must have at least the group's %d",
                        cluster->ranks, shape->ranks);
-    TA_TRY(ta_nodes_make(cluster ? cluster->node_of : NULL, shape->ranks, &choice->nodes));
+    TA_TRY(ta_nodes_make(ta_cluster_units(cluster), shape->ranks, &choice->nodes));
+    choice->by_package = cluster && ta_cluster_units(cluster) != cluster->node_of;
     choice->wanted = wanted;
     choice->exchange = default_exchange(shape->out_placement);
     if (cluster)

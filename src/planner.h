@@ -10,6 +10,7 @@ typedef struct ta_choice {
     ta_exchange wanted; /* what the config asks for */
     ta_exchange exchange;
     ta_nodes nodes; /* where the ranks are, if there is a cluster */
+    int by_package; /* the `nodes` are packages of one node, see ta_cluster_units() */
     /* With a cluster: */
     char cluster[64];
     ta_candidate *candidates; /* [TA_WAYS], by ta_way; NULL: nothing was predicted */

@@ -79,7 +79,7 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         .nodes = &nodes,
         .device_memory = shape->device_memory,
     };
-    TA_TRY(ta_nodes_make(shape->cluster ? shape->cluster->node_of : NULL, shape->ranks, &nodes));
+    TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->algorithm = "tree";
     c->exchange = ta_exchange_kinds[kind].name;
