@@ -32,7 +32,7 @@
     X("query_root", INTEGER, plan->query_root)                                                     \
     X("out_placement", INTEGER, plan->out_placement)                                               \
     X("out_root", INTEGER, plan->out_root)                                                         \
-    X("algorithm", INTEGER, plan->algorithm)                                                       \
+    X("algorithm", INTEGER, plan->choice.wanted_algorithm)                                         \
     X("exchange", INTEGER, plan->choice.wanted)                                                    \
     X("replay", INTEGER, plan->replays)
 

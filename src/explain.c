@@ -48,10 +48,9 @@ static void add_algorithm(const ta_plan *plan, ta_text *out)
 {
     static const char *const names[] = {"auto", "tree", "ring-kv", "ring-q"};
     ta_text_add(out, "algorithm: %s\n", names[plan->algorithm]);
-    ta_text_add(out, "why: %s\n",
-                plan->algorithm != TA_ALGORITHM_TREE
-                    ? "the config asks for it"
-                    : "K and V stay in place, and what moves does not grow with the tokens");
+    ta_text_add(out, "why: ");
+    ta_choice_explain_algorithm(plan, out);
+    ta_text_add(out, "\n");
 }
 
 static void add_ring(const ta_plan *plan, ta_text *out)

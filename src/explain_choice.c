@@ -8,13 +8,41 @@
 
 static const double MICRO = 1e6;
 
-/* The candidate that this plan runs, or NULL if nothing was predicted. */
+/* The candidate that this plan runs, or NULL if nothing was predicted. A ring of one rank is a tree,
+ * of which there is one kind. */
 static const ta_candidate *chosen_candidate(const ta_plan *plan)
 {
-    if (!plan->choice.candidates || !ta_plan_is_ring(plan))
-        return ta_choice_candidate(&plan->choice);
-    return &plan->choice.candidates[plan->algorithm == TA_ALGORITHM_RING_KV ? TA_WAY_RING_KV
-                                                                            : TA_WAY_RING_Q];
+    if (plan->ranks == 1 && plan->choice.candidates)
+        return &plan->choice.candidates[TA_WAY_TREE];
+    return ta_choice_candidate(&plan->choice);
+}
+
+/* Why a tree runs although a ring is faster. */
+static const char *why_no_ring(const ta_choice *choice)
+{
+    if (choice->no_rings)
+        return ", but this group cannot run it";
+    if (choice->wanted_algorithm == TA_ALGORITHM_TREE)
+        return ", but the config asks for the tree";
+    if (choice->wanted != TA_EXCHANGE_AUTO)
+        return ", but the config asks for an exchange";
+    return ", but does not fit into memory";
+}
+
+void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
+{
+    const ta_choice *choice = &plan->choice;
+    const ta_candidate *ring = ta_choice_ring(choice), *chosen = chosen_candidate(plan);
+    if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
+        ta_text_add(out, "the config asks for it");
+    } else if (ta_plan_is_ring(plan)) {
+        ta_text_add(out, "the least predicted time of all ways on this cluster");
+    } else {
+        ta_text_add(out, "K and V stay in place, and what moves does not grow with the tokens");
+        if (ring && ring->possible)
+            ta_text_add(out, "; %s would take %.1f us%s", ring->algorithm, ring->seconds * MICRO,
+                        ring->seconds < chosen->seconds ? why_no_ring(choice) : "");
+    }
 }
 
 static void add_phases(const ta_candidate *c, ta_text *out)
@@ -43,7 +71,9 @@ static void add_why(const ta_plan *plan, ta_text *out)
     const ta_choice *choice = &plan->choice;
     if (plan->ranks == 1)
         ta_text_add(out, "one rank has nothing to exchange");
-    else if (ta_plan_is_ring(plan) || choice->wanted != TA_EXCHANGE_AUTO)
+    else if (ta_plan_is_ring(plan))
+        ta_choice_explain_algorithm(plan, out);
+    else if (choice->wanted != TA_EXCHANGE_AUTO)
         ta_text_add(out, "the config asks for it");
     else if (choice->candidates)
         ta_text_add(out, "the least predicted time of all exchanges on this cluster");

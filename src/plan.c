@@ -236,8 +236,10 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                            .out_placement = plan->out_placement,
                            .query_root = plan->query_root,
                            .out_root = plan->out_root,
-                           .device_memory = group && group->device};
-    TA_TRY(ta_planner_choose(&shape, config->exchange, &plan->choice));
+                           .device_memory = group && group->device,
+                           .no_rings = group && group->device};
+    TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
+    plan->algorithm = plan->choice.algorithm;
     plan->chunks = count_chunks(plan);
     return TA_OK;
 }
@@ -341,8 +343,10 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
     ta_choice none = {0};
     ta_status followed = ta_planner_follow(group, plan ? &plan->choice : &none, status);
     ta_nodes_free(&none.nodes);
-    if (followed == TA_OK)
+    if (followed == TA_OK) {
+        plan->algorithm = plan->choice.algorithm;
         plan->chunks = count_chunks(plan);
+    }
     return followed;
 }
 

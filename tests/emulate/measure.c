@@ -58,6 +58,7 @@ static ta_plan_config config_of(const run *r, int kind)
     config.max_tokens = 1;
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = 1;
+    config.algorithm = TA_ALGORITHM_TREE;
     config.exchange = (ta_exchange)kind;
     config.cluster = r->cluster;
     return config;
