@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../src/partial.h"
+
 ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
 {
     if (error == hipSuccess)
@@ -158,6 +160,7 @@ static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t byt
                                  bytes, stream);
     TA_TRY(ta_gpu_check(gpu, hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream),
                         "copying %zu bytes (last kernel: %.*s)", bytes, LAST_KERNEL(gpu)));
+    ++gpu->device.stats.copies;
     if (source != TA_MEMORY_DEVICE && target == TA_MEMORY_DEVICE)
         gpu->device.stats.bytes_to_device += bytes;
     if (source == TA_MEMORY_DEVICE && target != TA_MEMORY_DEVICE)
@@ -223,6 +226,30 @@ static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *proble
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
 }
 
+static ta_status gpu_relay(ta_device *device, const ta_relay *relay, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_relay(relay, stream)));
+}
+
+static ta_status gpu_finish_relay(ta_device *device, const ta_problem *problem,
+                                  const ta_relay *last, int32_t first_head, int32_t heads,
+                                  const ta_tensor *out, float *lse, ta_fault *report, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int64_t before = first_head * ta_problem_rows(problem) * ta_record_floats(problem->v_dim);
+    ta_finish_params params = {.problem = *problem,
+                               .records = last->records + before,
+                               .last = *last,
+                               .first_head = first_head,
+                               .heads = heads,
+                               .lse = lse,
+                               .place = {last->fault, report}};
+    if (out)
+        params.out = *out;
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
+}
+
 static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
                             int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
                             void *stream)
@@ -259,6 +286,8 @@ static const ta_device_ops gpu_ops = {
     .recorded = ta_gpu_recorded,
     .replay = ta_gpu_replay,
     .drop = ta_gpu_drop,
+    .relay = gpu_relay,
+    .finish_relay = gpu_finish_relay,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */

@@ -63,9 +63,12 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
                             ta_fault *fault, const ta_fault *theirs, void *stream);
 
+ta_launched ta_launch_relay(const ta_relay *relay, void *stream);
+
 typedef struct ta_finish_params {
     ta_problem problem;
     const float *records; /* of the first head */
+    ta_relay last;        /* to be merged in first; no messages: nothing */
     int32_t first_head, heads;
     ta_tensor out;
     float *lse;

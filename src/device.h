@@ -54,11 +54,27 @@ typedef struct ta_fault_place {
     ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
 } ta_fault_place;
 
+/* What arrived in a round of an exchange in device memory, and the message of the next one. A message
+ * is some records and the fault behind them. Records are numbered from the first of head 0. */
+typedef struct ta_relay {
+    float *records;
+    ta_fault *fault;       /* of the step so far */
+    const float *received; /* records [kept_first, kept_end), then a fault; NULL: nothing arrived */
+    int64_t stride;        /* floats from one received message to the next, if there are several */
+    int32_t messages;      /* that arrived */
+    int32_t replaces;      /* they take the place of `records` and `fault`, and are not merged in */
+    int64_t kept_first, kept_end;
+    float *sent; /* gets records [given_first, given_end) and the fault; NULL: nothing is sent */
+    int64_t given_first, given_end;
+    int32_t v_dim;
+} ta_relay;
+
 typedef struct ta_device_ops ta_device_ops;
 
 /* What a device was told to do since it was opened, counted by its slots where they do it. */
 typedef struct ta_device_stats {
     uint64_t launches;                           /* kernels queued; the host has none */
+    uint64_t copies;                             /* queued; the host counts none */
     uint64_t waits;                              /* times the host waited for a stream */
     uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
     uint64_t bytes_held, bytes_held_most;        /* of ta_device_alloc(): now, and at most so far */
@@ -176,6 +192,14 @@ struct ta_device_ops {
     ta_status (*recorded)(ta_device *device, void *stream, void **graph);
     ta_status (*replay)(ta_device *device, void *graph, void *stream);
     void (*drop)(ta_device *device, void *graph);
+
+    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes the
+     * next, finish_relay() is finish_tracking() after the messages have been merged, in their order,
+     * into records that it leaves as they are. NULL on the host. */
+    ta_status (*relay)(ta_device *device, const ta_relay *relay, void *stream);
+    ta_status (*finish_relay)(ta_device *device, const ta_problem *problem, const ta_relay *last,
+                              int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                              ta_fault *report, void *stream);
 
     /* Attention over full sequences, see local.h. NULL: this device has none. */
     const struct ta_local_ops *local;

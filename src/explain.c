@@ -102,6 +102,7 @@ static void add_last_step(const ta_plan *plan, ta_text *out)
     if (plan->steps == 0)
         return;
     ta_text_add(out, "last step launches: %llu\n", (unsigned long long)device->launches);
+    ta_text_add(out, "last step queued copies: %llu\n", (unsigned long long)device->copies);
     ta_text_add(out, "last step waits: %llu\n", (unsigned long long)device->waits);
     ta_text_add(out, "last step copies: %llu bytes to the device, %llu bytes from it\n",
                 (unsigned long long)device->bytes_to_device,

@@ -87,6 +87,13 @@ static int sends_whole_partials(const ta_plan *plan)
             (kind == TA_EXCHANGE_DOUBLING || kind == TA_EXCHANGE_BINOMIAL));
 }
 
+/* Does attend() write straight to this rank's place in an all-gather? */
+static int gathers_in_place(const ta_plan *plan)
+{
+    return ta_plan_tracks(plan) && !ta_plan_is_ring(plan) &&
+           plan->choice.exchange == TA_EXCHANGE_ALL_GATHER;
+}
+
 /* The pieces that other ranks' data go through. */
 static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_bytes)
 {
@@ -97,6 +104,8 @@ static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_b
         plan->received = cut(c, floats, sizeof(float) * (size_t)(gathers ? plan->ranks : 1));
         if (!sends_whole_partials(plan))
             plan->sent = cut(c, floats, sizeof(float));
+        if (gathers_in_place(plan) && plan->received)
+            plan->records = plan->received + (size_t)plan->rank * floats;
     }
     if (ta_plan_tracks(plan))
         plan->faults = cut(c, STATUSES, sizeof(ta_fault));
@@ -152,7 +161,8 @@ static ta_status cut_memory(ta_plan *plan)
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p), query_bytes = 0;
     /* The ta_fault behind the records takes the place of two floats. */
     size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
-    plan->records = cut(&device, floats, sizeof(float));
+    if (!gathers_in_place(plan))
+        plan->records = cut(&device, floats, sizeof(float));
     if (moves_query(plan)) {
         query_bytes = records * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
         plan->query = cut(&device, query_bytes, 1);

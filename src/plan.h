@@ -63,6 +63,7 @@ struct ta_plan {
     /* If the group moves device memory: what this rank can have to tell, by -status, in device
      * memory; and in pinned host memory what finish_tracking() found. */
     ta_fault *faults, *report;
+    ta_relay last;    /* what an exchange in device memory left to finish(); no messages: nothing */
     size_t *query_at; /* [ranks + 1] byte offsets of the ranks' heads in the query */
 
     /* Rings only: see algo/ring.h. */

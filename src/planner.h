@@ -12,8 +12,8 @@ typedef struct ta_choice {
     ta_exchange wanted;
     ta_exchange exchange; /* of the tree */
     int no_rings;         /* the group cannot run them */
-    ta_nodes nodes; /* where the ranks are, if there is a cluster */
-    int by_package; /* the `nodes` are packages of one node, see ta_cluster_units() */
+    ta_nodes nodes;       /* where the ranks are, if there is a cluster */
+    int by_package;       /* the `nodes` are packages of one node, see ta_cluster_units() */
     /* With a cluster: */
     char cluster[64];
     ta_candidate *candidates; /* [TA_WAYS], by ta_way; NULL: nothing was predicted */

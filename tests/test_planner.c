@@ -54,9 +54,11 @@ static void try_line(const char *folder, const char *line)
     EXPECT_OK(ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, &choice));
     const char *advice = ta_choice_one_device_is_cheaper(&choice) ? "do-not-shard" : "shard";
     const ta_candidate *chosen = ta_choice_candidate(&choice);
-    const char *got = choice.algorithm == TA_ALGORITHM_TREE ? chosen->exchange : chosen->algorithm + 5;
-    snprintf(text, sizeof text, "got %s (%.1f us), %s (one device: %.1f us) for: %s", got, chosen->seconds * 1e6, advice,
-             choice.candidates[TA_WAY_ONE_DEVICE].seconds * 1e6, line);
+    const char *got =
+        choice.algorithm == TA_ALGORITHM_TREE ? chosen->exchange : chosen->algorithm + 5;
+    snprintf(text, sizeof text, "got %s (%.1f us), %s (one device: %.1f us) for: %s", got,
+             chosen->seconds * 1e6, advice, choice.candidates[TA_WAY_ONE_DEVICE].seconds * 1e6,
+             line);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(exchange, got, text);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(shard, advice, text);
     ta_choice_free(&choice);
@@ -194,11 +196,13 @@ static void test_what_cannot_be_asked_for(void)
     ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1};
     ta_step_shape shape = {.problem = &problem, .ranks = 2, .out_placement = TA_PLACE_ROOT};
     ta_choice choice = {0};
-    EXPECT_ERROR(TA_ERR_INVALID, ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_DOUBLING, &choice),
+    EXPECT_ERROR(TA_ERR_INVALID,
+                 ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_DOUBLING, &choice),
                  "TA_EXCHANGE_DOUBLING", "TA_EXCHANGE_BINOMIAL");
     ta_choice_free(&choice);
     shape.device_memory = 1;
-    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_ALL_REDUCE, &choice),
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED,
+                 ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_ALL_REDUCE, &choice),
                  "TA_EXCHANGE_ALL_REDUCE", "device memory");
     ta_choice_free(&choice);
 }

@@ -87,8 +87,7 @@ ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
         ta_cost_local(cost, "pack K and V", ta_cost_memory_s(s->cluster, 1, 2 * slice_bytes));
         ta_cost_repeat(cost, s->ranks - 1);
         for (int rank = 0; rank < s->ranks; ++rank)
-            ta_cost_message(cost, rank, (rank + 1) % s->ranks,
-                            (uint64_t)slice_bytes);
+            ta_cost_message(cost, rank, (rank + 1) % s->ranks, (uint64_t)slice_bytes);
         ta_cost_overlap(cost, attend_s);
         ta_cost_round(cost, "pass K and V, attend");
         ta_cost_local(cost, "attend", attend_s);

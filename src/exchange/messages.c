@@ -46,10 +46,6 @@ ta_status ta_message_pack(ta_plan *plan, ta_heads heads, const ta_fault *fault,
         packed = plan->sent;
     }
     *message = packed;
-    if (ta_plan_tracks(plan))
-        fault = ta_tracked_fault(plan);
-    if ((const void *)fault == packed + floats)
-        return TA_OK;
     return device->ops->copy(device, packed + floats, fault, sizeof *fault, stream);
 }
 
@@ -70,10 +66,6 @@ ta_status ta_message_merge(ta_plan *plan, const float *message, ta_heads heads, 
     const float *behind = message + ta_heads_floats(plan, heads);
     float *into = ta_records_at(plan, heads.first);
     int64_t records = (heads.end - heads.first) * ta_problem_rows(&plan->problem);
-    if (ta_plan_tracks(plan))
-        return device->ops->merge_tracking(device, into, message, records, plan->problem.v_dim,
-                                           ta_tracked_fault(plan), (const ta_fault *)behind,
-                                           stream);
     TA_TRY(take_fault(plan, behind, fault, stream));
     if (fault->status != TA_OK) /* nobody will read the result, but an earlier one may be in use */
         return TA_OK;
@@ -87,12 +79,8 @@ ta_status ta_message_take(ta_plan *plan, const float *message, ta_heads heads, t
     ta_device *device = plan->exchange_device;
     const float *behind = message + ta_heads_floats(plan, heads);
     size_t bytes = (size_t)ta_heads_floats(plan, heads) * sizeof(float);
-    if (ta_plan_tracks(plan)) {
-        TA_TRY(device->ops->copy(device, ta_tracked_fault(plan), behind, sizeof *fault, stream));
-    } else {
-        TA_TRY(take_fault(plan, behind, fault, stream));
-        if (fault->status != TA_OK)
-            return TA_OK;
-    }
+    TA_TRY(take_fault(plan, behind, fault, stream));
+    if (fault->status != TA_OK)
+        return TA_OK;
     return device->ops->copy(device, ta_records_at(plan, heads.first), message, bytes, stream);
 }
