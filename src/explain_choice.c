@@ -26,7 +26,9 @@ static const char *why_no_ring(const ta_choice *choice)
         return ", but the config asks for the tree";
     if (choice->wanted != TA_EXCHANGE_AUTO)
         return ", but the config asks for an exchange";
-    return ", but does not fit into memory";
+    return choice->candidates[TA_WAY_TREE].fits > ta_choice_ring(choice)->fits
+               ? ", but does not fit into memory"
+               : ", which is no difference";
 }
 
 void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)

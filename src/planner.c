@@ -99,13 +99,17 @@ static ta_exchange cheapest(const ta_choice *choice, ta_exchange best)
     return best;
 }
 
+/* Predictions that differ by less count as equal, and of equal ones the tree is taken: no more is known
+ * of a cluster than this. */
+#define RING_GAIN 0.02
+
 /* A ring only if it is faster and no tighter in memory. */
 static ta_algorithm cheapest_algorithm(const ta_choice *choice)
 {
     const ta_candidate *tree = &choice->candidates[tree_way(choice->exchange)];
     const ta_candidate *ring = ta_choice_ring(choice);
     if (choice->no_rings || !ring->possible || ring->fits < tree->fits ||
-        ring->seconds >= tree->seconds)
+        ring->seconds > (1 - RING_GAIN) * tree->seconds)
         return TA_ALGORITHM_TREE;
     return ring->way == TA_WAY_RING_KV ? TA_ALGORITHM_RING_KV : TA_ALGORITHM_RING_Q;
 }
