@@ -16,6 +16,7 @@ TA_DEVICE ta_fault last_fault(const ta_finish_params &p)
     ta_fault fault = *p.place.fault;
     const float *behind = last.received + (last.kept_end - last.kept_first) *
                                               static_cast<int64_t>(ta_record_floats(last.v_dim));
+#pragma unroll 1
     for (int32_t i = 0; i < last.messages; i++) {
         ta_fault theirs = *reinterpret_cast<const ta_fault *>(behind + i * last.stride);
         fault = last.replaces ? theirs : ta_fault_merge(fault, theirs);
@@ -47,11 +48,13 @@ TA_DEVICE ta_last_record find_record(const ta_finish_params &p, int64_t rows)
     return r;
 }
 
-/* Number `column` of a record after all merges; *m is the largest score then. */
+/* Number `column` of a record after all merges; *m is the largest score then. Unrolled, the loop would
+ * take registers that sm_80 does not give it. */
 TA_DEVICE float merge_column(const ta_last_record &r, int32_t column, int32_t v_dim, float *m)
 {
     float x = r.own[column];
     *m = r.own[v_dim];
+#pragma unroll 1
     for (int32_t i = 0; i < r.messages; i++) {
         const float *other = r.others + i * r.stride;
         ta_merge_scales s = ta_merge_scale(*m, other[v_dim]);

@@ -1,6 +1,6 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
  * merge_records. Grid: one block for each record, record_threads threads.
- * relay_records. Grid: one block for each record from the first to the last, record_threads threads.
+ * relay_records. Grid: one block for each record in either range, record_threads threads.
  *
  * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
  * and puts it where records go: packed for the wire. The second merges the partials of another rank

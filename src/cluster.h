@@ -51,8 +51,8 @@ ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b);
 /* Do links inside a package have numbers of their own? */
 int ta_cluster_has_packages(const ta_cluster *cluster);
 
-/* What two-level exchanges take for nodes, a number for each rank: nodes; on one node its packages, if
- * each rank's is known and they are a level. NULL without a cluster. */
+/* What two-level exchanges take for nodes, a number for each rank: nodes; on one node its
+ * packages, if each rank's is known and they are a level. NULL without a cluster. */
 const int *ta_cluster_units(const ta_cluster *cluster);
 
 /* The rack of a node. */
@@ -67,8 +67,8 @@ typedef struct ta_cluster_key {
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-/* Those behind the first TA_CLUSTER_NEEDED may be left out: the package level's three, and two of each
- * level for large messages. */
+/* Those behind the first TA_CLUSTER_NEEDED may be left out: the package level's three, and two
+ * of each level for large messages. */
 #define TA_CLUSTER_NEEDED 14
 #define TA_CLUSTER_PACKAGE_END 17
 #define TA_CLUSTER_KEYS 25

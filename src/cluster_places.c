@@ -1,5 +1,5 @@
-/* The places of ranks inside their nodes as part of a cluster: their lines in its text, and packages
- * as a level of links. cluster_find.c finds places, cluster_text.c has the other lines. */
+/* The places of ranks inside their nodes as part of a cluster: their lines in its text, and
+ * packages as a level of links. cluster_find.c finds places, cluster_text.c has the other lines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
-/* ta_cluster_probe(): measure the cluster that a group runs on. cluster_find.c says where the ranks
- * are; latencies and bandwidths are those of short swaps between pairs of ranks (cluster_pairs.c),
- * the way exchanges talk, inside packages and nodes and then between them; memory is timed by copying
- * it. Every rank ends with the slowest rank's numbers, so all have the same cluster. */
+/* ta_cluster_probe(): measure the cluster that a group runs on. cluster_find.c says where the
+ * ranks are; latencies and bandwidths are those of short swaps between pairs of ranks
+ * (cluster_pairs.c), the way exchanges talk, inside packages and nodes and then between them;
+ * memory is timed by copying it. Every rank ends with the slowest rank's numbers, so all have
+ * the same cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

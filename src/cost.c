@@ -37,8 +37,8 @@ double ta_cost_memory_s(const ta_cluster *cluster, int kernels, double bytes)
     return cluster ? kernels * cluster->kernel_s + bytes / cluster->memory_bytes_per_s : 0;
 }
 
-/* What goes into or out of one unit: the node, or for links between racks the rack, for those inside a
- * package the package. */
+/* What goes into or out of one unit: the node, or for links between racks the rack, for those
+ * inside a package the package. */
 static double *unit_load(ta_cost *cost, ta_level_kind level, int into, int rank)
 {
     int unit = cost->cluster->node_of[rank];

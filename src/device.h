@@ -54,8 +54,9 @@ typedef struct ta_fault_place {
     ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
 } ta_fault_place;
 
-/* What arrived in a round of an exchange in device memory, and the message of the next one. A message
- * is some records and the fault behind them. Records are numbered from the first of head 0. */
+/* What arrived in a round of an exchange in device memory, and the message of the next one. A
+ * message is some records and the fault behind them. Records are numbered from the first of head
+ * 0. */
 typedef struct ta_relay {
     float *records;
     ta_fault *fault;       /* of the step so far */
@@ -101,8 +102,8 @@ struct ta_device_ops {
 
     void (*close)(ta_device *device);
 
-    /* The device's address on the PCI bus, "0000:17:00.0"; fails if there is none. NULL: it is not on
-     * that bus. */
+    /* The device's address on the PCI bus, "0000:17:00.0"; fails if there is none. NULL: it is
+     * not on that bus. */
     ta_status (*bus_id)(ta_device *device, char *text, size_t capacity);
 
     /* Lines "key: value" about this device for ta_info() and ta_explain(). */
@@ -193,9 +194,9 @@ struct ta_device_ops {
     ta_status (*replay)(ta_device *device, void *graph, void *stream);
     void (*drop)(ta_device *device, void *graph);
 
-    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes the
-     * next, finish_relay() is finish_tracking() after the messages have been merged, in their order,
-     * into records that it leaves as they are. NULL on the host. */
+    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes
+     * the next, finish_relay() is finish_tracking() after the messages have been merged, in
+     * their order, into records that it leaves as they are. NULL on the host. */
     ta_status (*relay)(ta_device *device, const ta_relay *relay, void *stream);
     ta_status (*finish_relay)(ta_device *device, const ta_problem *problem, const ta_relay *last,
                               int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,

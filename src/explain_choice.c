@@ -8,8 +8,8 @@
 
 static const double MICRO = 1e6;
 
-/* The candidate that this plan runs, or NULL if nothing was predicted. A ring of one rank is a tree,
- * of which there is one kind. */
+/* The candidate that this plan runs, or NULL if nothing was predicted. A ring of one rank is a
+ * tree, of which there is one kind. */
 static const ta_candidate *chosen_candidate(const ta_plan *plan)
 {
     if (plan->ranks == 1 && plan->choice.candidates)

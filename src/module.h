@@ -9,8 +9,8 @@
 #include "group.h"
 #include "place.h"
 
-/* Grows when anything in this file, device.h, group.h, place.h, shard.h or partial.h changes its layout or
- * meaning. A module of another number is refused. */
+/* Grows when anything in this file, device.h, group.h, place.h, shard.h or partial.h changes its
+ * layout or meaning. A module of another number is refused. */
 #define TA_MODULE_ABI 6
 #define TA_MODULE_ENTRY "ta_module_entry"
 

@@ -1,5 +1,5 @@
-/* Where a rank is inside its node: the package and NUMA node of its CPUs or of its GPU. Found by the
- * module "hwloc" (place_hwloc.c) for the probe (cluster_find.c), kept in a cluster. */
+/* Where a rank is inside its node: the package and NUMA node of its CPUs or of its GPU. Found by
+ * the module "hwloc" (place_hwloc.c) for the probe (cluster_find.c), kept in a cluster. */
 #ifndef TA_PLACE_H
 #define TA_PLACE_H
 

@@ -1,6 +1,7 @@
-/* The module "hwloc": in which package and NUMA node a rank's CPUs or its GPU are. The only file that
- * knows libhwloc, so that the library needs none; module.c loads it, cluster_find.c asks. hwloc's own
- * variables count: with HWLOC_SYNTHETIC or HWLOC_XMLFILE it sees another machine than this one. */
+/* The module "hwloc": in which package and NUMA node a rank's CPUs or its GPU are. The only file
+ * that knows libhwloc, so that the library needs none; module.c loads it, cluster_find.c asks.
+ * hwloc's own variables count: with HWLOC_SYNTHETIC or HWLOC_XMLFILE it sees another machine
+ * than this one. */
 #include <hwloc.h>
 #include <string.h>
 

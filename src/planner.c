@@ -99,8 +99,8 @@ static ta_exchange cheapest(const ta_choice *choice, ta_exchange best)
     return best;
 }
 
-/* Predictions that differ by less count as equal, and of equal ones the tree is taken: no more is known
- * of a cluster than this. */
+/* Predictions that differ by less count as equal, and of equal ones the tree is taken: no more
+ * is known of a cluster than this. */
 #define RING_GAIN 0.02
 
 /* A ring only if it is faster and no tighter in memory. */

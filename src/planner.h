@@ -1,5 +1,5 @@
-/* The planner: which algorithm and exchange a plan uses, what the other ways would cost, and whether
- * sharding pays at all. plan.c asks it; explain.c prints it. Implemented in planner.c. */
+/* The planner: which algorithm and exchange a plan uses, what the other ways would cost, and
+ * whether sharding pays at all. plan.c asks it; explain.c prints it. Implemented in planner.c. */
 #ifndef TA_PLANNER_H
 #define TA_PLANNER_H
 

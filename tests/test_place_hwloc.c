@@ -1,6 +1,6 @@
-/* The module "hwloc" (src/place_hwloc.c) on machines that are data: hwloc's synthetic topologies, and
- * one with GPUs from tests/places. Then a probe (src/cluster_find.c) that finds such places, on the
- * host and, with the argument "simt", on GPUs. */
+/* The module "hwloc" (src/place_hwloc.c) on machines that are data: hwloc's synthetic
+ * topologies, and one with GPUs from tests/places. Then a probe (src/cluster_find.c) that finds
+ * such places, on the host and, with the argument "simt", on GPUs. */
 #include <stdlib.h>
 
 #include "cluster.h"

@@ -2,9 +2,8 @@
  * the query heads.
  *
  * pass-KV    the shards go around in two halves, p - 1 hops each, and a rank attends meanwhile
- * pass-Q     the parts' partials go around, p - 1 hops; attended with before, in one pass, or hop by
- *            hop if the queries are scattered and travel along
- */
+ * pass-Q     the parts' partials go around, p - 1 hops; attended with before, in one pass, or hop
+ *            by hop if the queries are scattered and travel along */
 #include <stdlib.h>
 
 #include "../dtype.h"

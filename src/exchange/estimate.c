@@ -29,8 +29,8 @@ int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
 
 /* A merge reads two ranges and writes one; a range that is not the last is copied before it is
  * sent, so that the fault can stand behind it; what replaces is copied into its place. In device
- * memory (relay.c) the copy is made by the kernel of the round before, if there is one, and the work
- * of the last round by finish. */
+ * memory (relay.c) the copy is made by the kernel of the round before, if there is one, and the
+ * work of the last round by finish. */
 static void add_work(const ta_exchange_shape *shape, const ta_round *round, int is_first,
                      int is_last, ta_cost *cost)
 {

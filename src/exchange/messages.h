@@ -28,8 +28,8 @@ ta_status ta_message_merge(ta_plan *plan, const float *message, ta_heads heads, 
 ta_status ta_message_take(ta_plan *plan, const float *message, ta_heads heads, ta_fault *fault,
                           void *stream);
 
-/* Rounds, and an all-gather, of a plan that tracks faults: relay.c. What arrived last is in plan->last
- * for finish(). */
+/* Rounds, and an all-gather, of a plan that tracks faults: relay.c. What arrived last is in
+ * plan->last for finish(). */
 ta_status ta_relay_run(ta_plan *plan, const ta_round_ops *ops, void *stream);
 ta_status ta_relay_gather(ta_plan *plan, void *stream);
 

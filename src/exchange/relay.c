@@ -84,8 +84,8 @@ ta_status ta_relay_run(ta_plan *plan, const ta_round_ops *ops, void *stream)
     return TA_OK;
 }
 
-/* Every rank's partial is where attend() and the all-gather put it; all are merged in finish(), in the
- * order of the ranks. */
+/* Every rank's partial is where attend() and the all-gather put it; all are merged in finish(),
+ * in the order of the ranks. */
 ta_status ta_relay_gather(ta_plan *plan, void *stream)
 {
     ta_exchange_shape shape = ta_exchange_shape_of(plan);

@@ -48,7 +48,8 @@ def print_run(run, names):
         '; above {:.0f} KB a handshake of {:.0f} µs'.format(
             float(cluster['network.eager_bytes']) / 1024,
             float(cluster['network.handshake_seconds']) * 1e6))
-    print('Probed: {}between hosts {:.0f} µs, {:.1f} MB/s per rank, {:.1f} MB/s per host{}.\n'.format(
+    print('Probed: {}between hosts {:.0f} µs, {:.1f} MB/s per rank, {:.1f} MB/s per host{}.\n'
+          .format(
         inside,
         float(cluster['network.latency_seconds']) * 1e6,
         float(cluster['network.rank_bytes_per_second']) / 1e6,
@@ -88,7 +89,8 @@ def main():
     for (delay, rate), ratios in two_level.items():
         if not ratios:
             continue
-        print(f'Where hosts have several ranks and links of {delay} µs and {rate} Mbit/s, two-level is '
+        print(f'Where hosts have several ranks and links have {delay} µs and {rate} Mbit/s, '
+              'two-level is '
               f'{min(ratios):.2f} to {max(ratios):.2f} times as fast as the best of the others, '
               f'and the fastest in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)} cases.')
 
