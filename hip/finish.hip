@@ -48,8 +48,8 @@ TA_DEVICE ta_last_record find_record(const ta_finish_params &p, int64_t rows)
     return r;
 }
 
-/* Number `column` of a record after all merges; *m is the largest score then. Unrolled, the loop would
- * take registers that sm_80 does not give it. */
+/* Number `column` of a record after all merges; *m is the largest score then. Unrolled, the loop
+ * would take registers that sm_80 does not give it. */
 TA_DEVICE float merge_column(const ta_last_record &r, int32_t column, int32_t v_dim, float *m)
 {
     float x = r.own[column];
