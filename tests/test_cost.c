@@ -89,39 +89,58 @@ static void test_seconds_of_a_round(void)
     ta_cluster_destroy(cluster);
 }
 
-/* Packages are units of their own; a message above the eager size waits for its handshake. */
-static void test_packages_and_handshakes(void)
+/* Two packages of a node have links of their own. */
+static void test_packages(void)
 {
-    ta_cluster *cluster = simple_cluster();
+    ta_cluster *cluster;
     ta_cost cost;
+    EXPECT_OK(ta_cluster_create("local:1x4 node.latency_seconds=1 node.rank_bytes_per_second=10 "
+                                "node.total_bytes_per_second=15",
+                                &cluster));
     EXPECT_OK(ta_cluster_add_places(cluster));
-    for (int rank = 0; rank < cluster->ranks;
-         ++rank) /* a package for each node's first two ranks */
-        cluster->places[rank].package = 0;
+    for (int rank = 0; rank < cluster->ranks; ++rank)
+        cluster->places[rank].package = rank / 2;
     cluster->levels[TA_LEVEL_PACKAGE] = (ta_level){0.5, 20, 30, 0, 0};
     EXPECT_OK(ta_cluster_number_packages(cluster));
     EXPECT_OK(ta_cost_begin(&cost, cluster, cluster->ranks));
-    ta_cost_message(&cost, 0, 1, 60); /* 120 bytes in a package of 30 a second */
-    ta_cost_message(&cost, 1, 0, 60);
+    ta_cost_message(&cost, 0, 1, 60); /* each at its own 20 bytes a second */
     ta_cost_message(&cost, 2, 3, 60);
     ta_cost_round(&cost, "a");
-    expect_seconds(0.5 + 4, cost.seconds);
+    expect_seconds(0.5 + 3, cost.seconds);
+    ta_cost_message(&cost, 0, 1, 60); /* 120 bytes share a package's 30 a second */
+    ta_cost_message(&cost, 1, 0, 60);
+    ta_cost_round(&cost, "a");
+    expect_seconds(3.5 + 0.5 + 4, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 60); /* between packages: 120 bytes at the node's 15 */
+    ta_cost_message(&cost, 1, 3, 60);
+    ta_cost_round(&cost, "a");
+    expect_seconds(8 + 1 + 8, cost.seconds);
+    ta_cost_end(&cost);
+    ta_cluster_destroy(cluster);
+}
+
+/* A message above the eager size waits for its handshake. */
+static void test_handshakes(void)
+{
+    ta_cluster *cluster = simple_cluster();
+    ta_cost cost;
+    EXPECT_OK(ta_cost_begin(&cost, cluster, cluster->ranks));
     cluster->levels[TA_LEVEL_NETWORK].eager_bytes = 40;
     cluster->levels[TA_LEVEL_NETWORK].handshake_s = 3;
     ta_cost_message(&cost, 0, 2, 40);
     ta_cost_round(&cost, "b");
-    expect_seconds(4.5 + 2 + 8, cost.seconds);
+    expect_seconds(2 + 8, cost.seconds);
     ta_cost_message(&cost, 0, 2, 45);
     ta_cost_round(&cost, "b");
-    expect_seconds(14.5 + 2 + 3 + 9, cost.seconds);
+    expect_seconds(10 + 2 + 3 + 9, cost.seconds);
     ta_cost_message(&cost, 0, 2, 40); /* not once more; two share the adapter of 8 a second */
     ta_cost_message(&cost, 1, 3, 40);
     ta_cost_round(&cost, "b");
-    expect_seconds(28.5 + 2 + 10, cost.seconds);
+    expect_seconds(24 + 2 + 10, cost.seconds);
     ta_cost_message(&cost, 0, 2, 48);
     ta_cost_message(&cost, 1, 3, 40);
     ta_cost_round(&cost, "b");
-    expect_seconds(40.5 + 2 + 3 + 11, cost.seconds);
+    expect_seconds(36 + 2 + 3 + 11, cost.seconds);
     ta_cost_end(&cost);
     ta_cluster_destroy(cluster);
 }
@@ -318,7 +337,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_seconds_of_a_round);
-    RUN_TEST(test_packages_and_handshakes);
+    RUN_TEST(test_packages);
+    RUN_TEST(test_handshakes);
     RUN_TEST(test_doubling_by_hand);
     RUN_TEST(test_collectives_as_recorded);
     RUN_TEST(test_exchanges_as_recorded);
