@@ -74,13 +74,24 @@ static ta_status check_level(const ta_cluster_draft *draft, const char *name, ta
     return TA_OK;
 }
 
+/* The package's numbers may be left out, but not some of them. */
+static ta_status check_package(const ta_cluster_draft *draft)
+{
+    const ta_level *level = &draft->cluster->levels[TA_LEVEL_PACKAGE];
+    int rank = level->rank_bytes_per_s > 0, total = level->total_bytes_per_s > 0;
+    if ((rank || total || level->latency_s > 0) && !(rank && total))
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: package.%s_bytes_per_second is missing: must be given with the other "
+                       "numbers of package",
+                       draft->where, rank ? "total" : "rank");
+    return check_level(draft, "package", TA_LEVEL_PACKAGE);
+}
+
 ta_status ta_cluster_check(ta_cluster_draft *draft)
 {
     ta_cluster *c = draft->cluster;
-    unsigned package = draft->given >> TA_CLUSTER_NEEDED & 7; /* all of the level or nothing */
-    int needed = package ? TA_CLUSTER_PACKAGE_END : TA_CLUSTER_NEEDED;
-    for (int i = 0; i < needed; ++i)
-        if (!(draft->given & 1u << i))
+    for (int i = 0; i < TA_CLUSTER_KEYS; ++i)
+        if (!ta_cluster_keys[i].optional && !(draft->given & 1u << i))
             return ta_fail(TA_ERR_INVALID, "%s: %s is missing: must be %s", draft->where,
                            ta_cluster_keys[i].name, ta_cluster_keys[i].right);
     if (!c->ranks)
@@ -94,7 +105,7 @@ ta_status ta_cluster_check(ta_cluster_draft *draft)
     TA_TRY(check_level(draft, "node", TA_LEVEL_NODE));
     TA_TRY(check_level(draft, "network", TA_LEVEL_NETWORK));
     TA_TRY(check_level(draft, "rack", TA_LEVEL_RACK));
-    TA_TRY(check_level(draft, "package", TA_LEVEL_PACKAGE));
+    TA_TRY(check_package(draft));
     return ta_cluster_number_packages(c);
 }
 

@@ -64,13 +64,10 @@ typedef struct ta_cluster_key {
     size_t offset; /* of the double in ta_cluster */
     double low, high;
     int whole;         /* no fraction */
+    int optional;      /* 0 if it is not given */
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-/* Those behind the first TA_CLUSTER_NEEDED may be left out: the package level's three, and two
- * of each level for large messages. */
-#define TA_CLUSTER_NEEDED 14
-#define TA_CLUSTER_PACKAGE_END 17
 #define TA_CLUSTER_KEYS 25
 extern const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS];
 

@@ -98,7 +98,7 @@ ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
         *draft->cluster = *presets[i];
         if (presets[i] == &local)
             draft->cluster->memory_bytes = this_machines_memory_bytes();
-        draft->given = (1u << TA_CLUSTER_NEEDED) - 1;
+        draft->given = (1u << TA_CLUSTER_KEYS) - 1;
         return TA_OK;
     }
     return ta_fail(TA_ERR_INVALID, "%s: preset is '%s': must be h100, mi300x, rtx4090 or local",

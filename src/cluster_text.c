@@ -10,49 +10,54 @@
 
 #define SECONDS "a number of seconds from 0 to 100"
 #define BYTES_PER_SECOND "a number of bytes per second from 1 to 1e18"
-#define LEVEL(name, level)                                                                         \
-    {name ".latency_seconds", offsetof(ta_cluster, levels[level].latency_s), 0, 100, 0, SECONDS},  \
+#define LEVEL(name, level, optional)                                                               \
+    {name ".latency_seconds",                                                                      \
+     offsetof(ta_cluster, levels[level].latency_s),                                                \
+     0,                                                                                            \
+     100,                                                                                          \
+     0,                                                                                            \
+     optional,                                                                                     \
+     SECONDS},                                                                                     \
         {name ".rank_bytes_per_second",                                                            \
          offsetof(ta_cluster, levels[level].rank_bytes_per_s),                                     \
          1,                                                                                        \
          1e18,                                                                                     \
          0,                                                                                        \
+         optional,                                                                                 \
          BYTES_PER_SECOND},                                                                        \
+        {name ".total_bytes_per_second",                                                           \
+         offsetof(ta_cluster, levels[level].total_bytes_per_s),                                    \
+         1,                                                                                        \
+         1e18,                                                                                     \
+         0,                                                                                        \
+         optional,                                                                                 \
+         BYTES_PER_SECOND},                                                                        \
+        {name ".eager_bytes",                                                                      \
+         offsetof(ta_cluster, levels[level].eager_bytes),                                          \
+         0,                                                                                        \
+         1e18,                                                                                     \
+         0,                                                                                        \
+         1,                                                                                        \
+         "a number of bytes from 0 to 1e18"},                                                      \
     {                                                                                              \
-        name ".total_bytes_per_second", offsetof(ta_cluster, levels[level].total_bytes_per_s), 1,  \
-            1e18, 0, BYTES_PER_SECOND                                                              \
-    }
-
-#define LARGE_MESSAGES(name, level)                                                                \
-    {name ".eager_bytes",                                                                          \
-     offsetof(ta_cluster, levels[level].eager_bytes),                                              \
-     0,                                                                                            \
-     1e18,                                                                                         \
-     0,                                                                                            \
-     "a number of bytes from 0 to 1e18"},                                                          \
-    {                                                                                              \
-        name ".handshake_seconds", offsetof(ta_cluster, levels[level].handshake_s), 0, 100, 0,     \
+        name ".handshake_seconds", offsetof(ta_cluster, levels[level].handshake_s), 0, 100, 0, 1,  \
             SECONDS                                                                                \
     }
 
 const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
-    {"device.memory_bytes", offsetof(ta_cluster, memory_bytes), 1, 1e18, 0,
+    {"device.memory_bytes", offsetof(ta_cluster, memory_bytes), 1, 1e18, 0, 0,
      "a number of bytes from 1 to 1e18"},
-    {"device.memory_bytes_per_second", offsetof(ta_cluster, memory_bytes_per_s), 1, 1e18, 0,
+    {"device.memory_bytes_per_second", offsetof(ta_cluster, memory_bytes_per_s), 1, 1e18, 0, 0,
      BYTES_PER_SECOND},
-    {"device.kernel_seconds", offsetof(ta_cluster, kernel_s), 0, 100, 0, SECONDS},
-    {"nics_per_node", offsetof(ta_cluster, nics_per_node), 1, 1024, 1,
+    {"device.kernel_seconds", offsetof(ta_cluster, kernel_s), 0, 100, 0, 0, SECONDS},
+    {"nics_per_node", offsetof(ta_cluster, nics_per_node), 1, 1024, 1, 0,
      "a whole number from 1 to 1024"},
-    {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1,
+    {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1, 0,
      "a whole number from 0 (one rack) to 1048576"},
-    LEVEL("node", TA_LEVEL_NODE),
-    LEVEL("network", TA_LEVEL_NETWORK),
-    LEVEL("rack", TA_LEVEL_RACK),
-    LEVEL("package", TA_LEVEL_PACKAGE),
-    LARGE_MESSAGES("node", TA_LEVEL_NODE),
-    LARGE_MESSAGES("network", TA_LEVEL_NETWORK),
-    LARGE_MESSAGES("rack", TA_LEVEL_RACK),
-    LARGE_MESSAGES("package", TA_LEVEL_PACKAGE),
+    LEVEL("node", TA_LEVEL_NODE, 0),
+    LEVEL("network", TA_LEVEL_NETWORK, 0),
+    LEVEL("rack", TA_LEVEL_RACK, 0),
+    LEVEL("package", TA_LEVEL_PACKAGE, 1),
 };
 
 static ta_status bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
@@ -281,23 +286,13 @@ static void write_nodes(const ta_cluster *c, ta_text *out)
     ta_text_add(out, " %dx%d\n", count, each);
 }
 
-/* Does a key that may be left out say anything? */
-static int is_given(const ta_cluster *c, int key)
-{
-    static const ta_level_kind levels[] = {TA_LEVEL_NODE, TA_LEVEL_NETWORK, TA_LEVEL_RACK,
-                                           TA_LEVEL_PACKAGE};
-    if (key < TA_CLUSTER_PACKAGE_END)
-        return c->levels[TA_LEVEL_PACKAGE].rank_bytes_per_s > 0;
-    return c->levels[levels[(key - TA_CLUSTER_PACKAGE_END) / 2]].handshake_s > 0;
-}
-
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out)
 {
     ta_text_add(out, "name = %s\ndevice = %s\n", cluster->name, cluster->device);
     for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
         double value;
         memcpy(&value, (const char *)cluster + ta_cluster_keys[i].offset, sizeof value);
-        if (i < TA_CLUSTER_NEEDED || is_given(cluster, i))
+        if (value > 0 || !ta_cluster_keys[i].optional)
             write_number(out, ta_cluster_keys[i].name, value);
     }
     write_nodes(cluster, out);
