@@ -339,8 +339,8 @@ TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster
 
 /* Measure the cluster that a group runs on: which ranks share a host, and with hwloc a package;
  * latencies and bandwidths of messages inside and between them; the memory of `device`. Takes some
- * hundreds of messages of up to 768 KB each. Collective: every rank calls it, and all get the same cluster; a bad argument on
- * one rank aborts the group. */
+ * hundreds of messages of up to 768 KB each. Collective: every rank calls it, and all get the same
+ * cluster; a bad argument on one rank aborts the group. */
 TA_API ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **cluster);
 
 /* The cluster as the text of such a file. Text rules as ta_info(). */

@@ -15,9 +15,9 @@ The machine's cores are shared by all hosts (and by whatever else runs on it), s
 above the delay that was asked for, and single figures scatter. What counts is the order of the
 exchanges.
 
-Open MPI announces messages above 64 KB before it sends them. Where the probe finds such a handshake,
-it is among the numbers ([model.md](model.md)); above 0 KB means that all messages but the smallest
-took so much longer.
+Open MPI announces messages above 64 KB before it sends them. Where the probe finds such a
+handshake, it is among the numbers ([model.md](model.md)); above 0 KB means that all messages but
+the smallest took so much longer.
 
 """
 
