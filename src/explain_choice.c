@@ -20,8 +20,6 @@ static const ta_candidate *chosen_candidate(const ta_plan *plan)
 /* Why a tree runs although a ring is faster. */
 static const char *why_no_ring(const ta_choice *choice)
 {
-    if (choice->no_rings)
-        return ", but this group cannot run it";
     if (choice->wanted_algorithm == TA_ALGORITHM_TREE)
         return ", but the config asks for the tree";
     if (choice->wanted != TA_EXCHANGE_AUTO)

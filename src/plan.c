@@ -246,8 +246,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                            .out_placement = plan->out_placement,
                            .query_root = plan->query_root,
                            .out_root = plan->out_root,
-                           .device_memory = group && group->device,
-                           .no_rings = group && group->device};
+                           .device_memory = group && group->device};
     TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
     plan->algorithm = plan->choice.algorithm;
     plan->chunks = count_chunks(plan);

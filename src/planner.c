@@ -108,7 +108,7 @@ static ta_algorithm cheapest_algorithm(const ta_choice *choice)
 {
     const ta_candidate *tree = &choice->candidates[tree_way(choice->exchange)];
     const ta_candidate *ring = ta_choice_ring(choice);
-    if (choice->no_rings || !ring->possible || ring->fits < tree->fits ||
+    if (!ring->possible || ring->fits < tree->fits ||
         ring->seconds > (1 - RING_GAIN) * tree->seconds)
         return TA_ALGORITHM_TREE;
     return ring->way == TA_WAY_RING_KV ? TA_ALGORITHM_RING_KV : TA_ALGORITHM_RING_Q;
@@ -129,7 +129,6 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
     choice->by_package = cluster && ta_cluster_units(cluster) != cluster->node_of;
     choice->wanted_algorithm = algorithm;
     choice->algorithm = algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : algorithm;
-    choice->no_rings = shape->no_rings;
     choice->wanted = wanted;
     choice->exchange = default_exchange(shape->out_placement);
     if (cluster)

@@ -11,7 +11,6 @@ typedef struct ta_choice {
     ta_algorithm algorithm;
     ta_exchange wanted;
     ta_exchange exchange; /* of the tree */
-    int no_rings;         /* the group cannot run them */
     ta_nodes nodes;       /* where the ranks are, if there is a cluster */
     int by_package;       /* the `nodes` are packages of one node, see ta_cluster_units() */
     /* With a cluster: */
@@ -33,7 +32,7 @@ void ta_choice_free(ta_choice *choice);
 /* The candidate that was chosen, or NULL if nothing was predicted. */
 const ta_candidate *ta_choice_candidate(const ta_choice *choice);
 
-/* The faster ring, whether the group can run it or not; NULL if nothing was predicted. */
+/* The faster ring; NULL if nothing was predicted. */
 const ta_candidate *ta_choice_ring(const ta_choice *choice);
 
 /* Is it cheaper to leave the cache on one device, and does it fit there? */

@@ -15,7 +15,6 @@ typedef struct ta_step_shape {
     ta_placement query_placement, out_placement;
     int query_root, out_root;
     int device_memory; /* partials are exchanged in the devices' memory, not in the hosts' */
-    int no_rings;      /* the group cannot run them */
 } ta_step_shape;
 
 /* A way of doing it: one of these, in this order. */
