@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "attention_part.h"
 #include "elements.h"
 
 /* Rows and keys that are checked. */
@@ -84,11 +85,11 @@ static void check_row(const checker *c, int32_t token, int32_t head, attention_v
     int64_t at = (int64_t)token * row->query_heads + head;
     double q[DIM_MAX], dout[DIM_MAX], k[DIM_MAX], v[DIM_MAX], top = -INFINITY, total = 0;
     double delta = 0, delta_abs = 0;
-    attention_input_row(row, INPUT_Q, token, head, q);
-    attention_input_row(row, INPUT_DOUT, token, head, dout);
+    part_input_row(row, PART_Q, token, head, q);
+    part_input_row(row, PART_DOUT, token, head, dout);
     clear(c);
     for (int32_t j = 0; j < keys_of(c, token); j++) {
-        attention_input_row(row, INPUT_K, j, kv_head, k);
+        part_input_row(row, PART_K, j, kv_head, k);
         c->scores[j] = c->scale * dot(q, k, dim);
         top = fmax(top, c->scores[j]);
     }
@@ -96,7 +97,7 @@ static void check_row(const checker *c, int32_t token, int32_t head, attention_v
         total += exp(c->scores[j] - top);
     double lse = top + log(total);
     for (int32_t j = 0; j < keys_of(c, token); j++) {
-        attention_input_row(row, INPUT_V, j, kv_head, v);
+        part_input_row(row, PART_V, j, kv_head, v);
         for (int d = 0; d < dim; d++)
             add(&c->sums[0][d], exp(c->scores[j] - lse) * v[d],
                 exp(c->scores[j] - lse) * fabs(v[d]));
@@ -108,8 +109,8 @@ static void check_row(const checker *c, int32_t token, int32_t head, attention_v
     }
     judge(c, &verdicts[PASS_FORWARD], c->data->lse[at], (sum){lse, 1 + fabs(lse)}, lse);
     for (int32_t j = 0; j < keys_of(c, token); j++) {
-        attention_input_row(row, INPUT_V, j, kv_head, v);
-        attention_input_row(row, INPUT_K, j, kv_head, k);
+        part_input_row(row, PART_V, j, kv_head, v);
+        part_input_row(row, PART_K, j, kv_head, k);
         double p = exp(c->scores[j] - lse), ds = p * (dot(dout, v, dim) - delta);
         double ds_abs = p * (dot_abs(dout, v, dim) + delta_abs);
         for (int d = 0; d < dim; d++)
@@ -127,8 +128,8 @@ static void add_row(const checker *c, int32_t token, int32_t head, const double 
     int64_t at = (int64_t)token * row->query_heads + head;
     const double *out = c->data->out + at * dim;
     double q[DIM_MAX], dout[DIM_MAX];
-    attention_input_row(row, INPUT_Q, token, head, q);
-    attention_input_row(row, INPUT_DOUT, token, head, dout);
+    part_input_row(row, PART_Q, token, head, q);
+    part_input_row(row, PART_DOUT, token, head, dout);
     double p = exp(c->scale * dot(q, k, dim) - c->data->lse[at]);
     double ds = p * (dot(dout, v, dim) - dot(dout, out, dim));
     double ds_abs = p * (dot_abs(dout, v, dim) + dot_abs(dout, out, dim));
@@ -145,8 +146,8 @@ static void check_key(const checker *c, int32_t token, int32_t kv_head, attentio
     int dim = row->head_dim, group = row->query_heads / row->kv_heads;
     int64_t at = ((int64_t)token * row->kv_heads + kv_head) * dim;
     double k[DIM_MAX], v[DIM_MAX], largest = 0;
-    attention_input_row(row, INPUT_K, token, kv_head, k);
-    attention_input_row(row, INPUT_V, token, kv_head, v);
+    part_input_row(row, PART_K, token, kv_head, k);
+    part_input_row(row, PART_V, token, kv_head, v);
     clear(c);
     for (int32_t i = row->mask == TA_MASK_CAUSAL ? token : 0; i < row->tokens; i++)
         for (int32_t head = kv_head * group; head < (kv_head + 1) * group; head++) {

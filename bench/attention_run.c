@@ -4,9 +4,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "elements.h"
+#include "attention_model.h"
+#include "attention_part.h"
 #include "fma_loop.h"
+#include "launch.h"
 #include "machine.h"
 #include "parallel.h"
 
@@ -21,26 +24,6 @@ typedef struct attention_job {
     double *start_us, *end_us; /* [ranks] */
     pthread_mutex_t lock;
 } attention_job;
-
-static int32_t input_heads(const attention_row *row, int input)
-{
-    return input == INPUT_Q || input == INPUT_DOUT ? row->query_heads : row->kv_heads;
-}
-
-/* Some rows of an input, for tokens in a row. */
-static void fill_input(const attention_row *row, int input, int64_t first, int64_t rows, void *data)
-{
-    element_fill(row->dtype, data, first * row->head_dim, rows * row->head_dim, (uint64_t)input + 1,
-                 input == INPUT_Q ? 4.0f : 1.0f);
-}
-
-void attention_input_row(const attention_row *row, int input, int32_t token, int32_t head,
-                         double *numbers)
-{
-    float stored[256];
-    fill_input(row, input, (int64_t)token * input_heads(row, input) + head, 1, stored);
-    element_read(row->dtype, stored, row->head_dim, numbers);
-}
 
 int attention_data_make(attention_data *data, const attention_row *row)
 {
@@ -66,117 +49,38 @@ void attention_data_free(attention_data *data)
     free(data->dv);
 }
 
-ta_shard_map attention_map(const attention_row *row)
+/* Ranks meet: as threads, or as processes. */
+static int meet(attention_job *job)
 {
-    ta_shard_map map = TA_SHARD_MAP_INIT;
-    int parts = row->map == TA_SHARD_ZIGZAG ? 2 * row->ranks : row->ranks;
-    map.kind = row->map;
-    map.ranks = row->ranks;
-    map.block = row->block;
-    if (!map.block && row->map != TA_SHARD_BLOCK_CYCLIC)
-        map.block = (row->tokens + parts - 1) / parts;
-    return map;
+    if (!launch.mpi)
+        return barrier_wait(&job->together);
+    launch_wait(0);
+    return 0;
 }
 
-/* One rank's part: inputs and results of its tokens, in the dtype. */
-typedef struct rank_part {
-    int32_t tokens;
-    int32_t *positions;
-    char *inputs[INPUTS];
-    char *out, *dq, *dk, *dv;
-    float *lse;
-} rank_part;
-
-static char *make_tensor(const attention_row *row, const rank_part *part, int32_t heads)
-{
-    size_t numbers = (size_t)part->tokens * (size_t)heads * (size_t)row->head_dim;
-    return calloc(numbers + 1, element_bytes(row->dtype));
-}
-
-static ta_status make_part(const attention_row *row, int rank, rank_part *part)
-{
-    ta_shard_map map = attention_map(row);
-    ta_status status = ta_shard_count(&map, rank, row->tokens, &part->tokens);
-    if (status != TA_OK)
-        return status;
-    part->positions = calloc((size_t)part->tokens + 1, sizeof *part->positions);
-    part->lse = calloc((size_t)part->tokens * (size_t)row->query_heads + 1, sizeof(float));
-    part->out = make_tensor(row, part, row->query_heads);
-    part->dq = make_tensor(row, part, row->query_heads);
-    part->dk = make_tensor(row, part, row->kv_heads);
-    part->dv = make_tensor(row, part, row->kv_heads);
-    if (!part->positions || !part->lse || !part->out || !part->dq || !part->dk || !part->dv)
-        return TA_ERR_NO_MEMORY;
-    for (int32_t i = 0; status == TA_OK && i < part->tokens; i++)
-        status = ta_shard_position(&map, rank, i, &part->positions[i]);
-    for (int input = 0; status == TA_OK && input < INPUTS; input++) {
-        int64_t heads = input_heads(row, input);
-        size_t bytes = (size_t)heads * (size_t)row->head_dim * element_bytes(row->dtype);
-        part->inputs[input] = make_tensor(row, part, (int32_t)heads);
-        if (!part->inputs[input])
-            return TA_ERR_NO_MEMORY;
-        for (int32_t i = 0; i < part->tokens; i++)
-            fill_input(row, input, part->positions[i] * heads, heads,
-                       part->inputs[input] + (size_t)i * bytes);
-    }
-    return status;
-}
-
-static void free_part(rank_part *part)
-{
-    for (int input = 0; input < INPUTS; input++)
-        free(part->inputs[input]);
-    free(part->positions);
-    free(part->lse);
-    free(part->out);
-    free(part->dq);
-    free(part->dk);
-    free(part->dv);
-}
-
-static void collect_tensor(const attention_row *row, const rank_part *part, const char *from,
-                           int32_t heads, double *to)
-{
-    int64_t numbers = (int64_t)heads * row->head_dim;
-    size_t bytes = (size_t)numbers * element_bytes(row->dtype);
-    for (int32_t i = 0; i < part->tokens; i++)
-        element_read(row->dtype, from + (size_t)i * bytes, numbers,
-                     to + part->positions[i] * numbers);
-}
-
-/* Bring one rank's results together with the others'. */
-static void collect(const attention_job *job, const rank_part *part)
-{
-    const attention_row *row = job->row;
-    attention_data *d = job->data;
-    collect_tensor(row, part, part->out, row->query_heads, d->out);
-    collect_tensor(row, part, part->dq, row->query_heads, d->dq);
-    collect_tensor(row, part, part->dk, row->kv_heads, d->dk);
-    collect_tensor(row, part, part->dv, row->kv_heads, d->dv);
-    for (int64_t i = 0; i < (int64_t)part->tokens * row->query_heads; i++)
-        d->lse[(int64_t)part->positions[i / row->query_heads] * row->query_heads +
-               i % row->query_heads] = (double)part->lse[i];
-}
-
+/* Until its results are there. */
 static ta_status run_pass(ta_attention *plan, const attention_row *row, const rank_part *part,
                           int pass)
 {
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
     ta_attention_gradient gradient = TA_ATTENTION_GRADIENT_INIT;
+    ta_status status;
     input.sequences = 1;
     input.lengths = &row->tokens;
-    input.q.data = part->inputs[INPUT_Q];
-    input.k.data = part->inputs[INPUT_K];
-    input.v.data = part->inputs[INPUT_V];
-    gradient.out.data = part->out;
+    input.q.data = part->tensors[PART_Q];
+    input.k.data = part->tensors[PART_K];
+    input.v.data = part->tensors[PART_V];
+    gradient.out.data = part->tensors[PART_OUT];
+    gradient.dout.data = part->tensors[PART_DOUT];
+    gradient.lse = part->tensors[PART_LSE];
+    gradient.dq.data = part->tensors[PART_DQ];
+    gradient.dk.data = part->tensors[PART_DK];
+    gradient.dv.data = part->tensors[PART_DV];
     if (pass == PASS_FORWARD)
-        return ta_attention_forward(plan, &input, &gradient.out, part->lse, NULL);
-    gradient.dout.data = part->inputs[INPUT_DOUT];
-    gradient.lse = part->lse;
-    gradient.dq.data = part->dq;
-    gradient.dk.data = part->dk;
-    gradient.dv.data = part->dv;
-    return ta_attention_backward(plan, &input, &gradient, NULL);
+        status = ta_attention_forward(plan, &input, &gradient.out, part->tensors[PART_LSE], NULL);
+    else
+        status = ta_attention_backward(plan, &input, &gradient, NULL);
+    return status == TA_OK ? ta_device_synchronize(part->device, NULL) : status;
 }
 
 static void run_peak(int thread, int threads, void *context)
@@ -188,9 +92,12 @@ static void run_peak(int thread, int threads, void *context)
     (void)context;
 }
 
-/* From the first rank's start to the last one's end; all ranks have passed the barrier. */
+/* From the first rank's start to the last one's end; all ranks have passed the barrier. Processes
+ * have no common clock: there it is as long as it takes the slowest, from when all had come. */
 static double span(const attention_job *job)
 {
+    if (launch.mpi)
+        return job->end_us[launch.rank] - job->start_us[launch.rank];
     double start = job->start_us[0], end = job->end_us[0];
     for (int i = 1; i < job->row->ranks; i++) {
         start = job->start_us[i] < start ? job->start_us[i] : start;
@@ -205,7 +112,7 @@ static ta_status sample(attention_job *job, int rank, ta_attention *plan, const 
 {
     ta_status status = TA_OK;
     attention_times *times = job->times;
-    if (barrier_wait(&job->together) != 0)
+    if (meet(job) != 0)
         return TA_ERR_ABORTED;
     job->start_us[rank] = machine_time_us();
     if (pass < PASSES)
@@ -217,11 +124,23 @@ static ta_status sample(attention_job *job, int rank, ta_attention *plan, const 
         barrier_break(&job->together);
         return status;
     }
-    if (barrier_wait(&job->together) != 0)
+    if (meet(job) != 0)
         return TA_ERR_ABORTED;
-    if (rank == 0 && index >= 0)
+    if ((rank == 0 || launch.mpi) && index >= 0)
         (pass < PASSES ? times->pass_us[pass] : times->peak_us)[index] = span(job);
     return TA_OK;
+}
+
+static void note_traffic(attention_job *job, int pass, const ta_group_stats *before,
+                         const ta_group_stats *after)
+{
+    double bytes = (double)(after->bytes_received - before->bytes_received);
+    double messages = (double)(after->messages_received - before->messages_received);
+    attention_times *times = job->times;
+    pthread_mutex_lock(&job->lock);
+    times->bytes[pass] = bytes > times->bytes[pass] ? bytes : times->bytes[pass];
+    times->messages[pass] = messages > times->messages[pass] ? messages : times->messages[pass];
+    pthread_mutex_unlock(&job->lock);
 }
 
 static ta_status measure(attention_job *job, ta_group *group, ta_attention *plan,
@@ -238,13 +157,7 @@ static ta_status measure(attention_job *job, ta_group *group, ta_attention *plan
                 status = sample(job, rank, plan, part, pass, i < 0 ? -1 : i);
             if (status == TA_OK)
                 status = ta_group_count(group, &after);
-            uint64_t bytes = after.bytes_received - before.bytes_received;
-            pthread_mutex_lock(&job->lock);
-            if (bytes >= job->times->bytes[pass]) {
-                job->times->bytes[pass] = bytes;
-                job->times->messages[pass] = after.messages_received - before.messages_received;
-            }
-            pthread_mutex_unlock(&job->lock);
+            note_traffic(job, pass, &before, &after);
         }
         if (status == TA_OK)
             status = sample(job, rank, plan, part, PASSES, i < 0 ? -1 : i);
@@ -256,25 +169,59 @@ static ta_status make_plan(const attention_row *row, ta_group *group, ta_device 
                            ta_attention **plan)
 {
     ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = row->query_heads;
-    config.kv_heads = row->kv_heads;
-    config.k_dim = row->head_dim;
-    config.dtype = row->dtype;
-    ta_shard_map map = attention_map(row);
-    for (int rank = 0; rank < row->ranks; rank++) {
-        int32_t count;
-        ta_status status = ta_shard_count(&map, rank, row->tokens, &count);
-        if (status != TA_OK)
-            return status;
-        config.max_tokens = count > config.max_tokens ? count : config.max_tokens;
-    }
-    config.map.kind = row->map;
-    config.map.block = row->block;
-    config.mask = row->mask;
+    ta_status status = attention_model_config(row, &config);
+    if (status != TA_OK)
+        return status;
     config.algorithm = row->algorithm;
     config.grid_columns = row->columns;
     config.grid_rows = row->columns ? row->ranks / row->columns : 0;
+    config.cluster = row->automatic ? row->cluster : NULL;
     return ta_attention_create(group, device, &config, plan);
+}
+
+/* A number of the plan's description in JSON; 0 if it is not there. */
+static double described(const char *json, const char *prefix, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, "\"%s%s\": ", prefix, name);
+    const char *found = strstr(json, key);
+    return found ? strtod(found + strlen(key), NULL) : 0;
+}
+
+static const char *const pass_prefixes[PASSES] = {"forward_", "backward_"};
+
+/* What the plan says of itself and of its calls. */
+static void note_description(attention_job *job, int rank, const char *json, size_t tensor_bytes)
+{
+    attention_times *times = job->times;
+    double bytes = (double)tensor_bytes + described(json, "", "memory_bytes");
+    pthread_mutex_lock(&job->lock);
+    times->peak_bytes = bytes > times->peak_bytes ? bytes : times->peak_bytes;
+    for (int pass = 0; pass < PASSES; pass++) {
+        double call = described(json, pass_prefixes[pass], "microseconds");
+        double attend = described(json, pass_prefixes[pass], "attend_microseconds");
+        times->attend_us[pass] += attend / job->row->ranks;
+        times->exchange_us[pass] += (call - attend) / job->row->ranks;
+    }
+    if (rank == 0 || launch.mpi) {
+        int overlap = strstr(json, "{\"algorithm\": \"grid overlap\"") == json;
+        times->algorithm = overlap ? TA_ATTENTION_GRID_OVERLAP : job->row->algorithm;
+        times->grid_rows = (int)described(json, "", "grid_rows");
+        times->grid_columns = (int)described(json, "", "grid_columns");
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+static ta_status describe(attention_job *job, int rank, const ta_attention *plan,
+                          size_t tensor_bytes)
+{
+    size_t bytes = 0;
+    ta_status status = ta_attention_explain(plan, 1, NULL, 0, &bytes);
+    char *json = status == TA_OK ? malloc(bytes) : NULL;
+    if (json && (status = ta_attention_explain(plan, 1, json, bytes, NULL)) == TA_OK)
+        note_description(job, rank, json, tensor_bytes);
+    free(json);
+    return status == TA_OK && !json ? TA_ERR_NO_MEMORY : status;
 }
 
 static ta_status run_rank(ta_group *group, void *context)
@@ -285,22 +232,25 @@ static ta_status run_rank(ta_group *group, void *context)
     ta_device *device = NULL;
     ta_attention *plan = NULL;
     rank_part part = {0};
+    int rank = ta_group_rank(group);
     config.threads = row->threads;
     config.simd = row->simd;
-    ta_status status = make_part(row, ta_group_rank(group), &part);
+    ta_status status = ta_device_open(row->device, &config, &device);
     if (status == TA_OK)
-        status = ta_device_open("host", &config, &device);
+        status = part_make(row, rank, device, &part);
     if (status == TA_OK)
         status = make_plan(row, group, device, &plan);
     if (status == TA_OK)
         status = measure(job, group, plan, &part);
     if (status == TA_OK)
-        collect(job, &part);
-    else
+        status = describe(job, rank, plan, part.bytes);
+    if (status == TA_OK)
+        status = part_collect(row, &part, job->data);
+    if (status != TA_OK)
         barrier_break(&job->together);
     ta_attention_destroy(plan);
+    part_free(&part);
     ta_device_close(device);
-    free_part(&part);
     return status;
 }
 
@@ -315,6 +265,34 @@ static void count_work(const attention_row *row, attention_times *times)
     times->peak_flops = (double)FMA_ROUND_FLOPS * PEAK_ROUNDS * row->threads * row->ranks;
 }
 
+/* Every process has its own tokens' numbers, and 0 elsewhere. */
+static void share_numbers(double *numbers, size_t count)
+{
+    const size_t most = 1 << 20;
+    for (size_t done = 0; done < count; done += most)
+        launch_sum(numbers + done, (int)(count - done < most ? count - done : most));
+}
+
+/* Bring the processes' numbers together. */
+static void reduce_processes(const attention_row *row, attention_data *data, attention_times *times)
+{
+    size_t rows = (size_t)row->tokens * (size_t)row->query_heads;
+    size_t keys = (size_t)row->tokens * (size_t)row->kv_heads, dim = (size_t)row->head_dim;
+    for (int pass = 0; pass < PASSES; pass++)
+        launch_max(times->pass_us[pass], row->iterations);
+    launch_max(times->peak_us, row->iterations);
+    launch_max(times->bytes, PASSES);
+    launch_max(times->messages, PASSES);
+    launch_max(&times->peak_bytes, 1);
+    launch_sum(times->attend_us, PASSES);
+    launch_sum(times->exchange_us, PASSES);
+    share_numbers(data->out, rows * dim);
+    share_numbers(data->lse, rows);
+    share_numbers(data->dq, rows * dim);
+    share_numbers(data->dk, keys * dim);
+    share_numbers(data->dv, keys * dim);
+}
+
 ta_status attention_run(const attention_row *row, attention_data *data, attention_times *times,
                         char *error, size_t capacity)
 {
@@ -322,17 +300,24 @@ ta_status attention_run(const attention_row *row, attention_data *data, attentio
     int cpus = row->ranks * row->threads; /* the barrier spins: samples take milliseconds */
     job.start_us = calloc((size_t)row->ranks, sizeof(double));
     job.end_us = calloc((size_t)row->ranks, sizeof(double));
+    ta_status status = TA_ERR_NO_MEMORY;
     if (!job.start_us || !job.end_us) {
         snprintf(error, capacity, "not enough memory");
-        return TA_ERR_NO_MEMORY;
+        goto free_times;
     }
     count_work(row, times);
     pthread_mutex_init(&job.lock, NULL);
     barrier_init(&job.together, row->ranks, cpus > 2 ? 0 : cpus);
-    ta_status status = ta_group_run_threads(row->ranks, NULL, run_rank, &job);
+    status = launch_run(row->ranks, run_rank, &job);
+    if (status == TA_OK && launch.mpi)
+        reduce_processes(row, data, times);
+    if (status == TA_OK && row->cluster)
+        status = attention_model_times(row, times);
     if (status != TA_OK)
         snprintf(error, capacity, "%s: %s", ta_status_name(status), ta_last_error());
     pthread_mutex_destroy(&job.lock);
+
+free_times:
     free(job.start_us);
     free(job.end_us);
     return status;

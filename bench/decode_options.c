@@ -5,16 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch.h"
+#include "sweep.h"
 
-static const char *const dtype_words[] = {"f32", "f16", "bf16", NULL};
-static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 /* In the order of ta_shard_kind and ta_placement. */
 static const char *const map_words[] = {"contiguous", "cyclic", NULL};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
 /* In the order of ta_algorithm. */
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", NULL};
-static const char *const scaling_words[] = {"strong", "weak", NULL};
 static const char *const layout_words[] = {"token", "head", NULL};
 static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
@@ -37,7 +34,7 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "check the results in double precision (1)"},
         {0, "algo", ARG_CHOICES, &o->algorithms, 0, 0, algorithm_words, "LIST",
          "tree, ring-kv, ring-q, auto: rows are compared with the first (tree)"},
-        {0, "scaling", ARG_CHOICE, &o->scaling, 0, 0, scaling_words, "KIND",
+        {0, "scaling", ARG_CHOICE, &o->scaling, 0, 0, sweep_scaling_words, "KIND",
          "lengths are of the sequence (strong) or of each rank's part (weak) (strong)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
          "ranks that share the cache, as threads of this process (1,2,4,8);\n"
@@ -50,7 +47,7 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "head dimension of Q and K, a multiple of 8 (128)"},
         {0, "v-dim", ARG_INT, &o->v_dim, 8, 576, NULL, "N",
          "head dimension of V and the output, likewise (--head-dim)"},
-        {0, "dtype", ARG_CHOICES, &o->dtypes, 0, 0, dtype_words, "LIST",
+        {0, "dtype", ARG_CHOICES, &o->dtypes, 0, 0, sweep_dtype_words, "LIST",
          "f32, f16, bf16: of K, V, the query and the output (bf16)"},
         {0, "batch", ARG_INT, &o->batch, 1, 65536, NULL, "N", "sequences per step (1)"},
         {0, "query-tokens", ARG_INT, &o->query_tokens, 1, 1024, NULL, "N",
@@ -67,7 +64,7 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "also predict each row, on this cluster: probe (this one, measured), h100:2x8,\n"
          "                           a file … (see treeattn-bench model)"},
         {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
-         "host: scalar, avx2, … (the best this CPU has)"},
+         "host: scalar, avx2, avx512 (the best this CPU has)"},
         {0, "map", ARG_CHOICE, &o->map, 0, 0, map_words, "KIND",
          "shard map: contiguous or cyclic (contiguous)"},
         {0, "block", ARG_INT, &o->block, 1, most, NULL, "TOKENS",
@@ -87,24 +84,17 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
     memcpy(flags, table, sizeof table);
 }
 
-/* The list with one number. */
-static arg_list one(int64_t value)
-{
-    arg_list list = {1, {value}};
-    return list;
-}
-
 static void set_defaults(decode_options *o)
 {
     *o = (decode_options){
         .factor = 4,
         .warmup = 3,
         .check = 1,
-        .algorithms = one(TA_ALGORITHM_TREE),
+        .algorithms = sweep_one(TA_ALGORITHM_TREE),
         .ranks = {4, {1, 2, 4, 8}},
-        .dtypes = one(2),
-        .heads = one(32),
-        .kv_heads = one(8),
+        .dtypes = sweep_one(2),
+        .heads = sweep_one(32),
+        .kv_heads = sweep_one(8),
         .head_dim = 128,
         .batch = 1,
         .query_tokens = 1,
@@ -123,38 +113,20 @@ static void fill_lengths(decode_options *o)
 /* What no flag can check alone. */
 static int check_agreement(const decode_options *o, char *error, size_t capacity)
 {
-    for (int i = 0; i < o->heads.count; i++) {
-        for (int j = 0; j < o->kv_heads.count; j++) {
-            if (o->heads.values[i] % o->kv_heads.values[j] == 0)
-                continue;
-            snprintf(error, capacity, "--heads is %lld, but must be a multiple of --kv-heads %lld",
-                     (long long)o->heads.values[i], (long long)o->kv_heads.values[j]);
-            return -1;
-        }
-    }
+    sweep_lengths lengths = {o->begin, o->end, o->factor};
+    if (sweep_check_heads(&o->heads, &o->kv_heads, error, capacity) != 0 ||
+        sweep_check_lengths(&lengths, o->scaling, &o->ranks, error, capacity) != 0)
+        return -1;
     if (o->head_dim % 8 != 0 || o->v_dim % 8 != 0) {
         int is_k = o->head_dim % 8 != 0;
         snprintf(error, capacity, "--%s is %lld, but must be a multiple of 8",
                  is_k ? "head-dim" : "v-dim", (long long)(is_k ? o->head_dim : o->v_dim));
         return -1;
     }
-    if (o->begin > o->end) {
-        snprintf(error, capacity, "--begin is %lld, but must be at most --end, which is %lld",
-                 (long long)o->begin, (long long)o->end);
-        return -1;
-    }
     if (o->query_tokens > o->begin) {
         snprintf(error, capacity,
                  "--query-tokens is %lld, but must be at most --begin, %lld tokens",
                  (long long)o->query_tokens, (long long)o->begin);
-        return -1;
-    }
-    for (int i = 0; o->scaling == SCALING_WEAK && i < o->ranks.count; i++) {
-        if (o->ranks.values[i] * o->end <= INT32_MAX)
-            continue;
-        snprintf(error, capacity, "--end is %lld, but with %lld ranks must be at most %lld",
-                 (long long)o->end, (long long)o->ranks.values[i],
-                 (long long)(INT32_MAX / o->ranks.values[i]));
         return -1;
     }
     if (o->block && o->map != TA_SHARD_BLOCK_CYCLIC) {
@@ -165,30 +137,17 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
     return 0;
 }
 
-/* With MPI each process is a rank, and that is how many there are. */
-static int use_processes(decode_options *o, char *error, size_t capacity)
-{
-    decode_options defaults;
-    set_defaults(&defaults);
-    if (memcmp(&o->ranks, &defaults.ranks, sizeof o->ranks) != 0 &&
-        (o->ranks.count != 1 || o->ranks.values[0] != launch.ranks)) {
-        snprintf(error, capacity, "--ranks is given, but there are %d MPI processes: leave it out",
-                 launch.ranks);
-        return -1;
-    }
-    o->ranks = one(launch.ranks);
-    return 0;
-}
-
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity)
 {
     arg_flag flags[FLAG_COUNT + 1] = {0};
+    decode_options defaults;
     set_defaults(options);
     make_flags(options, flags);
     if (args_parse(flags, argc, argv, error, capacity) != 0)
         return -1;
     fill_lengths(options);
-    if (launch.mpi && use_processes(options, error, capacity) != 0)
+    set_defaults(&defaults);
+    if (sweep_use_processes(&options->ranks, &defaults.ranks, error, capacity) != 0)
         return -1;
     if (options->v_dim == 0)
         options->v_dim = options->head_dim;
@@ -218,47 +177,27 @@ int options_set_device(decode_options *options, const char *name, char *error, s
     return 0;
 }
 
-static int64_t count_lengths(const decode_options *o)
-{
-    int64_t count = 0;
-    for (int64_t tokens = o->begin; tokens <= o->end; tokens *= o->factor)
-        count++;
-    return count;
-}
-
-/* Take the next digit off a row's number: which of `count` values it has on one axis. */
-static int64_t next_digit(int64_t *number, int64_t count)
-{
-    int64_t digit = *number % count;
-    *number /= count;
-    return digit;
-}
-
 static bench_case make_case(const decode_options *o, const bench_machine *machine, int64_t row)
 {
     bench_case c = {0};
-    int64_t tokens = o->begin;
-    c.algorithm = (ta_algorithm)o->algorithms.values[next_digit(&row, o->algorithms.count)];
-    for (int64_t i = next_digit(&row, count_lengths(o)); i > 0; i--)
-        tokens *= o->factor;
-    int64_t threads = o->threads.count ? o->threads.values[next_digit(&row, o->threads.count)] : 0;
-    c.ranks = (int)o->ranks.values[next_digit(&row, o->ranks.count)];
-    c.tokens = (int32_t)(o->scaling == SCALING_WEAK ? tokens * c.ranks : tokens);
-    c.kv_heads = (int32_t)o->kv_heads.values[next_digit(&row, o->kv_heads.count)];
-    c.query_heads = (int32_t)o->heads.values[next_digit(&row, o->heads.count)];
-    c.dtype = dtype_values[o->dtypes.values[next_digit(&row, o->dtypes.count)]];
-    c.threads = (int)threads;
-    if (c.threads == 0)
-        c.threads = machine->cpus / (launch.mpi ? launch.local_ranks : c.ranks);
-    if (c.threads == 0)
-        c.threads = 1;
+    sweep_lengths lengths = {o->begin, o->end, o->factor};
+    c.algorithm = (ta_algorithm)o->algorithms.values[sweep_digit(&row, o->algorithms.count)];
+    int64_t length = sweep_digit(&row, sweep_count(&lengths));
+    int64_t threads = o->threads.count ? o->threads.values[sweep_digit(&row, o->threads.count)] : 0;
+    c.ranks = (int)o->ranks.values[sweep_digit(&row, o->ranks.count)];
+    c.tokens = sweep_tokens(&lengths, length, o->scaling, c.ranks);
+    c.kv_heads = (int32_t)o->kv_heads.values[sweep_digit(&row, o->kv_heads.count)];
+    c.query_heads = (int32_t)o->heads.values[sweep_digit(&row, o->heads.count)];
+    c.dtype = sweep_dtype_values[o->dtypes.values[sweep_digit(&row, o->dtypes.count)]];
+    c.threads = sweep_threads(threads, machine, c.ranks);
     return c;
 }
 
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count)
 {
+    sweep_lengths lengths = {options->begin, options->end, options->factor};
     int64_t thread_counts = options->threads.count ? options->threads.count : 1;
-    int64_t rows = options->algorithms.count * count_lengths(options) * thread_counts *
+    int64_t rows = options->algorithms.count * sweep_count(&lengths) * thread_counts *
                    options->ranks.count * options->kv_heads.count * options->heads.count *
                    options->dtypes.count;
     bench_case *cases = calloc((size_t)rows, sizeof *cases);
@@ -288,7 +227,7 @@ const char *options_group_name(const decode_options *options)
 
 const char *options_scaling_name(const decode_options *options)
 {
-    return scaling_words[options->scaling];
+    return sweep_scaling_words[options->scaling];
 }
 
 const char *options_map_name(const decode_options *options)
@@ -309,13 +248,7 @@ const char *options_placement_name(int64_t placement)
 void options_help(FILE *file)
 {
     decode_options unused;
-    arg_flag flags[FLAG_COUNT];
+    arg_flag flags[FLAG_COUNT + 1] = {0};
     make_flags(&unused, flags);
-    for (int i = 0; i < FLAG_COUNT; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%c%c%s--%s %s", flags[i].letter ? '-' : ' ',
-                 flags[i].letter ? flags[i].letter : ' ', flags[i].letter ? ", " : "  ",
-                 flags[i].name, flags[i].value_name);
-        fprintf(file, "  %-26s %s\n", name, flags[i].help);
-    }
+    sweep_print_flags(file, flags);
 }

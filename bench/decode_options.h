@@ -37,9 +37,6 @@ typedef struct decode_options {
 /* Values of `group`; options_set_device() settles what GROUP_AUTO is. */
 enum { GROUP_AUTO, GROUP_HOST, GROUP_CCL };
 
-/* Values of `scaling`: are the lengths those of the sequence, or of each rank's part of it? */
-enum { SCALING_STRONG, SCALING_WEAK };
-
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };
 

@@ -20,7 +20,7 @@ static void print_help(FILE *file)
           "\n"
           "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
-          "  model     predict decode steps on a cluster: treeattn-bench model --help\n"
+          "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
@@ -53,7 +53,8 @@ static void print_help(FILE *file)
         "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
         "  treeattn-bench decode -b 16k --algo tree,ring-kv,ring-q --ranks 1,2,4,8 --scaling weak\n"
         "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n"
-        "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n",
+        "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n"
+        "  mpirun -n 4 treeattn-bench attention --algo grid,overlap,ring\n",
         file);
 }
 
@@ -88,11 +89,12 @@ static int is_one_of(const char *word, const char *a, const char *b, const char 
     return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
-static int launch_decode(int argc, char **argv)
+/* Run a command whose ranks may be MPI processes. */
+static int launch_command(int (*command)(int argc, char **argv), int argc, char **argv)
 {
     int code = launch_begin(&argc, &argv);
     if (code == EXIT_OK)
-        code = decode_command(argc - 2, argv + 2);
+        code = command(argc - 2, argv + 2);
     launch_end();
     return code;
 }
@@ -105,9 +107,9 @@ int main(int argc, char **argv)
     }
     const char *command = argv[1];
     if (strcmp(command, "decode") == 0)
-        return launch_decode(argc, argv);
+        return launch_command(decode_command, argc, argv);
     if (strcmp(command, "attention") == 0)
-        return attention_command(argc - 2, argv + 2);
+        return launch_command(attention_command, argc, argv);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)

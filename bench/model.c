@@ -11,34 +11,42 @@
 #include "args.h"
 #include "decode.h"
 #include "json.h"
+#include "model_attention.h"
+#include "sweep.h"
 
-static const char *const dtype_words[] = {"f32", "f16", "bf16", NULL};
-static const ta_dtype dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
+static const char *const work_words[] = {"decode", "attention", NULL};
+static const char *const mask_words[] = {"causal", "full", NULL};
+
+enum { WORK_DECODE, WORK_ATTENTION };
 
 typedef struct model_options {
     const char *cluster;
     arg_list tokens, ranks;
-    int64_t heads, kv_heads, head_dim, batch, dtype, placement, help;
+    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, help;
     const char *json;
 } model_options;
 
-enum { FLAG_COUNT = 11 };
+enum { FLAG_COUNT = 13 };
 
 static void make_flags(model_options *o, arg_flag flags[FLAG_COUNT])
 {
     const arg_flag table[FLAG_COUNT] = {
+        {0, "work", ARG_CHOICE, &o->work, 0, 0, work_words, "WORD",
+         "decode steps, or attention over full sequences (decode)"},
         {0, "tokens", ARG_INTS, &o->tokens, 1, INT32_MAX, NULL, "LIST",
-         "sequence lengths over all ranks (80000, doubled six times)"},
+         "sequence lengths over all ranks (80000, doubled six times; attention: 8k to 128k)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1 << 20, NULL, "LIST",
          "ranks that share the cache (all of the cluster's)"},
         {0, "heads", ARG_INT, &o->heads, 1, 65536, NULL, "N", "query heads (16)"},
         {0, "kv-heads", ARG_INT, &o->kv_heads, 1, 65536, NULL, "N", "KV heads (the query's)"},
         {0, "head-dim", ARG_INT, &o->head_dim, 8, 576, NULL, "N", "head dimension (128)"},
         {0, "batch", ARG_INT, &o->batch, 1, 1 << 20, NULL, "N", "sequences per step (1)"},
-        {0, "dtype", ARG_CHOICE, &o->dtype, 0, 0, dtype_words, "TYPE", "of K and V (bf16)"},
+        {0, "dtype", ARG_CHOICE, &o->dtype, 0, 0, sweep_dtype_words, "TYPE", "of K and V (bf16)"},
         {0, "placement", ARG_CHOICE, &o->placement, 0, 0, placement_words, "WORD",
-         "of the output: all, root, heads (all)"},
+         "decode: of the output: all, root, heads (all)"},
+        {0, "mask", ARG_CHOICE, &o->mask, 0, 0, mask_words, "KIND",
+         "attention: causal or full (causal)"},
         {0, "json", ARG_TEXT, &o->json, 0, 0, NULL, "FILE", "write every candidate there"},
         {'h', "help", ARG_HELP, &o->help, 0, 0, NULL, "", "print this"},
         {0, NULL, ARG_HELP, NULL, 0, 0, NULL, NULL, NULL},
@@ -51,9 +59,10 @@ void model_help(FILE *file)
     model_options o;
     arg_flag flags[FLAG_COUNT];
     make_flags(&o, flags);
-    fputs("treeattn-bench model CLUSTER [FLAGS]: predict decode steps. CLUSTER is a preset with\n"
-          "its size (h100:16x8, mi300x:1x8, rtx4090:1x2, local:1x4) or a file; 'paper' prints the\n"
-          "tables behind the Tree Attention paper's figures.\n\n",
+    fputs("treeattn-bench model CLUSTER [FLAGS]: predict decode steps, or attention over\n"
+          "full sequences. CLUSTER is a preset with its size (h100:16x8, a100:16x4, mi300x:1x8,\n"
+          "rtx4090:1x2, local:1x4) or a file; 'paper' prints the tables behind the figures of the\n"
+          "Tree Attention paper, or of the Attention2D paper.\n\n",
           file);
     for (const arg_flag *flag = flags; flag->name; flag++)
         fprintf(file, "  --%s %s%*s%s\n", flag->name, flag->value_name,
@@ -67,7 +76,7 @@ static ta_plan_config plan_config(const model_options *o, int64_t tokens, int ra
     config.query_heads = (int32_t)o->heads;
     config.kv_heads = (int32_t)o->kv_heads;
     config.k_dim = (int32_t)o->head_dim;
-    config.kv_dtype = dtype_values[o->dtype];
+    config.kv_dtype = sweep_dtype_values[o->dtype];
     config.max_tokens = (int32_t)((tokens + ranks - 1) / ranks);
     config.out_placement = (ta_placement)o->placement;
     return config;
@@ -139,7 +148,7 @@ static void print_header(const model_options *o, const char *name)
         "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has less;\n"
         "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits\n",
         name, (long long)o->batch, (long long)o->heads, (long long)o->kv_heads,
-        (long long)o->head_dim, dtype_words[o->dtype], placement_words[o->placement]);
+        (long long)o->head_dim, sweep_dtype_words[o->dtype], placement_words[o->placement]);
     printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s %s\n", "tokens", "ranks",
            "exchange", "tree", "attend", "ring KV", "ring Q", "x", "one", "tree sent", "KV sent",
            "tree mem", "KV mem", " best");
@@ -294,7 +303,9 @@ static int parse(int argc, char **argv, model_options *o, char *error, size_t ca
     }
     if (args_parse(flags, argc, argv, error, capacity) != 0)
         return -1;
-    if (!o->tokens.count) /* those of the paper */
+    if (!o->tokens.count && o->work == WORK_ATTENTION) /* those of the papers */
+        o->tokens = (arg_list){5, {1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17}};
+    if (!o->tokens.count)
         o->tokens = (arg_list){7, {80000, 160000, 320000, 640000, 1280000, 2560000, 5120000}};
     if (!o->kv_heads)
         o->kv_heads = o->heads;
@@ -302,6 +313,16 @@ static int parse(int argc, char **argv, model_options *o, char *error, size_t ca
         return 0;
     snprintf(error, capacity, "model needs a cluster, such as h100:16x8");
     return -1;
+}
+
+static int run(const model_options *o, json_writer *json)
+{
+    int paper = strcmp(o->cluster, "paper") == 0;
+    model_attention work = {o->tokens, o->heads, o->kv_heads, o->head_dim, o->dtype, o->mask};
+    if (o->work == WORK_DECODE)
+        return paper ? run_paper(o, json) : run_cluster(o, o->cluster, &o->ranks, json);
+    return paper ? model_attention_paper(json)
+                 : model_attention_cluster(&work, o->cluster, &o->ranks, json);
 }
 
 int model_command(int argc, char **argv)
@@ -324,9 +345,7 @@ int model_command(int argc, char **argv)
         json_init(&json, file);
         json_open(&json, NULL, '[');
     }
-    int code = strcmp(o.cluster, "paper") == 0
-                   ? run_paper(&o, file ? &json : NULL)
-                   : run_cluster(&o, o.cluster, &o.ranks, file ? &json : NULL);
+    int code = run(&o, file ? &json : NULL);
     if (file) {
         json_close(&json, ']');
         fputs("\n", file);

@@ -75,6 +75,24 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     [ "$code" = 3 ] || fail "exit $code, not 3: graphs of a group that moves host memory"
 fi
 
+# Full sequences, both variants of the grid and the ring, each process with its own tokens.
+# shellcheck disable=SC2086
+"$@" -n 4 "$bench" attention -b 300 --algo grid,overlap,ring --map contiguous,zigzag \
+    --dtype f32,bf16 $small --json "$work/json" >"$work/out" 2>"$work/err" ||
+    fail 'attention ended with an error'
+"$python" - "$work/json" "$work/out" <<'PYTHON' || fail 'the JSON or the table is not right'
+import json, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+lines = open(sys.argv[2]).read().splitlines()
+table = [line.split() for line in lines if line and not line.startswith("#")]
+assert len(rows) == len(table) == 2 * 2 * 3 * 2, (len(rows), len(table))
+for row in rows:
+    assert row["ranks"] == 4 and row["wrong"] == 0 and row["checked"] > 0, row
+    assert 0 < row["worst_error_in_tolerances"] <= 1, row
+    assert row["bytes_received_per_rank"] > 0 and row["peak_bytes_per_rank"] > 0, row
+PYTHON
+
 # The number of ranks is the launcher's business.
 code=0
 "$@" -n 2 "$bench" decode --ranks 3 >"$work/out" 2>"$work/err" || code=$?

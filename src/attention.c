@@ -1,6 +1,9 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
+#include <time.h>
+
 #include "algo/grid.h"
+#include "algo/grid_overlap.h"
 #include "algo/ring_prefill.h"
 #include "attention_plan.h"
 #include "status.h"
@@ -44,7 +47,8 @@ static ta_status check_input(ta_attention *a, const ta_attention_input *input, c
         if (input->lengths[i] < 0)
             return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
                            (int)input->lengths[i]);
-    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, a->rank));
+    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, -1,
+                              a->algorithm == TA_ATTENTION_RING ? a->rank : -1));
     *filled = *input;
     TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
     TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
@@ -71,6 +75,33 @@ static ta_status check_gradient(const ta_attention *a, const ta_attention_gradie
     return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+ta_status ta_attention_attend(ta_attention *attention, const ta_local *work, float *records,
+                              void *stream)
+{
+    ta_attention *a = attention;
+    uint64_t begin = now_ns();
+    TA_TRY(a->local->forward(a->device, work, records, a->workspace, stream));
+    a->counted[0].attend_ns += now_ns() - begin;
+    return TA_OK;
+}
+
+ta_status ta_attention_differentiate(ta_attention *attention, const ta_local *work,
+                                     const ta_local_gradient *gradient, void *stream)
+{
+    ta_attention *a = attention;
+    uint64_t begin = now_ns();
+    TA_TRY(a->local->backward(a->device, work, gradient, a->workspace, stream));
+    a->counted[1].attend_ns += now_ns() - begin;
+    return TA_OK;
+}
+
 /* What goes through the lines counts as the group's. */
 static void add_counts(ta_group *group, ta_line *line)
 {
@@ -86,8 +117,10 @@ static void add_counts(ta_group *group, ta_line *line)
 
 /* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
  * for it. */
-static ta_status end_call(ta_attention *a, ta_status status)
+static ta_status end_call(ta_attention *a, uint64_t begin_ns, ta_status status)
 {
+    a->counted[a->pass].calls += 1;
+    a->counted[a->pass].ns += now_ns() - begin_ns;
     add_counts(a->group, &a->row);
     add_counts(a->group, &a->column);
     if (status != TA_OK) {
@@ -98,6 +131,15 @@ static ta_status end_call(ta_attention *a, ta_status status)
     return status;
 }
 
+static ta_status (*forward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                 const ta_attention_input *,
+                                                                 const ta_tensor *, float *, void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_forward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_forward
+                                                    : ta_grid_forward;
+}
+
 ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
                                const ta_tensor *out, float *lse, void *stream)
 {
@@ -106,6 +148,8 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     ta_tensor filled_out;
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    uint64_t begin = now_ns();
+    a->pass = 0;
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
@@ -113,8 +157,17 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_lse(a, lse, 0);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
-    return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_forward : ta_grid_forward)(
-                           a, &filled_input, &filled_out, lse, stream));
+    return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
+}
+
+static ta_status (*backward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                  const ta_attention_input *,
+                                                                  const ta_attention_gradient *,
+                                                                  void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_backward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_backward
+                                                    : ta_grid_backward;
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
@@ -125,11 +178,13 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_attention_gradient filled_gradient;
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    uint64_t begin = now_ns();
+    a->pass = 1;
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);
     TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
                                    status == TA_OK ? input->lengths : NULL, status));
-    return end_call(a, (a->algorithm == TA_ATTENTION_RING ? ta_ring_backward : ta_grid_backward)(
-                           a, &filled_input, &filled_gradient, stream));
+    return end_call(a, begin,
+                    backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
 }

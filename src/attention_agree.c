@@ -60,9 +60,10 @@ ta_status ta_attention_agree(const ta_attention *attention, ta_status status)
         {"config.window", a->window},
         {"config.scale, as bits", ta_float_bits(s->scale)},
         {"config.softcap, as bits", ta_float_bits(s->softcap)},
-        {"config.grid_rows", a->grid_rows},
+        {"config.grid_rows", a->wanted_rows},
+        {"config.grid_columns", a->wanted_columns},
         {"config.forward_only", a->forward_only},
-        {"config.algorithm", a->algorithm},
+        {"config.algorithm", a->wanted},
     };
     return agree(a, fields, (int)(sizeof fields / sizeof *fields), status);
 }

@@ -1,5 +1,5 @@
-/* Checks and defaults of an attention plan's config, and the choice of its grid. Each message names
- * the field, its value and what would be right. */
+/* Checks and defaults of an attention plan's config. Each message names the field, its value and
+ * what would be right. attention_choice.c chooses what it leaves open. */
 #include <math.h>
 
 #include "attention_plan.h"
@@ -49,38 +49,15 @@ static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
     return TA_OK;
 }
 
-/* The grid that moves the fewest bytes; of equals the one with the fewest columns. */
-static void choose_grid(ta_attention *a)
-{
-    int64_t least = INT64_MAX;
-    for (int columns = 1; columns <= a->ranks; ++columns) {
-        if (a->ranks % columns)
-            continue;
-        int rows = a->ranks / columns;
-        int64_t bytes = ta_attention_traffic(&a->shape, rows, columns, 0);
-        if (!a->forward_only)
-            bytes += ta_attention_traffic(&a->shape, rows, columns, 1);
-        if (bytes < least) {
-            least = bytes;
-            a->grid_rows = rows;
-            a->grid_columns = columns;
-        }
-    }
-}
-
-static ta_status resolve_grid(const ta_attention_config *config, ta_attention *a)
+static ta_status check_grid(const ta_attention_config *config, const ta_attention *a)
 {
     if (a->algorithm == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
         TA_TRY(ta_check_int("grid_rows", config->grid_rows, 0, 0));
         TA_TRY(ta_check_int("grid_columns", config->grid_columns, 0, 0));
-        a->grid_rows = a->ranks;
-        a->grid_columns = 1;
         return TA_OK;
     }
-    if (config->grid_rows == 0 && config->grid_columns == 0) {
-        choose_grid(a);
+    if (config->grid_rows == 0 && config->grid_columns == 0)
         return TA_OK;
-    }
     TA_TRY(ta_check_int("grid_rows", config->grid_rows, 1, a->ranks));
     TA_TRY(ta_check_int("grid_columns", config->grid_columns, 1, a->ranks));
     if (config->grid_rows * (int64_t)config->grid_columns != a->ranks)
@@ -89,8 +66,6 @@ static ta_status resolve_grid(const ta_attention_config *config, ta_attention *a
             "config.grid_rows × config.grid_columns is %d × %d: must have %d places, the "
             "group's size",
             config->grid_rows, config->grid_columns, a->ranks);
-    a->grid_rows = config->grid_rows;
-    a->grid_columns = config->grid_columns;
     return TA_OK;
 }
 
@@ -107,15 +82,20 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
     TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
     TA_TRY(ta_check_int("forward_only", config->forward_only, 0, 1));
-    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID, TA_ATTENTION_RING));
+    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID,
+                        TA_ATTENTION_GRID_OVERLAP));
     TA_TRY(resolve_map(config, a));
-    a->algorithm = config->algorithm;
+    a->algorithm = a->wanted = config->algorithm;
+    a->wanted_rows = config->grid_rows;
+    a->wanted_columns = config->grid_columns;
     a->causal = config->mask == TA_MASK_CAUSAL;
     a->window = config->window;
     a->forward_only = config->forward_only;
-    TA_TRY(resolve_grid(config, a));
+    TA_TRY(check_grid(config, a));
+    TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, INT32_MAX - 64));
+    a->max_tokens = config->max_tokens;
+    TA_TRY(ta_attention_choose(config, a));
     int longer = a->grid_rows > a->grid_columns ? a->grid_rows : a->grid_columns;
     TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, (INT32_MAX - 64) / longer));
-    a->max_tokens = config->max_tokens;
     return TA_OK;
 }

@@ -38,9 +38,55 @@ static void cut_ring(ta_attention *a, size_t *used)
     a->ring_dq = cut(a, used, query, sizeof(float));
 }
 
-/* Give every piece its place; a line with one rank needs none of its own. */
-static size_t cut_memory(ta_attention *a)
+/* The largest of some numbers of floats for each token that a rank gets from another. */
+static int64_t received_floats(const ta_attention *a)
 {
+    const ta_local *s = &a->shape;
+    int64_t most = 0, along_row = (int64_t)s->query_heads * s->k_dim;
+    int64_t along_column = (int64_t)s->kv_heads * (s->k_dim > s->v_dim ? s->k_dim : s->v_dim);
+    if (a->algorithm == TA_ATTENTION_GRID_OVERLAP) /* both at once */
+        along_column = (int64_t)s->kv_heads * (s->k_dim + s->v_dim);
+    if (a->row.ranks > 1 || a->algorithm == TA_ATTENTION_GRID_OVERLAP)
+        most = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
+    if (!a->forward_only && a->row.ranks > 1 && along_row > most)
+        most = along_row;
+    if (!a->forward_only && a->column.ranks > 1 && along_column > most)
+        most = along_column;
+    return most;
+}
+
+/* With overlap, bytes of one token that travel: a query and a partial, or K, V, dK and dV. */
+static size_t travel_bytes(const ta_attention *a)
+{
+    const ta_local *s = &a->shape;
+    size_t each = ta_dtype_bytes(s->dtype), heads = (size_t)s->query_heads, row = 0, column = 0;
+    if (a->row.ranks > 1)
+        row =
+            heads * ((size_t)s->k_dim * each + (size_t)ta_record_floats(s->v_dim) * sizeof(float));
+    if (a->column.ranks > 1 && !a->forward_only)
+        column = (size_t)s->kv_heads * (size_t)(s->k_dim + s->v_dim) * (each + sizeof(float));
+    return row > column ? row : column;
+}
+
+/* The device's workspace, for the largest block that it is given. */
+static size_t workspace_bytes(const ta_attention *a)
+{
+    ta_local largest = a->shape;
+    int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
+    largest.queries = a->max_tokens * (overlap ? 1 : a->row.ranks);
+    largest.keys = a->max_tokens * a->column.ranks;
+    size_t forward = a->local->bytes(a->device, &largest, 0), backward = 0;
+    largest.queries = a->max_tokens * a->row.ranks;
+    largest.keys = a->max_tokens * (overlap ? 1 : a->column.ranks);
+    if (!a->forward_only)
+        backward = a->local->bytes(a->device, &largest, 1);
+    return forward > backward ? forward : backward;
+}
+
+/* Give every piece its place; a line with one rank needs none of its own. */
+size_t ta_attention_cut(ta_attention *attention)
+{
+    ta_attention *a = attention;
     const ta_local *s = &a->shape;
     size_t used = 0, each = ta_dtype_bytes(s->dtype);
     int64_t own = a->max_tokens, queries = own * a->row.ranks, keys = own * a->column.ranks;
@@ -48,31 +94,39 @@ static size_t cut_memory(ta_attention *a)
     int64_t key = (int64_t)s->kv_heads * s->k_dim, value = (int64_t)s->kv_heads * s->v_dim;
     int64_t record = (int64_t)s->query_heads * ta_record_floats(s->v_dim);
     int backward = !a->forward_only;
-    ta_local largest = *s;
-    largest.queries = (int32_t)queries;
-    largest.keys = (int32_t)keys;
-    size_t bytes = a->local->bytes(a->device, &largest, 0);
-    size_t more = backward ? a->local->bytes(a->device, &largest, 1) : 0;
-    a->workspace = cut(a, &used, 1, bytes > more ? bytes : more);
-    a->records = cut(a, &used, queries * record, sizeof(float));
+    int overlap = a->algorithm == TA_ATTENTION_GRID_OVERLAP;
+    int rotates = overlap && backward && a->column.ranks > 1; /* dK and dV, with K and V */
+    if (a->local)
+        a->workspace = cut(a, &used, 1, workspace_bytes(a));
+    a->records = cut(a, &used, (overlap ? own : queries) * record, sizeof(float));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
     if (a->algorithm == TA_ATTENTION_RING)
         cut_ring(a, &used);
+    else
+        a->received = cut(a, &used, own * received_floats(a), sizeof(float));
+    for (int i = 0; overlap && i < 2; ++i)
+        a->travel[i] = cut(a, &used, own, travel_bytes(a));
     if (a->row.ranks > 1) {
-        a->q = cut(a, &used, queries * query, each);
-        a->received = cut(a, &used, own * record, sizeof(float));
+        if (!overlap || backward)
+            a->q = cut(a, &used, queries * query, each);
         if (backward) {
             a->dout = cut(a, &used, queries * out, each);
             a->lse = cut(a, &used, queries * s->query_heads, sizeof(float));
             a->delta = cut(a, &used, queries * s->query_heads, sizeof(float));
-            a->dq = cut(a, &used, queries * query, sizeof(float));
         }
     }
+    if (backward && a->algorithm != TA_ATTENTION_RING && (a->row.ranks > 1 || rotates))
+        a->dq = cut(a, &used, queries * query, sizeof(float));
+    if (rotates) {
+        a->ring_dq = cut(a, &used, queries * query, sizeof(float));
+        a->dk = cut(a, &used, own * (key + value), sizeof(float));
+    }
     if (a->column.ranks > 1) {
-        a->k = cut(a, &used, keys * key, each);
-        a->v = cut(a, &used, keys * value, each);
-        if (backward) {
+        char *kv = cut(a, &used, keys * (key + value), each);
+        a->k = kv;
+        a->v = kv ? kv + (size_t)(keys * key) * each : NULL;
+        if (backward && !overlap) {
             a->dk = cut(a, &used, keys * key, sizeof(float));
             a->dv = cut(a, &used, keys * value, sizeof(float));
         }
@@ -102,9 +156,9 @@ static ta_status make_memory(ta_attention *a)
     a->visible = calloc((size_t)a->max_tokens * (size_t)a->row.ranks, sizeof *a->visible);
     if (!a->counts || !a->cursors || !a->key_positions || !a->visible)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
-    a->memory_bytes = cut_memory(a);
+    a->memory_bytes = ta_attention_cut(a);
     TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
-    cut_memory(a);
+    ta_attention_cut(a);
     return TA_OK;
 }
 
@@ -123,12 +177,16 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
                        group->ops->name);
     a->device = device;
     a->local = device->ops->local;
-    TA_TRY(ta_attention_resolve(config, a));
+    return ta_attention_resolve(config, a);
+}
+
+void ta_attention_set_lines(ta_attention *attention)
+{
+    ta_attention *a = attention;
     a->row = (ta_line){.ranks = a->grid_columns, .place = a->rank % a->grid_columns};
     a->column = (ta_line){.ranks = a->grid_rows, .place = a->rank / a->grid_columns};
     if (a->algorithm == TA_ATTENTION_RING)
         a->column = (ta_line){.ranks = 1, .place = 0};
-    return TA_OK;
 }
 
 /* The groups of this rank's lines; all ranks come here or none. */
@@ -159,12 +217,15 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
     if (!group || !group->device)
         status = ta_attention_agree(a, status);
     TA_TRY_GOTO(status, destroy);
+    TA_TRY_GOTO(ta_attention_follow(a), destroy);
+    ta_attention_set_lines(a);
     TA_TRY_GOTO(make_groups(a), destroy);
     TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
     if (a->algorithm == TA_ATTENTION_RING)
         ta_log_info("attention plan: ring of %d, %zu bytes", a->ranks, a->memory_bytes);
     else
-        ta_log_info("attention plan: grid of %d x %d, %zu bytes", a->grid_rows, a->grid_columns,
+        ta_log_info("attention plan: grid of %d x %d%s, %zu bytes", a->grid_rows, a->grid_columns,
+                    a->algorithm == TA_ATTENTION_GRID_OVERLAP ? " with overlap" : "",
                     a->memory_bytes);
     *attention = a;
     return TA_OK;
@@ -187,6 +248,7 @@ void ta_attention_destroy(ta_attention *attention)
     ta_attention *a = attention;
     if (!a)
         return;
+    free(a->choice.candidates);
     destroy_line(&a->row);
     destroy_line(&a->column);
     free(a->counts);

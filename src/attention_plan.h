@@ -7,6 +7,12 @@
 /* Check the config and fill it in; `rank` and `ranks` are set (attention_config.c). */
 ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *attention);
 
+/* Choose what the config leaves open, from the predicted times on its cluster or from the bytes
+ * that move; then take over what rank 0 chose. The first is local, the second collective
+ * (attention_choice.c). */
+ta_status ta_attention_choose(const ta_attention_config *config, ta_attention *attention);
+ta_status ta_attention_follow(ta_attention *attention);
+
 /* Do all ranks have the same plan, and did all succeed so far? Collective; an error anywhere is an
  * error everywhere (attention_agree.c). */
 ta_status ta_attention_agree(const ta_attention *attention, ta_status status);

@@ -72,16 +72,27 @@ static void see_keys(ta_attention *a, int32_t first, int32_t end, int32_t key_fi
     }
 }
 
+/* Is a rank's token among the queries, or keys, that are asked for? */
+static int is_query(const ta_attention *a, int owner, int query_rank)
+{
+    return query_rank >= 0 ? owner == query_rank
+                           : owner / a->grid_columns == a->rank / a->grid_columns;
+}
+
+static int is_key(const ta_attention *a, int owner, int key_rank)
+{
+    return key_rank >= 0 ? owner == key_rank : owner % a->grid_columns == a->rank % a->grid_columns;
+}
+
 ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const int32_t *lengths,
-                             int key_rank)
+                             int query_rank, int key_rank)
 {
     ta_attention *a = attention;
     int32_t queries = 0, keys = 0;
-    int ring = a->algorithm == TA_ATTENTION_RING;
     TA_TRY(count_tokens(a, sequences, lengths));
     a->tokens = a->counts[a->rank];
     start_line(a, &a->row, a->rank / a->grid_columns * a->grid_columns, 1);
-    start_line(a, &a->column, ring ? key_rank : a->rank % a->grid_columns, a->grid_columns);
+    start_line(a, &a->column, a->rank % a->grid_columns, a->grid_columns);
     for (int rank = 0; rank < a->ranks; ++rank)
         a->cursors[rank] = 0;
     for (int32_t s = 0; s < sequences; ++s) {
@@ -89,15 +100,16 @@ ta_status ta_attention_place(ta_attention *attention, int32_t sequences, const i
         int32_t first_query = queries, first_key = keys;
         for (int32_t position = 0; position < lengths[s]; ++position) {
             int owner = ta_shard_owner(&map, position);
-            int row = owner / a->grid_columns, column = owner % a->grid_columns;
             int32_t place = a->cursors[owner]++;
-            if (ring ? owner == key_rank : column == a->rank % a->grid_columns) {
+            if (is_key(a, owner, key_rank)) {
                 a->key_positions[keys] = position;
-                a->column.rows[keys++] = (ring ? 0 : a->column.starts[row]) + place;
+                a->column.rows[keys++] =
+                    place + (key_rank >= 0 ? 0 : a->column.starts[owner / a->grid_columns]);
             }
-            if (row == a->rank / a->grid_columns) {
+            if (is_query(a, owner, query_rank)) {
                 a->visible[queries] = (ta_visible){position, keys};
-                a->row.rows[queries++] = a->row.starts[column] + place;
+                a->row.rows[queries++] =
+                    place + (query_rank >= 0 ? 0 : a->row.starts[owner % a->grid_columns]);
             }
         }
         see_keys(a, first_query, queries, first_key, keys);

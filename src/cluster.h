@@ -34,6 +34,7 @@ struct ta_cluster {
     double memory_bytes;       /* of one device */
     double memory_bytes_per_s; /* that one device reads */
     double kernel_s;           /* to start one piece of work on a device */
+    double flops_per_s[2];     /* that one device computes: f32, and f16 or bf16; 0: not known */
     double nics_per_node;      /* whole; they share total_bytes_per_s evenly */
     double nodes_per_rack;     /* whole; 0: all nodes are in one rack */
     ta_level levels[TA_LEVEL_COUNT];
@@ -68,7 +69,7 @@ typedef struct ta_cluster_key {
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-#define TA_CLUSTER_KEYS 25
+#define TA_CLUSTER_KEYS 27
 extern const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS];
 
 /* A cluster on its way from text: which keys were given, and what errors call the text. */
@@ -95,6 +96,9 @@ ta_status ta_cluster_set_places(ta_cluster_draft *draft, const char *key, const 
 void ta_cluster_write_places(const ta_cluster *cluster, ta_text *out);
 /* Fill in package_of and packages from the places. */
 ta_status ta_cluster_number_packages(ta_cluster *cluster);
+
+/* cluster_rate.c: seconds of one operation of attention in this dtype; 0 if it cannot be told. */
+ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s);
 
 /* cluster.c: is everything there and does it agree? */
 ta_status ta_cluster_check(ta_cluster_draft *draft);

@@ -182,6 +182,22 @@ static ta_status probe_memory(probe *p, char *memory, ta_cluster *cluster)
     return TA_OK;
 }
 
+/* Operations per second of attention, of the slowest rank, with all ranks at work. */
+static ta_status probe_rates(probe *p, ta_cluster *cluster)
+{
+    for (int i = 0; i < 2; ++i) {
+        double flop_s = 0;
+        TA_TRY(ta_group_barrier(p->group, NULL));
+        ta_status status = ta_cluster_time_attention(p->device, i ? TA_BF16 : TA_F32, &flop_s);
+        if (status != TA_OK)
+            ta_group_abort(p->group, ta_last_error());
+        TA_TRY(status);
+        TA_TRY(largest_of_all(p->group, &flop_s));
+        cluster->flops_per_s[i] = flop_s > 0 ? 1 / flop_s : 0;
+    }
+    return TA_OK;
+}
+
 static ta_status probe_device(probe *p, ta_cluster *cluster)
 {
     void *memory;
@@ -275,6 +291,7 @@ ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **clus
     TA_TRY_GOTO(ta_cluster_find(group, device, made), destroy_made);
     TA_TRY_GOTO(probe_links(&p, made), destroy_made);
     TA_TRY_GOTO(probe_device(&p, made), destroy_made);
+    TA_TRY_GOTO(probe_rates(&p, made), destroy_made);
     fill_levels(made);
     *cluster = made;
 

@@ -10,6 +10,7 @@
 
 #define SECONDS "a number of seconds from 0 to 100"
 #define BYTES_PER_SECOND "a number of bytes per second from 1 to 1e18"
+#define FLOPS "a number of operations per second from 1 to 1e21"
 #define LEVEL(name, level, optional)                                                               \
     {name ".latency_seconds",                                                                      \
      offsetof(ta_cluster, levels[level].latency_s),                                                \
@@ -50,6 +51,8 @@ const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
     {"device.memory_bytes_per_second", offsetof(ta_cluster, memory_bytes_per_s), 1, 1e18, 0, 0,
      BYTES_PER_SECOND},
     {"device.kernel_seconds", offsetof(ta_cluster, kernel_s), 0, 100, 0, 0, SECONDS},
+    {"device.flops_per_second", offsetof(ta_cluster, flops_per_s[0]), 1, 1e21, 0, 1, FLOPS},
+    {"device.half_flops_per_second", offsetof(ta_cluster, flops_per_s[1]), 1, 1e21, 0, 1, FLOPS},
     {"nics_per_node", offsetof(ta_cluster, nics_per_node), 1, 1024, 1, 0,
      "a whole number from 1 to 1024"},
     {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1, 0,

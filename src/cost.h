@@ -69,10 +69,24 @@ void ta_cost_local(ta_cost *cost, const char *phase, double seconds);
 /* Seconds that a device takes to read or write so many bytes in so many kernels. */
 double ta_cost_memory_s(const ta_cluster *cluster, int kernels, double bytes);
 
+/* Lines of a grid that do the same at the same time, each a group of its own: place j of line i is
+ * rank i · line_step + j · place_step. */
+typedef struct ta_cost_lines {
+    int lines, places, line_step, place_step;
+} ta_cost_lines;
+
+static inline int ta_cost_rank(const ta_cost_lines *lines, int line, int place)
+{
+    return line * lines->line_step + place * lines->place_step;
+}
+
 /* The messages of group.c's collectives, for groups whose engine has none of its own. The same
  * arguments as there. */
 void ta_cost_broadcast(ta_cost *cost, const char *phase, uint64_t bytes, int root);
 void ta_cost_all_gather(ta_cost *cost, const char *phase, const size_t *offsets);
+/* In each of the lines; `offsets` are [lines][places + 1]. */
+void ta_cost_all_gather_lines(ta_cost *cost, const char *phase, const ta_cost_lines *lines,
+                              const size_t *offsets);
 void ta_cost_all_reduce(ta_cost *cost, const char *phase, uint64_t bytes);
 
 #endif

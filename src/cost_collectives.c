@@ -14,26 +14,42 @@ void ta_cost_broadcast(ta_cost *cost, const char *phase, uint64_t bytes, int roo
     }
 }
 
-/* The second message of a round is the run of parts that wraps around to rank 0. */
+/* The parts of one line that go out in a round from their owners on, up to the last place, or
+ * wrapped around to the first. Returns whether some did wrap. */
+static int add_parts(ta_cost *cost, const ta_cost_lines *lines, int line, const size_t *offsets,
+                     int have, int wrapped)
+{
+    int places = lines->places, parts = have < places - have ? have : places - have, wraps = 0;
+    for (int place = 0; place < places; ++place) {
+        int end = place + parts < places ? place + parts : places;
+        int to = (place + places - have) % places;
+        size_t bytes =
+            wrapped ? offsets[place + parts - end] - offsets[0] : offsets[end] - offsets[place];
+        wraps |= place + parts > places;
+        if (!wrapped || place + parts > places)
+            ta_cost_message(cost, ta_cost_rank(lines, line, place), ta_cost_rank(lines, line, to),
+                            bytes);
+    }
+    return wraps;
+}
+
+void ta_cost_all_gather_lines(ta_cost *cost, const char *phase, const ta_cost_lines *lines,
+                              const size_t *offsets)
+{
+    for (int have = 1; have < lines->places; have *= 2)
+        for (int wrapped = 0, wraps = 1; wrapped < 2 && wraps; ++wrapped) {
+            for (int line = 0; line < lines->lines; ++line)
+                wraps =
+                    add_parts(cost, lines, line,
+                              offsets + (size_t)line * (size_t)(lines->places + 1), have, wrapped);
+            ta_cost_round(cost, phase);
+        }
+}
+
 void ta_cost_all_gather(ta_cost *cost, const char *phase, const size_t *offsets)
 {
-    int ranks = cost->ranks;
-    for (int have = 1; have < ranks; have *= 2) {
-        int parts = have < ranks - have ? have : ranks - have, wraps = 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-            int end = rank + parts < ranks ? rank + parts : ranks;
-            wraps |= rank + parts > ranks;
-            ta_cost_message(cost, rank, (rank + ranks - have) % ranks,
-                            offsets[end] - offsets[rank]);
-        }
-        ta_cost_round(cost, phase);
-        for (int rank = 0; rank < ranks; ++rank)
-            if (rank + parts > ranks)
-                ta_cost_message(cost, rank, (rank + ranks - have) % ranks,
-                                offsets[rank + parts - ranks]);
-        if (wraps)
-            ta_cost_round(cost, phase);
-    }
+    ta_cost_lines all = {1, cost->ranks, 0, 1};
+    ta_cost_all_gather_lines(cost, phase, &all, offsets);
 }
 
 static int rank_at(int position, int extras)

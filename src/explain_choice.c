@@ -152,21 +152,6 @@ void ta_choice_explain(const ta_plan *plan, ta_text *out)
 
 /* ---- JSON ---- */
 
-/* The names of clusters are the user's, so they may need escapes. */
-static void add_string(ta_text *out, const char *text)
-{
-    ta_text_add(out, "\"");
-    for (; *text; ++text) {
-        if (*text == '"' || *text == '\\')
-            ta_text_add(out, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            ta_text_add(out, "\\u%04x", (unsigned)*text);
-        else
-            ta_text_add(out, "%c", *text);
-    }
-    ta_text_add(out, "\"");
-}
-
 static void add_json_candidate(const ta_candidate *c, int chosen, ta_text *out)
 {
     ta_text_add(out,
@@ -194,7 +179,7 @@ static void add_json_prediction(const ta_plan *plan, ta_text *out)
     const ta_choice *choice = &plan->choice;
     const char *before = "";
     ta_text_add(out, ",\n \"cluster\": ");
-    add_string(out, choice->cluster);
+    ta_text_add_quoted(out, choice->cluster); /* the user's name */
     ta_text_add(out, ", \"nodes\": %d", choice->by_package ? 1 : choice->nodes.count);
     if (choice->by_package)
         ta_text_add(out, ", \"packages\": %d", choice->nodes.count);

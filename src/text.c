@@ -34,3 +34,17 @@ void ta_text_add(ta_text *text, const char *format, ...)
     if (added > 0)
         text->length += (size_t)added;
 }
+
+void ta_text_add_quoted(ta_text *text, const char *string)
+{
+    ta_text_add(text, "\"");
+    for (; *string; ++string) {
+        if (*string == '"' || *string == '\\')
+            ta_text_add(text, "\\%c", *string);
+        else if ((unsigned char)*string < 0x20)
+            ta_text_add(text, "\\u%04x", (unsigned)*string);
+        else
+            ta_text_add(text, "%c", *string);
+    }
+    ta_text_add(text, "\"");
+}

@@ -18,4 +18,7 @@ void ta_text_init(ta_text *text, char *data, size_t capacity);
 ta_status ta_text_open(ta_text *text, char *data, size_t capacity);
 __attribute__((format(printf, 2, 3))) void ta_text_add(ta_text *text, const char *format, ...);
 
+/* A JSON string, with its quotes and escapes. */
+void ta_text_add_quoted(ta_text *text, const char *string);
+
 #endif

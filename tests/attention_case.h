@@ -41,10 +41,16 @@ typedef struct attention_result {
 void attention_case_make(attention_case *c, int ranks);
 void attention_case_free(attention_case *c);
 
+/* Any shape, lengths, mask and dtype; any ranks, grid, layout and algorithm. */
+attention_case attention_random_case(uint64_t seed);
+attention_run attention_random_run(uint64_t seed);
+
 /* As one line, for messages. */
 const char *attention_describe(const attention_case *c, const attention_run *run);
 
-/* Forward and backward. Fails the test if the library reports an error. */
-attention_result attention_run_case(const attention_case *c, const attention_run *run);
+/* Forward and backward on ranks that are threads, or with a group as this rank of it: then the
+ * result is of its own tokens. */
+ta_status attention_run_group(const attention_case *c, const attention_run *run, ta_group *group,
+                              attention_result *result);
 
 #endif

@@ -23,6 +23,19 @@ void tearDown(void)
 {
 }
 
+/* Fails the test if the library reports an error. */
+static attention_result attention_run_case(const attention_case *c, const attention_run *run)
+{
+    attention_result result;
+    ta_status status = attention_run_group(c, run, NULL, &result);
+    if (status != TA_OK) {
+        char text[1600];
+        snprintf(text, sizeof text, "%s: %s", attention_describe(c, run), ta_last_error());
+        TEST_FAIL_MESSAGE(text);
+    }
+    return result;
+}
+
 static attention_result check_case(const attention_case *c, const attention_run *run)
 {
     attention_result result = attention_run_case(c, run);
@@ -41,55 +54,13 @@ static attention_result check_case(const attention_case *c, const attention_run 
 
 /* ---- Random cases -------------------------------------------------------------------------- */
 
-static attention_case random_case(uint64_t seed)
-{
-    static const int dims[] = {8, 16, 40, 64, 64, 80, 96, 128, 128, 192, 256};
-    random_source random = random_from(seed);
-    attention_case c = {.seed = seed, .dtype = (ta_dtype)random_int(&random, TA_F32, TA_BF16)};
-    oracle_problem *p = &c.problem;
-    p->kv_heads = random_int(&random, 1, 3);
-    p->query_heads = p->kv_heads * random_int(&random, 1, 4);
-    p->k_dim = RANDOM_PICK(&random, dims);
-    p->v_dim = random_one_in(&random, 3) ? RANDOM_PICK(&random, dims) : p->k_dim;
-    p->causal = !random_one_in(&random, 3);
-    p->window = random_one_in(&random, 3) ? random_int(&random, 1, 90) : 0;
-    p->softcap = random_one_in(&random, 3) ? random_int(&random, 1, 40) : 0;
-    p->scale = (float)(random_int(&random, 5, 30) / 10.0 / sqrt(p->k_dim));
-    c.sequences = random_int(&random, 0, ATTENTION_SEQUENCES);
-    int longest = 400000 / ((p->k_dim + 40) * p->query_heads);
-    longest = longest < 170 ? longest : 170;
-    for (int s = 0; s < c.sequences; ++s)
-        c.lengths[s] = random_one_in(&random, 6) ? 0 : random_int(&random, 1, longest);
-    return c;
-}
-
-static attention_run random_run(uint64_t seed)
-{
-    static const int ranks[] = {1, 1, 2, 3, 4, 6, 8};
-    random_source random = random_from(seed ^ 0xbeef);
-    attention_run run = {.ranks = RANDOM_PICK(&random, ranks)};
-    run.kind = (ta_shard_kind)random_int(&random, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG);
-    run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
-    run.threads = random_int(&random, 1, 2);
-    run.simd = random_one_in(&random, 4) ? "scalar" : NULL;
-    if (random_one_in(&random, 3))
-        run.algorithm = TA_ATTENTION_RING;
-    if (run.algorithm == TA_ATTENTION_RING || random_one_in(&random, 4))
-        return run; /* no grid, or one that is chosen */
-    do
-        run.grid_rows = random_int(&random, 1, run.ranks);
-    while (run.ranks % run.grid_rows);
-    run.grid_columns = run.ranks / run.grid_rows;
-    return run;
-}
-
 static void test_random_cases(void)
 {
     uint64_t first = options.one_seed ? options.seed : 1;
     int cases = options.cases ? options.cases : options.one_seed ? 1 : 60;
     for (uint64_t seed = first; seed < first + (uint64_t)cases; ++seed) {
-        attention_case c = random_case(seed);
-        attention_run run = random_run(seed);
+        attention_case c = attention_random_case(seed);
+        attention_run run = attention_random_run(seed);
         attention_case_make(&c, run.ranks);
         check_case(&c, &run);
         attention_case_free(&c);
@@ -125,8 +96,11 @@ static void test_every_grid_and_layout(void)
                                      .grid_columns = ranks[i] / rows,
                                      .kind = (ta_shard_kind)kind,
                                      .block = kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0};
-                if (ranks[i] % rows == 0)
+                if (ranks[i] % rows == 0) {
                     check_case(&c, &run);
+                    run.algorithm = TA_ATTENTION_GRID_OVERLAP;
+                    check_case(&c, &run);
+                }
                 if (rows > 1)
                     continue;
                 run.algorithm = TA_ATTENTION_RING;
@@ -147,10 +121,13 @@ static void test_bits_do_not_depend_on_threads_or_runs(void)
         attention_run again = {.ranks = 1, .threads = threads};
         TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &again).bits);
     }
-    bits = check_case(&c, &four).bits;
-    for (int threads = 1; threads <= 3; ++threads) {
-        four.threads = threads;
-        TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &four).bits);
+    for (int algorithm = TA_ATTENTION_GRID; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm) {
+        four.algorithm = (ta_attention_algorithm)algorithm;
+        bits = check_case(&c, &four).bits;
+        for (int threads = 1; threads <= 3; ++threads) {
+            four.threads = threads;
+            TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &four).bits);
+        }
     }
     attention_case_free(&c);
 }
@@ -237,7 +214,7 @@ static ta_status count_pairs(ta_group *group, void *context)
     one_thread.threads = 1;
     TA_TRY(ta_device_open("host", &one_thread, &device));
     TA_TRY(ta_attention_create(group, device, &b->config, &plan));
-    TA_TRY(ta_attention_place(plan, 1, &b->length, 0));
+    TA_TRY(ta_attention_place(plan, 1, &b->length, -1, -1));
     int64_t pairs = 0;
     for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
         pairs += plan->visible[i].end - plan->visible[i].first;
@@ -310,6 +287,10 @@ static void test_traffic_is_what_the_choice_assumes(void)
         int64_t forward = 12 * ta_attention_traffic(&shape, rows, 8 / rows, 0);
         int64_t backward = 12 * ta_attention_traffic(&shape, rows, 8 / rows, 1);
         /* Beside it only the agreement, in some hundred bytes. */
+        TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
+        TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
+        run.algorithm = TA_ATTENTION_GRID_OVERLAP;
+        result = check_case(&c, &run);
         TEST_ASSERT_INT64_WITHIN(300, forward, (int64_t)result.traffic.bytes_received);
         TEST_ASSERT_INT64_WITHIN(300, backward, (int64_t)result.traffic_backward.bytes_received);
     }

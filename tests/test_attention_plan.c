@@ -71,7 +71,7 @@ static void test_bad_configs(void)
     REFUSED(grid_rows, 2, "grid_rows");
     REFUSED(grid_columns, 1, "grid_rows");
     REFUSED(forward_only, 2, "forward_only");
-    REFUSED(algorithm, (ta_attention_algorithm)2, "algorithm");
+    REFUSED(algorithm, (ta_attention_algorithm)3, "algorithm");
     ta_attention_config config = good_config();
     ta_attention *plan;
     EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, NULL, &config, &plan), "device", NULL);
@@ -116,6 +116,88 @@ static void test_traffic_of_grids(void)
     TEST_ASSERT_TRUE(square < ta_attention_traffic(&equal, 16, 1, 0));
     TEST_ASSERT_TRUE(ta_attention_traffic(&grouped, 16, 1, 0) <
                      ta_attention_traffic(&grouped, 4, 4, 0));
+}
+
+/* The chosen grid against the ring, equal heads of 128 in f32: about 2 / √P of its bytes. The test
+ * of costs holds these numbers to what groups count. */
+static void test_traffic_falls_with_the_ranks(void)
+{
+    static const int ranks[] = {4, 8, 16};
+    static const double parts[] = {0.67, 0.57, 0.40};
+    ta_local shape = {.query_heads = 2, .kv_heads = 2, .k_dim = 128, .v_dim = 128, .dtype = TA_F32};
+    for (int i = 0; i < 3; ++i) {
+        int64_t least = INT64_MAX, ring = (ranks[i] - 1) * (int64_t)2 * 256 * 4;
+        for (int columns = 1; columns <= ranks[i]; columns *= 2) {
+            int64_t bytes = ta_attention_traffic(&shape, ranks[i] / columns, columns, 0);
+            least = bytes < least ? bytes : least;
+        }
+        TEST_ASSERT_DOUBLE_WITHIN(0.01, parts[i], (double)least / (double)ring);
+    }
+}
+
+/* Bytes beside the tensors, on eight ranks. */
+typedef struct memory_case {
+    ta_attention_config config;
+    size_t bytes;
+} memory_case;
+
+static ta_status measure_memory(ta_group *group, void *context)
+{
+    memory_case *m = context;
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_device *own;
+    ta_attention *plan;
+    one_thread.threads = 1;
+    TA_TRY(ta_device_open("host", &one_thread, &own));
+    TA_TRY(ta_attention_create(group, own, &m->config, &plan));
+    if (ta_group_rank(group) == 0)
+        m->bytes = plan->memory_bytes;
+    ta_attention_destroy(plan);
+    ta_device_close(own);
+    return TA_OK;
+}
+
+static size_t memory_of(ta_attention_algorithm algorithm, int rows, int32_t tokens)
+{
+    memory_case m = {.config = good_config()};
+    m.config.algorithm = algorithm;
+    m.config.grid_rows = rows;
+    m.config.grid_columns = rows ? 8 / rows : 0;
+    m.config.max_tokens = tokens;
+    m.config.forward_only = 1;
+    EXPECT_OK(ta_group_run_threads(8, NULL, measure_memory, &m));
+    return m.bytes;
+}
+
+/* Backward on one rank; sums of dQ for up to 16 ranges of keys. */
+static size_t memory_backward(int32_t tokens)
+{
+    memory_case m = {.config = good_config()};
+    m.config.max_tokens = tokens;
+    EXPECT_OK(ta_group_run_threads(1, NULL, measure_memory, &m));
+    return m.bytes;
+}
+
+/* Nothing is quadratic in the sequence, and what rotates needs no room for all of a row. */
+static void test_memory(void)
+{
+    const int large = 1 << 11;
+    for (int rows = 1; rows <= 8; rows *= 2)
+        for (int algorithm = 0; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm) {
+            ta_attention_algorithm kind = (ta_attention_algorithm)algorithm;
+            int grid = kind == TA_ATTENTION_RING ? 0 : rows;
+            size_t once = memory_of(kind, grid, large);
+            TEST_ASSERT_TRUE(memory_of(kind, grid, 2 * large) <= 2 * once + 4096);
+        }
+    TEST_ASSERT_TRUE(memory_backward(1 << 16) <= 2 * memory_backward(1 << 15) + 4096);
+    size_t token = (DIM + DIM + 2) * sizeof(float); /* a query and its partial */
+    size_t more = (size_t)large; /* tokens, so that what does not grow with them is left out */
+    size_t grid =
+        memory_of(TA_ATTENTION_GRID, 1, 2 * large) - memory_of(TA_ATTENTION_GRID, 1, large);
+    size_t overlap = memory_of(TA_ATTENTION_GRID_OVERLAP, 1, 2 * large) -
+                     memory_of(TA_ATTENTION_GRID_OVERLAP, 1, large);
+    TEST_ASSERT_TRUE(grid > 8 * token * more);
+    TEST_ASSERT_TRUE(overlap < 5 * token * more);
 }
 
 /* ---- Calls --------------------------------------------------------------------------------- */
@@ -326,6 +408,8 @@ int main(void)
     RUN_TEST(test_a_device_without_it);
     RUN_TEST(test_decode_plans_refuse_zigzag);
     RUN_TEST(test_traffic_of_grids);
+    RUN_TEST(test_traffic_falls_with_the_ranks);
+    RUN_TEST(test_memory);
     RUN_TEST(test_nan_reaches_what_depends_on_it);
     RUN_TEST(test_bad_calls);
     RUN_TEST(test_plans_must_agree);

@@ -121,7 +121,7 @@ typedef struct ta_device_config {
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
      * use. Results do not depend on it. */
     int threads;
-    /* Host: "scalar", "avx2" …, at most what the CPU has. NULL: the best it has. */
+    /* Host: "scalar", "avx2" or "avx512", at most what the CPU has. NULL: the best it has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
@@ -333,14 +333,15 @@ typedef struct ta_cluster ta_cluster;
  *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
  *     the path of a file                   has a '/' in it or ends with ".cluster"
  *
- * Presets are h100, mi300x, rtx4090 and local (this machine, roughly). A file has lines `key =
- * value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
+ * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines
+ * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
 TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
 
 /* Measure the cluster that a group runs on: which ranks share a host, and with hwloc a package;
- * latencies and bandwidths of messages inside and between them; the memory of `device`. Takes some
- * hundreds of messages of up to 768 KB each. Collective: every rank calls it, and all get the same
- * cluster; a bad argument on one rank aborts the group. */
+ * latencies and bandwidths of messages inside and between them; the memory of `device`, and on the
+ * host how fast it computes attention. Takes some hundreds of messages of up to 768 KB each.
+ * Collective: every rank calls it, and all get the same cluster; a bad argument on one rank aborts
+ * the group. */
 TA_API ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **cluster);
 
 /* The cluster as the text of such a file. Text rules as ta_info(). */
@@ -573,8 +574,14 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
 /* ---- Attention over full sequences --------------------------------------------------------- */
 
 typedef enum ta_attention_algorithm {
-    TA_ATTENTION_GRID = 0, /* queries move along the rows of a grid, K and V along its columns */
-    TA_ATTENTION_RING = 1  /* K and V go round all ranks: Ring Attention, the baseline */
+    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan
+     * also chooses whether to overlap. */
+    TA_ATTENTION_GRID = 0,
+    TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
+    /* As the grid, but it moves while it computes. Forward: K and V rotate along the columns, then
+     * the queries with their partials along the rows. Backward: K and V rotate along the columns
+     * with their gradients. */
+    TA_ATTENTION_GRID_OVERLAP = 2
 } ta_attention_algorithm;
 
 /* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
@@ -601,16 +608,20 @@ typedef struct ta_attention_config {
     int32_t window; /* > 0: also hide keys with x − y ≥ window; 0: no window */
     float scale;    /* 0: 1 / sqrt(k_dim) */
     float softcap;  /* 0: none */
-    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid that
-     * moves the fewest bytes. */
+    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid with
+     * the least predicted time on the cluster, forward and backward together; without a cluster the
+     * one that moves the fewest bytes. */
     int grid_rows, grid_columns;
     int forward_only;                 /* 1: no ta_attention_backward(), which needs more memory */
     ta_attention_algorithm algorithm; /* a ring has no grid: leave both numbers at 0 */
+    /* What costs are predicted from; it must know device.flops_per_second, or the half one for f16
+     * and bf16. Rank 0's counts. Only used during the call. NULL: none. */
+    const ta_cluster *cluster;
 } ta_attention_config;
 #define TA_ATTENTION_CONFIG_INIT                                                                   \
     {                                                                                              \
         sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
-            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID                              \
+            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID, NULL                        \
     }
 
 typedef struct ta_attention ta_attention;
@@ -665,6 +676,41 @@ typedef struct ta_attention_gradient {
  * ta_attention_forward(). */
 TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                        const ta_attention_gradient *gradient, void *stream);
+
+/* Describe an attention plan: what it will run and why, what it needs, what its calls took on this
+ * rank so far by the host's clock, and with a cluster all
+ * candidates with their predicted times by step; as lines, or as JSON if `json` is 1 (docs/model.md
+ * describes the fields). Text rules as ta_info(). */
+TA_API ta_status ta_attention_explain(const ta_attention *attention, int json, char *text,
+                                      size_t capacity, size_t *needed_bytes);
+
+/* What the calls of an attention plan would cost on a cluster, in one of the ways of doing them.
+ * Numbers of messages and bytes are those of the rank that receives most. Backward's are 0 if the
+ * config is forward_only. */
+typedef struct ta_attention_prediction {
+    size_t size;
+    ta_attention_algorithm algorithm;
+    int grid_rows, grid_columns; /* 0 for a ring */
+    int chosen;                  /* would a plan of this config run this one? */
+    int fits;                    /* into the memory of the devices */
+    double forward_seconds, backward_seconds;
+    double forward_attend_seconds,
+        backward_attend_seconds; /* of them, the busiest rank computing */
+    uint64_t forward_messages_received, backward_messages_received;
+    uint64_t forward_bytes_received, backward_bytes_received;
+    double memory_bytes; /* of a rank: tensors, gradients and what the plan needs beside them */
+} ta_attention_prediction;
+#define TA_ATTENTION_PREDICTION_INIT                                                               \
+    {                                                                                              \
+        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0,  \
+            0, 0, 0.0                                                                              \
+    }
+
+/* Predict the calls of `config` on the first `ranks` ranks of a cluster, each with max_tokens
+ * tokens of one sequence; as ta_predict(). */
+TA_API ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_config *config,
+                                      int ranks, int candidate,
+                                      ta_attention_prediction *prediction);
 
 /* Local, never waits for other ranks. NULL is allowed. */
 TA_API void ta_attention_destroy(ta_attention *attention);

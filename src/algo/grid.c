@@ -7,6 +7,7 @@
 #include "grid.h"
 
 #include "../dtype.h"
+#include "../exchange/rounds.h"
 #include "../partial.h"
 #include "../status.h"
 
@@ -25,35 +26,39 @@ ta_tensor ta_grid_dense(void *data, int32_t heads, int32_t dim)
 }
 
 ta_status ta_grid_pack(ta_attention *attention, const ta_tensor *from, int32_t heads, int32_t dim,
-                       char *to, void *stream)
+                       char *to, size_t to_stride_bytes, void *stream)
 {
     const ta_attention *a = attention;
     size_t each = ta_dtype_bytes(a->shape.dtype), row_bytes = (size_t)dim * each;
+    size_t token_bytes = (size_t)heads * row_bytes;
     ta_device *device = a->device;
-    if (from->head_stride == dim && from->token_stride == (int64_t)heads * dim)
-        return device->ops->copy(device, to, from->data,
-                                 (size_t)a->tokens * (size_t)heads * row_bytes, stream);
+    int whole_tokens = from->head_stride == dim;
+    if (whole_tokens && from->token_stride == (int64_t)heads * dim &&
+        to_stride_bytes == token_bytes)
+        return device->ops->copy(device, to, from->data, (size_t)a->tokens * token_bytes, stream);
     for (int32_t token = 0; token < a->tokens; ++token)
-        for (int32_t head = 0; head < heads; ++head, to += row_bytes)
+        for (int32_t head = 0; head < (whole_tokens ? 1 : heads); ++head)
             TA_TRY(
-                device->ops->copy(device, to,
+                device->ops->copy(device, to + token * to_stride_bytes + head * row_bytes,
                                   ta_element(a->shape.dtype, from->data,
                                              token * from->token_stride + head * from->head_stride),
-                                  row_bytes, stream));
+                                  whole_tokens ? token_bytes : row_bytes, stream));
     return TA_OK;
 }
 
 /* Bring the tokens of a line's ranks together; with one rank they are where they were. */
-static ta_status gather(ta_attention *a, const ta_line *line, const ta_tensor *own, int32_t heads,
-                        int32_t dim, void *buffer, ta_tensor *all, void *stream)
+ta_status ta_grid_gather(ta_attention *attention, const ta_line *line, const ta_tensor *own,
+                         int32_t heads, int32_t dim, void *buffer, ta_tensor *all, void *stream)
 {
+    ta_attention *a = attention;
     if (line->ranks == 1) {
         *all = *own;
         return TA_OK;
     }
     size_t token_bytes = (size_t)heads * (size_t)dim * ta_dtype_bytes(a->shape.dtype);
     const size_t *offsets = offsets_of(line, token_bytes);
-    TA_TRY(ta_grid_pack(a, own, heads, dim, (char *)buffer + offsets[line->place], stream));
+    TA_TRY(ta_grid_pack(a, own, heads, dim, (char *)buffer + offsets[line->place], token_bytes,
+                        stream));
     *all = ta_grid_dense(buffer, heads, dim);
     return ta_group_all_gather(line->group, buffer, offsets, stream);
 }
@@ -84,32 +89,45 @@ static ta_status gather_input(ta_attention *a, const ta_attention_input *input, 
     work->query_rows = a->row.rows;
     work->key_rows = a->column.rows;
     work->visible = a->visible;
-    TA_TRY(gather(a, &a->row, &input->q, work->query_heads, work->k_dim, a->q, &work->q, stream));
-    TA_TRY(gather(a, &a->column, &input->k, work->kv_heads, work->k_dim, a->k, &work->k, stream));
-    return gather(a, &a->column, &input->v, work->kv_heads, work->v_dim, a->v, &work->v, stream);
+    TA_TRY(ta_grid_gather(a, &a->row, &input->q, work->query_heads, work->k_dim, a->q, &work->q,
+                          stream));
+    TA_TRY(ta_grid_gather(a, &a->column, &input->k, work->kv_heads, work->k_dim, a->k, &work->k,
+                          stream));
+    return ta_grid_gather(a, &a->column, &input->v, work->kv_heads, work->v_dim, a->v, &work->v,
+                          stream);
 }
 
-/* Everybody in the row sends each other rank the partials of that rank's queries, first to the next
- * one, and merges what it gets for its own: the order depends on the ranks alone. Returns with this
- * rank's records complete. */
-static ta_status merge_row(ta_attention *a, float **own, void *stream)
+/* Bring together what the ranks of a line have for each other: everybody sends every other rank the
+ * part of that rank's tokens, and merges or adds what it gets for its own. The rounds are those of
+ * a pairwise exchange (exchange/rounds.h) with a rank's tokens as its part; the order depends on
+ * the ranks alone. Returns with this rank's part, at `own`, complete. */
+static ta_status reduce_line(ta_attention *a, const ta_line *line, float *all, int64_t token_floats,
+                             int merges, float **own, void *stream)
 {
-    const ta_line *line = &a->row;
-    int64_t token_floats = (int64_t)a->shape.query_heads * ta_record_floats(a->shape.v_dim);
-    size_t own_bytes = (size_t)(a->tokens * token_floats) * sizeof(float);
-    *own = a->records + line->starts[line->place] * token_floats;
-    for (int distance = 1; distance < line->ranks; ++distance) {
-        int next = (line->place + distance) % line->ranks;
-        int previous = (line->place + line->ranks - distance) % line->ranks;
-        int64_t theirs = line->starts[next + 1] - line->starts[next];
-        TA_TRY(ta_group_exchange(line->group, a->records + line->starts[next] * token_floats,
-                                 (size_t)(theirs * token_floats) * sizeof(float), next, a->received,
-                                 own_bytes, previous, stream));
-        TA_TRY(a->device->ops->merge(a->device, *own, a->received,
-                                     (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim,
-                                     stream));
+    int64_t floats = a->tokens * token_floats;
+    *own = all + line->starts[line->place] * token_floats;
+    for (int index = 0; line->ranks > 1 && index < ta_pairwise_count(line->ranks); ++index) {
+        ta_round round = {.to = -1, .from = -1};
+        ta_pairwise_block(line->ranks, line->place, index, line->ranks, &round);
+        int64_t first = line->starts[round.given.first], end = line->starts[round.given.end];
+        TA_TRY(ta_group_exchange(line->group, all + first * token_floats,
+                                 (size_t)((end - first) * token_floats) * sizeof(float), round.to,
+                                 a->received, (size_t)floats * sizeof(float), round.from, stream));
+        if (merges)
+            TA_TRY(a->device->ops->merge(a->device, *own, a->received,
+                                         (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim,
+                                         stream));
+        else
+            TA_TRY(a->local->add(a->device, *own, a->received, floats, stream));
     }
     return TA_OK;
+}
+
+/* Returns with this rank's records complete. */
+static ta_status merge_row(ta_attention *a, float **own, void *stream)
+{
+    int64_t token_floats = (int64_t)a->shape.query_heads * ta_record_floats(a->shape.v_dim);
+    return reduce_line(a, &a->row, a->records, token_floats, 1, own, stream);
 }
 
 ta_status ta_grid_forward(ta_attention *attention, const ta_attention_input *input,
@@ -119,23 +137,35 @@ ta_status ta_grid_forward(ta_attention *attention, const ta_attention_input *inp
     ta_local work;
     float *own;
     TA_TRY(gather_input(a, input, &work, stream));
-    TA_TRY(a->local->forward(a->device, &work, a->records, a->workspace, stream));
+    TA_TRY(ta_attention_attend(a, &work, a->records, stream));
     TA_TRY(merge_row(a, &own, stream));
     return a->local->finish(a->device, &a->shape, own, a->tokens, out, lse, stream);
 }
 
 /* Sum one of the gradients along a line and store this rank's part; with one rank in the line it
  * is stored already. */
-static ta_status scatter(ta_attention *a, const ta_line *line, int32_t heads, int32_t dim,
-                         float *all, const ta_tensor *to, void *stream)
+ta_status ta_grid_scatter(ta_attention *attention, const ta_line *line, int32_t heads, int32_t dim,
+                          float *all, const ta_tensor *to, void *stream)
 {
+    ta_attention *a = attention;
     if (line->ranks == 1)
         return TA_OK;
-    const size_t *offsets = offsets_of(line, (size_t)heads * (size_t)dim);
-    float *own = all + offsets[line->place];
-    TA_TRY(ta_group_reduce_scatter(line->group, all, own, offsets, TA_ELEMENT_F32, TA_REDUCE_SUM,
-                                   stream));
+    float *own;
+    TA_TRY(reduce_line(a, line, all, (int64_t)heads * dim, 0, &own, stream));
     return a->local->store(a->device, own, a->tokens, heads, dim, a->shape.dtype, to, stream);
+}
+
+ta_status ta_grid_gather_gradient(ta_attention *attention, const ta_attention_gradient *gradient,
+                                  ta_local_gradient *g, void *stream)
+{
+    ta_attention *a = attention;
+    const ta_local *s = &a->shape;
+    TA_TRY(a->local->delta(a->device, s, &gradient->dout, &gradient->out, a->tokens, a->own_delta,
+                           stream));
+    TA_TRY(ta_grid_gather(a, &a->row, &gradient->dout, s->query_heads, s->v_dim, a->dout, &g->dout,
+                          stream));
+    TA_TRY(gather_numbers(a, gradient->lse, a->lse, &g->lse, stream));
+    return gather_numbers(a, a->own_delta, a->delta, &g->delta, stream);
 }
 
 ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *input,
@@ -146,11 +176,7 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
     ta_local work;
     ta_local_gradient g = {.dq_dtype = s->dtype, .kv_dtype = s->dtype};
     TA_TRY(gather_input(a, input, &work, stream));
-    TA_TRY(a->local->delta(a->device, s, &gradient->dout, &gradient->out, a->tokens, a->own_delta,
-                           stream));
-    TA_TRY(gather(a, &a->row, &gradient->dout, s->query_heads, s->v_dim, a->dout, &g.dout, stream));
-    TA_TRY(gather_numbers(a, gradient->lse, a->lse, &g.lse, stream));
-    TA_TRY(gather_numbers(a, a->own_delta, a->delta, &g.delta, stream));
+    TA_TRY(ta_grid_gather_gradient(a, gradient, &g, stream));
     g.dq = gradient->dq;
     g.dk = gradient->dk;
     g.dv = gradient->dv;
@@ -163,8 +189,8 @@ ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *in
         g.dk = ta_grid_dense(a->dk, s->kv_heads, s->k_dim);
         g.dv = ta_grid_dense(a->dv, s->kv_heads, s->v_dim);
     }
-    TA_TRY(a->local->backward(a->device, &work, &g, a->workspace, stream));
-    TA_TRY(scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));
-    TA_TRY(scatter(a, &a->column, s->kv_heads, s->k_dim, a->dk, &gradient->dk, stream));
-    return scatter(a, &a->column, s->kv_heads, s->v_dim, a->dv, &gradient->dv, stream);
+    TA_TRY(ta_attention_differentiate(a, &work, &g, stream));
+    TA_TRY(ta_grid_scatter(a, &a->row, s->query_heads, s->k_dim, a->dq, &gradient->dq, stream));
+    TA_TRY(ta_grid_scatter(a, &a->column, s->kv_heads, s->k_dim, a->dk, &gradient->dk, stream));
+    return ta_grid_scatter(a, &a->column, s->kv_heads, s->v_dim, a->dv, &gradient->dv, stream);
 }

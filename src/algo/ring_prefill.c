@@ -52,9 +52,11 @@ static int previous_rank(const ta_attention *a)
 static ta_status pack_block(ta_attention *a, const ta_attention_input *input, void *stream)
 {
     const ta_local *s = &a->shape;
-    TA_TRY(ta_grid_pack(a, &input->k, s->kv_heads, s->k_dim, a->ring_kv[0], stream));
+    size_t key = (size_t)s->kv_heads * (size_t)s->k_dim * ta_dtype_bytes(s->dtype);
+    size_t value = (size_t)s->kv_heads * (size_t)s->v_dim * ta_dtype_bytes(s->dtype);
+    TA_TRY(ta_grid_pack(a, &input->k, s->kv_heads, s->k_dim, a->ring_kv[0], key, stream));
     return ta_grid_pack(a, &input->v, s->kv_heads, s->v_dim, a->ring_kv[0] + key_bytes(a, a->rank),
-                        stream);
+                        value, stream);
 }
 
 /* Send this block on while it is worked on; the last one is not needed any further. */
@@ -79,7 +81,7 @@ static ta_status block_work(ta_attention *a, const ta_attention_input *input, in
     const ta_local *s = &a->shape;
     int owner = owner_after(a, hop);
     char *block = a->ring_kv[hop % 2];
-    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, owner));
+    TA_TRY(ta_attention_place(a, input->sequences, input->lengths, -1, owner));
     *work = *s;
     work->queries = a->tokens;
     work->keys = a->counts[owner];
@@ -97,8 +99,7 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
 {
     ta_local work;
     TA_TRY(block_work(a, input, hop, &work));
-    TA_TRY(a->local->forward(a->device, &work, hop == 0 ? a->records : a->received, a->workspace,
-                             stream));
+    TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
     if (hop == 0)
         return TA_OK;
     return a->device->ops->merge(a->device, a->records, a->received,
@@ -138,7 +139,7 @@ static ta_status add_block(ta_attention *a, const ta_attention_input *input,
                            .dk = ta_grid_dense(block, s->kv_heads, s->k_dim),
                            .dv =
                                ta_grid_dense(block + key_numbers(a, owner), s->kv_heads, s->v_dim)};
-    TA_TRY(a->local->backward(a->device, &work, &g, a->workspace, stream));
+    TA_TRY(ta_attention_differentiate(a, &work, &g, stream));
     if (hop == 0)
         return TA_OK;
     TA_TRY(a->local->add(a->device, a->dq, dq, (int64_t)a->tokens * s->query_heads * s->k_dim,

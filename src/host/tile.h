@@ -3,8 +3,8 @@
  * then over all V. Tiles are large, because memory is read fastest in long sequences.
  *
  * Where the heads of a token are neighbours and each has one query row, several tokens are read
- * side by side, head by head. Then a tile takes its tokens in turn from several places of the split,
- * "lanes", each of which is read as a sequence of its own. */
+ * side by side, head by head. Then a tile takes its tokens in turn from several places of the
+ * split, "lanes", each of which is read as a sequence of its own. */
 #ifndef TA_HOST_TILE_H
 #define TA_HOST_TILE_H
 

@@ -1,0 +1,46 @@
+/* Random cases of attention over full sequences, and random ways to run them; attention_case.h. */
+#include <math.h>
+
+#include "attention_case.h"
+
+attention_case attention_random_case(uint64_t seed)
+{
+    static const int dims[] = {8, 16, 40, 64, 64, 80, 96, 128, 128, 192, 256};
+    random_source random = random_from(seed);
+    attention_case c = {.seed = seed, .dtype = (ta_dtype)random_int(&random, TA_F32, TA_BF16)};
+    oracle_problem *p = &c.problem;
+    p->kv_heads = random_int(&random, 1, 3);
+    p->query_heads = p->kv_heads * random_int(&random, 1, 4);
+    p->k_dim = RANDOM_PICK(&random, dims);
+    p->v_dim = random_one_in(&random, 3) ? RANDOM_PICK(&random, dims) : p->k_dim;
+    p->causal = !random_one_in(&random, 3);
+    p->window = random_one_in(&random, 3) ? random_int(&random, 1, 90) : 0;
+    p->softcap = random_one_in(&random, 3) ? random_int(&random, 1, 40) : 0;
+    p->scale = (float)(random_int(&random, 5, 30) / 10.0 / sqrt(p->k_dim));
+    c.sequences = random_int(&random, 0, ATTENTION_SEQUENCES);
+    int longest = 400000 / ((p->k_dim + 40) * p->query_heads);
+    longest = longest < 170 ? longest : 170;
+    for (int s = 0; s < c.sequences; ++s)
+        c.lengths[s] = random_one_in(&random, 6) ? 0 : random_int(&random, 1, longest);
+    return c;
+}
+
+attention_run attention_random_run(uint64_t seed)
+{
+    static const int ranks[] = {1, 1, 2, 3, 4, 6, 8};
+    random_source random = random_from(seed ^ 0xbeef);
+    attention_run run = {.ranks = RANDOM_PICK(&random, ranks)};
+    run.kind = (ta_shard_kind)random_int(&random, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG);
+    run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
+    run.threads = random_int(&random, 1, 2);
+    run.simd = random_one_in(&random, 4) ? "scalar" : NULL;
+    run.algorithm =
+        (ta_attention_algorithm)random_int(&random, TA_ATTENTION_GRID, TA_ATTENTION_GRID_OVERLAP);
+    if (run.algorithm == TA_ATTENTION_RING || random_one_in(&random, 4))
+        return run; /* no grid, or one that is chosen */
+    do
+        run.grid_rows = random_int(&random, 1, run.ranks);
+    while (run.ranks % run.grid_rows);
+    run.grid_columns = run.ranks / run.grid_rows;
+    return run;
+}
