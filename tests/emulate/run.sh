@@ -13,6 +13,7 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 build=$(cd -- "$1" && pwd)
 # shellcheck source=tests/emulate/cluster.sh
 . "$here/cluster.sh"
+# shellcheck disable=SC2034 # cluster.sh reads it
 seconds=75 # at most for one cluster, so 7.5 minutes for all
 
 measure() # NODES RANKS DELAY_US MBIT: print the lines of measure.c
