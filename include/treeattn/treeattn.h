@@ -438,12 +438,21 @@ typedef struct ta_plan_config {
      * with graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
+    /* Reproducible mode: the same bits on any number of ranks, with any shard map, exchange and
+     * thread count. 0: off. Otherwise the tokens of a tile, 16 to 2^20: tile i is the positions
+     * [i · tile, (i + 1) · tile), each is summed up by itself, and the tiles' sums are added as
+     * integers. A smaller tile costs more arithmetic. Another tile gives other bits, and so does
+     * another SIMD level or kind of device. No tile may be on two ranks: map.block and kv.bounds
+     * are multiples of the tile, but for bounds at or past the end of a sequence. Messages are
+     * about four times as large. Today for the host device, and not for rings; elsewhere
+     * TA_ERR_UNSUPPORTED. docs/numerics.md says how it works, what it costs and its error bound. */
+    int32_t reproducible_tile;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0                 \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0, 0              \
     }
 
 typedef struct ta_plan ta_plan;

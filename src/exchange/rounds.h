@@ -27,6 +27,7 @@ typedef struct ta_nodes {
 typedef struct ta_exchange_shape {
     int ranks, heads;
     size_t record_bytes; /* one partial */
+    int tallies;         /* partials are tallies */
     size_t head_bytes;   /* the partials of one head */
     ta_placement placement;
     int root;
