@@ -91,8 +91,8 @@ struct ta_device {
     uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
-typedef ta_status (*ta_merge_fn)(ta_device *device, float *into, const float *from,
-                                 int64_t records, int32_t v_dim, void *stream);
+typedef ta_status (*ta_merge_fn)(ta_device *device, float *into, const float *from, int64_t records,
+                                 int32_t v_dim, void *stream);
 
 struct ta_device_ops {
     int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */

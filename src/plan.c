@@ -151,7 +151,8 @@ static ta_status cut_memory(ta_plan *plan)
     cutter device = {plan->memory, 0, 0}, staging = {plan->staging, 0, 0};
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p), query_bytes = 0;
     /* The ta_fault behind the records takes the place of two floats. */
-    size_t floats = records * (size_t)ta_problem_record_floats(p) + sizeof(ta_fault) / sizeof(float);
+    size_t floats =
+        records * (size_t)ta_problem_record_floats(p) + sizeof(ta_fault) / sizeof(float);
     plan->records = cut(&device, floats, sizeof(float));
     if (moves_query(plan)) {
         query_bytes = records * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);

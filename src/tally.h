@@ -72,12 +72,13 @@ TA_INLINE void ta_tally_store(ta_tally_sum s, int64_t *words)
 }
 
 /* The anchor of a partial whose largest score is m: -inf if it is empty. A score of +inf, as one of
- * NaN, makes the row NaN. The division, the product and m - anchor are exact. */
+ * NaN, makes the row NaN. The division, the product and m - anchor are exact; an anchor of 0 has no
+ * sign. */
 TA_INLINE float ta_tally_anchor(float m)
 {
     if (m == INFINITY)
         return NAN;
-    return m == -INFINITY ? m : floorf(m / TA_TALLY_BITS) * TA_TALLY_BITS;
+    return m == -INFINITY ? m : floorf(m / TA_TALLY_BITS) * TA_TALLY_BITS + 0.0f;
 }
 
 /* The larger anchor, or NaN. */

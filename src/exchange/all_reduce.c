@@ -77,8 +77,8 @@ static void reanchor(const ta_plan *plan, const float *anchors, int64_t count, f
 {
     int32_t v_dim = plan->problem.v_dim;
     for (int64_t i = 0; i < count; ++i) {
-        float *anchor = &plan->exchange_records[i * ta_tally_floats(v_dim) +
-                                                ta_tally_anchor_at(v_dim)];
+        float *anchor =
+            &plan->exchange_records[i * ta_tally_floats(v_dim) + ta_tally_anchor_at(v_dim)];
         int digits = ta_tally_below(*anchor, anchors[i]);
         *anchor = anchors[i];
         for (int32_t d = 0; d <= v_dim; ++d) {
@@ -123,8 +123,8 @@ ta_status ta_all_reduce_run(ta_plan *plan, ta_fault *fault, void *stream)
     float *largest = plan->received, *sums = plan->sent;
     if (p->tally_tile)
         return reduce_tallies(plan, fault, stream);
-    TA_TRY(reduce_largest(plan, largest, count, ta_record_floats(p->v_dim), p->v_dim, fault,
-                          stream));
+    TA_TRY(
+        reduce_largest(plan, largest, count, ta_record_floats(p->v_dim), p->v_dim, fault, stream));
     scale(plan->exchange_records, largest, count, p->v_dim, sums);
     TA_TRY(ta_group_all_reduce(plan->group, sums, sums, (size_t)(count * (p->v_dim + 1)),
                                TA_ELEMENT_F32, TA_REDUCE_SUM, stream));
