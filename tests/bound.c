@@ -156,15 +156,18 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
         add_row_summation(problem, &o, additions, out, sums.v_abs[d], sums.v_square[d]);
         o.most += l.most * out;
         o.square += l.square * out * out;
-        bound->out[d] = UNIT * (bound_settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
+        bound->out[d] = UNIT * (bound_settle(&o) + (problem->tile ? 1 : 2) * out) +
+                        SMALLEST * (1 + sums.v_lost[d]);
         if (isinf(row->out[d]))
             bound->out[d] = INFINITY;
         else if (out_dtype != TA_F32)
             bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
     }
     spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
-    bound->lse = UNIT * (bound_settle(&lse) + EXP_ERROR + sums.score_abs +
-                         LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
+    /* A tally is finished in double, and rounded once. */
+    double finish =
+        problem->tile ? fabs(row->lse) : LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse);
+    bound->lse = UNIT * (bound_settle(&lse) + EXP_ERROR + sums.score_abs + finish);
 }
 
 int bound_partials(ta_algorithm algorithm, int ranks)

@@ -176,7 +176,7 @@ static void test_random_cases(void)
 static void test_large_random_cases(void)
 {
     ta_cluster *cluster = make_cluster();
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 4; ++i)
         run_seed(CASE_LARGE_SEEDS + (uint64_t)i, cluster);
     ta_cluster_destroy(cluster);
 }
@@ -277,6 +277,36 @@ static void test_bad_configs(void)
     ta_group_destroy(groups[1]);
 }
 
+/* Ranks 0 and 1 with other tiles: an error on both that names the field. Then the same on both, and
+ * the plan explains what it does. */
+static ta_status plan_with_tiles(ta_group *group, void *context)
+{
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+    char text[4096];
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), 2);
+    step.config.map.block = 64;
+    step.config.max_tokens = 64;
+    step.config.reproducible_tile = ta_group_rank(group) ? 64 : 32;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    RANK_EXPECT(ta_plan_create(group, device, &step.config, &plan) == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), "config.reproducible_tile is 64 on rank 1 and 32"));
+    step.config.reproducible_tile = 16;
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(ta_explain(plan, text, sizeof text, NULL));
+    RANK_EXPECT(strstr(text, "reproducible: tiles of 16 tokens"));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_ranks_agree_on_tiles(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, plan_with_tiles, NULL));
+}
+
 /* Bounds inside of a tile are an error of the step, also where there is room for them past the end
  * of the sequence. */
 static ta_status decode_with_bounds(ta_group *group, void *context)
@@ -341,6 +371,7 @@ int main(int argc, char **argv)
         RUN_TEST(test_other_bits_without_it);
         RUN_TEST(test_the_bound_is_tight);
         RUN_TEST(test_bad_configs);
+        RUN_TEST(test_ranks_agree_on_tiles);
         RUN_TEST(test_bounds_inside_tiles);
     }
     printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],
