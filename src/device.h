@@ -91,9 +91,6 @@ struct ta_device {
     uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
-typedef ta_status (*ta_merge_fn)(ta_device *device, float *into, const float *from, int64_t records,
-                                 int32_t v_dim, void *stream);
-
 struct ta_device_ops {
     int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */
 
@@ -151,10 +148,14 @@ struct ta_device_ops {
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 
     /* into = merge(into, from), record by record. */
-    ta_merge_fn merge;
+    ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
+                       int32_t v_dim, void *stream);
 
-    /* The same for tallies. NULL: this device has no reproducible mode. */
-    ta_merge_fn merge_tallies;
+    /* The same for tallies, also of a step that the host does not follow: `fault` and `theirs` are
+     * those of merge_tracking() then, and NULL otherwise. NULL: no reproducible mode here. */
+    ta_status (*merge_tallies)(ta_device *device, float *into, const float *from, int64_t records,
+                               int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                               void *stream);
 
     /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
      * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is

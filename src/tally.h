@@ -200,4 +200,47 @@ TA_INLINE double ta_tally_number(ta_tally_sum s)
     return (double)s.high * 0x1p32 + (double)s.low;
 }
 
+/* A sum of o over that of l, which is above 0. */
+TA_INLINE double ta_tally_quotient(ta_tally_sum o, ta_tally_sum l)
+{
+    if (o.code == TA_TALLY_NAN)
+        return NAN;
+    if (o.code == TA_TALLY_INFINITE)
+        return o.high && o.low ? NAN : o.high ? INFINITY : -INFINITY;
+    return ldexp(ta_tally_number(o) / ta_tally_number(l), TA_TALLY_BITS * (o.code - l.code));
+}
+
+/* How a row ends. */
+typedef struct ta_tally_end {
+    double lse;   /* in base 2 */
+    double share; /* of the keys in the sum of all weights: 1 without a sink; 0: no key was seen */
+} ta_tally_end;
+
+/* The end of a row with this anchor and this sum l. `sink` is a score in base 2, or -inf. */
+TA_INLINE ta_tally_end ta_tally_end_of(float anchor, ta_tally_sum l, float sink)
+{
+    ta_tally_end end;
+    double keys = (double)anchor;
+    if (anchor > -INFINITY)
+        keys += TA_TALLY_BITS * (l.code - TA_TALLY_ONE - 1) + log2(ta_tally_number(l));
+    end.lse = keys;
+    end.share = anchor == -INFINITY ? 0.0 : 1.0;
+    if (sink == -INFINITY || keys != keys)
+        return end;
+    double score = (double)sink, top = keys > score ? keys : score;
+    end.lse = top + log2(1.0 + exp2((keys > score ? score : keys) - top));
+    end.share = exp2(keys - end.lse);
+    return end;
+}
+
+/* An element of a row's output. */
+TA_INLINE float ta_tally_value(float anchor, ta_tally_sum o, ta_tally_sum l, ta_tally_end end)
+{
+    if (anchor != anchor)
+        return NAN;
+    return anchor == -INFINITY ? 0.0f : (float)(ta_tally_quotient(o, l) * end.share);
+}
+
+#define TA_TALLY_LN2 0.69314718055994530942
+
 #endif

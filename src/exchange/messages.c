@@ -71,15 +71,18 @@ ta_status ta_message_merge(ta_plan *plan, const float *message, ta_heads heads, 
     const float *behind = message + ta_heads_floats(plan, heads);
     float *into = ta_records_at(plan, heads.first);
     int64_t records = (heads.end - heads.first) * ta_problem_rows(&plan->problem);
+    int tallies = plan->problem.tally_tile != 0;
     if (ta_plan_tracks(plan))
-        return device->ops->merge_tracking(device, into, message, records, plan->problem.v_dim,
-                                           ta_tracked_fault(plan), (const ta_fault *)behind,
-                                           stream);
+        return (tallies ? device->ops->merge_tallies : device->ops->merge_tracking)(
+            device, into, message, records, plan->problem.v_dim, ta_tracked_fault(plan),
+            (const ta_fault *)behind, stream);
     TA_TRY(take_fault(plan, behind, fault, stream));
     if (fault->status != TA_OK) /* nobody will read the result, but an earlier one may be in use */
         return TA_OK;
-    ta_merge_fn merge = plan->problem.tally_tile ? device->ops->merge_tallies : device->ops->merge;
-    return merge(device, into, message, records, plan->problem.v_dim, stream);
+    if (tallies)
+        return device->ops->merge_tallies(device, into, message, records, plan->problem.v_dim, NULL,
+                                          NULL, stream);
+    return device->ops->merge(device, into, message, records, plan->problem.v_dim, stream);
 }
 
 /* What arrives has this rank's partial in it, and so its fault too. */

@@ -161,10 +161,13 @@ static void merge_tallies_turn(void *context, int64_t turn, int thread)
 }
 
 static ta_status host_merge_tallies(ta_device *device, float *into, const float *from,
-                                    int64_t records, int32_t v_dim, void *stream)
+                                    int64_t records, int32_t v_dim, ta_fault *fault,
+                                    const ta_fault *theirs, void *stream)
 {
     ta_host *host = host_of(device);
     merge_job job = {host->kernels, into, from, records, v_dim};
+    (void)fault; /* the host follows every step */
+    (void)theirs;
     (void)stream;
     for_records(host, records, v_dim, merge_tallies_turn, &job);
     return TA_OK;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "../partial.h"
-
 static int64_t *words_of(float *tally, int32_t i)
 {
     return (int64_t *)(void *)tally + 2 * (int64_t)i;
@@ -65,34 +63,12 @@ void ta_tally_merge(float *into, const float *from, int32_t v_dim)
     }
 }
 
-/* A sum of o over that of l. */
-static double divide(ta_tally_sum o, ta_tally_sum l)
-{
-    if (o.code == TA_TALLY_NAN)
-        return NAN;
-    if (o.code == TA_TALLY_INFINITE)
-        return o.high && o.low ? NAN : o.high ? INFINITY : -INFINITY;
-    return ldexp(ta_tally_number(o) / ta_tally_number(l), TA_TALLY_BITS * (o.code - l.code));
-}
-
 float ta_tally_finish(const float *tally, int32_t v_dim, float sink, float *out)
 {
+    float anchor = tally[ta_tally_anchor_at(v_dim)];
     ta_tally_sum l = ta_tally_load(words_in(tally, v_dim));
-    double anchor = (double)tally[ta_tally_anchor_at(v_dim)], keys = anchor, share = 1.0;
-    if (isfinite(anchor))
-        keys = anchor + TA_TALLY_BITS * (l.code - TA_TALLY_ONE - 1) + log2(ta_tally_number(l));
+    ta_tally_end end = ta_tally_end_of(anchor, l, sink);
     for (int32_t i = 0; i < v_dim; i++)
-        out[i] = keys != keys ? NAN : 0.0f;
-    if (keys != keys)
-        return NAN;
-    double all = keys;
-    if (sink != -INFINITY) { /* the larger of both, and how much the other adds to it */
-        double top = keys > (double)sink ? keys : (double)sink;
-        double other = keys > (double)sink ? (double)sink : keys;
-        all = top + log2(1.0 + exp2(other - top));
-        share = exp2(keys - all);
-    }
-    for (int32_t i = 0; keys != -INFINITY && i < v_dim; i++)
-        out[i] = (float)(divide(ta_tally_load(words_in(tally, i)), l) * share);
-    return (float)(all * M_LN2);
+        out[i] = ta_tally_value(anchor, ta_tally_load(words_in(tally, i)), l, end);
+    return (float)(end.lse * TA_TALLY_LN2);
 }
