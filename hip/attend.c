@@ -1,6 +1,7 @@
 /* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
  * splits, and launch; one launch when there is one split, two otherwise. In reproducible mode a
- * split is a tile, and there are always two. shape.h and splits.h have the arithmetic. pack_kv() is for rings. */
+ * split is a tile, and there are always two. shape.h and splits.h have the arithmetic.
+ * pack_kv() is for rings. */
 #include <math.h>
 #include <string.h>
 

@@ -107,8 +107,8 @@ struct ta_block {
     int32_t v_dim;
 };
 
-/* How the tokens [first, end) that a sequence's queries see are cut. In reproducible mode a split is
- * a tile, and the first begins where its tile does. */
+/* How the tokens [first, end) that a sequence's queries see are cut. In reproducible mode a split
+ * is a tile, and the first begins where its tile does. */
 struct ta_cut {
     int32_t first, split_tokens;
 };

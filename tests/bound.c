@@ -18,7 +18,7 @@ static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
 static const double LANES = 8;           /* interleaved sums of a dot product, at least */
 static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
-static const double DROPPED = 0x1p-9;    /* what a tally drops of a tile, of the largest, in u */
+static const double DROPPED = 0x1p-8;    /* what a tally drops of a tile, of the largest, in u */
 
 typedef bound_spread spread;
 

@@ -444,8 +444,8 @@ typedef struct ta_plan_config {
      * integers. A smaller tile costs more arithmetic. Another tile gives other bits, and so does
      * another SIMD level or kind of device. No tile may be on two ranks: map.block and kv.bounds
      * are multiples of the tile, but for bounds at or past the end of a sequence. Messages are
-     * about four times as large. Today for the host device, and not for rings; elsewhere
-     * TA_ERR_UNSUPPORTED. docs/numerics.md says how it works, what it costs and its error bound. */
+     * about four times as large. Rings are TA_ERR_UNSUPPORTED. docs/numerics.md says how it works,
+     * what it costs and its error bound. */
     int32_t reproducible_tile;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
@@ -566,7 +566,8 @@ typedef struct ta_kv {
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count; with
+ * config.reproducible_tile also on other numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
