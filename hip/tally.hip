@@ -9,6 +9,9 @@
 
 static const int tally_threads = 128;
 
+/* So few on a unit leave enough registers that none is spilled to fit more. */
+static const int tally_blocks = 4;
+
 TA_DEVICE int64_t *sum_words(float *tally, int32_t i)
 {
     return reinterpret_cast<int64_t *>(tally) + 2 * static_cast<int64_t>(i);
@@ -27,7 +30,7 @@ TA_DEVICE int32_t count_tiles(const ta_merge_splits_params &p, int32_t sequence)
     if (all.first >= all.end)
         return 0;
     ta_cut cut = ta_cut_tokens(p.problem.tally_tile, p.splits, all.first, all.end);
-    return static_cast<int32_t>(ta_ceil_div(all.end - cut.first, cut.split_tokens));
+    return (all.end - 1 - cut.first) / cut.split_tokens + 1;
 }
 
 /* The largest anchor of all tiles. `meeting` has a place for each thread. */
@@ -53,19 +56,19 @@ TA_DEVICE ta_tally_sum add_tiles(const float *from, int64_t stride, int32_t tile
                                  int32_t i, float anchor)
 {
     ta_tally_sum sum = {0, 0, 0};
-    for (int32_t tile = 0; tile < tiles; tile++) {
-        const float *record = from + tile * stride;
-        float m = record[v_dim], own = ta_tally_anchor(m);
+    for (const float *end = from + tiles * stride; from != end; from += stride) {
+        float m = from[v_dim], own = ta_tally_anchor(m);
         if (own == -INFINITY)
             continue;
         double factor = static_cast<double>(ta_exp2(m - own));
-        double y = static_cast<double>(record[i < v_dim ? i : v_dim + 1]) * factor;
+        double y = static_cast<double>(from[i < v_dim ? i : v_dim + 1]) * factor;
         sum = ta_tally_add(sum, y, ta_tally_below(own, anchor));
     }
     return sum;
 }
 
-__global__ void __launch_bounds__(tally_threads) tally_splits(ta_merge_splits_params p)
+__global__ void __launch_bounds__(tally_threads, tally_blocks)
+    tally_splits(ta_merge_splits_params p)
 {
     TA_SHARED(float, meeting, [tally_threads]);
     int32_t v_dim = p.problem.v_dim;

@@ -106,6 +106,7 @@ static void test_the_whole_product(void)
 {
     int number = 0;
     ta_cluster *cluster = make_cluster();
+    case_steps = 1; /* enough: every case is compared with the first */
     for (int work = 0; work < 2; ++work) {
         decode_case c = case_plain();
         c.seed = (uint64_t)(70 + work);
@@ -125,7 +126,7 @@ static void test_the_whole_product(void)
                 for (int kind = TA_EXCHANGE_DOUBLING; kind <= TA_EXCHANGE_ALL_REDUCE; ++kind)
                     for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
                         c.ranks = rank_counts[i];
-                        c.threads = options_host() ? 1 + (kind + map) % 3 : 1;
+                        c.threads = options_host() && (kind + map) % 3 == 0 ? 1 + map : 1;
                         c.plan.exchange = (ta_exchange)kind;
                         c.plan.cluster = kind == TA_EXCHANGE_TWO_LEVEL ? cluster : NULL;
                         set_map(&c, map);
@@ -135,6 +136,7 @@ static void test_the_whole_product(void)
                     }
         case_kept_free(&first);
     }
+    case_steps = 2;
     ta_cluster_destroy(cluster);
 }
 
