@@ -197,7 +197,7 @@ static void test_large_random_cases(void)
     ta_cluster_destroy(cluster);
 }
 
-/* Nor do they depend on where K and V are: paged or not, heads or tokens first. */
+/* Nor do they depend on pages, for each order of the axes of K and V. */
 static void test_layouts(void)
 {
     for (int work = 0; work < 4; ++work) {
@@ -212,19 +212,21 @@ static void test_layouts(void)
         c.plan.window = work == 3 ? 150 : 0;
         c.plan.map.block = 64;
         c.lengths[0] = 700;
-        case_kept first = run(&c);
-        for (int order = 0; order < 6; ++order)
-            for (int paged = 0; paged < 2; ++paged) {
-                if (!chosen(order * 2 + paged))
-                    continue;
-                c.ranks = 1 + order % 3;
-                c.k.order = c.v.order = order;
-                c.k.strides_given = c.v.strides_given = true;
-                c.paged = paged;
-                c.page_tokens = 16;
-                expect_same(&first, &c);
-            }
-        case_kept_free(&first);
+        for (int order = 0; order < 6; ++order) {
+            if (!chosen(order * 17))
+                continue;
+            c.ranks = 1;
+            c.paged = false;
+            c.k.order = c.v.order = order;
+            c.k.strides_given = c.v.strides_given = true;
+            case_kept first = run(&c);
+            c.ranks = 2 + order % 3;
+            expect_same(&first, &c);
+            c.paged = true;
+            c.page_tokens = 16;
+            expect_same(&first, &c);
+            case_kept_free(&first);
+        }
     }
 }
 

@@ -249,8 +249,8 @@ static void attend_tile(const item_state *s)
     }
 }
 
-/* The tokens that are looked up at once. Reproducible sums must not depend on how many heads go
- * together, so neither do blocks of tokens, nor which rows share one. */
+/* The tokens that are looked up at once. In reproducible mode, blocks of tokens begin where a tile
+ * begins, for all rows that see that place. */
 static int32_t most_at_once(const item_state *s, int32_t first, int32_t end)
 {
     int all_see = s->rows[s->item.rows - 1].visible.first <= first && s->rows[0].visible.end >= end;
