@@ -209,6 +209,17 @@ static ta_status gpu_merge_tracking(ta_device *device, float *into, const float 
                        gpu, ta_launch_merge(into, from, records, v_dim, fault, theirs, stream)));
 }
 
+static ta_status gpu_merge_tallies(ta_device *device, float *into, const float *from,
+                                   int64_t records, int32_t v_dim, ta_fault *fault,
+                                   const ta_fault *theirs, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    if (records == 0 && !fault)
+        return TA_OK;
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_merge_tallies(into, from, records, v_dim,
+                                                                    fault, theirs, stream)));
+}
+
 static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *problem,
                                      const float *records, int32_t first_head, int32_t heads,
                                      const ta_tensor *out, float *lse, ta_fault_place place,
@@ -223,7 +234,9 @@ static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *proble
                                .place = place};
     if (out)
         params.out = *out;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, problem->tally_tile
+                                                ? ta_launch_finish_tallies(&params, stream)
+                                                : ta_launch_finish(&params, stream)));
 }
 
 static ta_status gpu_relay(ta_device *device, const ta_relay *relay, void *stream)
@@ -277,6 +290,7 @@ static const ta_device_ops gpu_ops = {
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .merge = gpu_merge,
+    .merge_tallies = gpu_merge_tallies,
     .finish = gpu_finish,
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,

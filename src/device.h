@@ -9,7 +9,9 @@
 #include <treeattn/treeattn.h>
 
 #include "inline.h"
+#include "partial.h"
 #include "shard.h"
+#include "tally.h"
 #include "text.h"
 
 /* The largest head dimension of K and V. */
@@ -27,12 +29,21 @@ typedef struct ta_problem {
     float softcap;             /* 0: none */
     const float *alibi_slopes; /* device memory [query_heads], or NULL */
     const float *sinks;        /* device memory [query_heads], natural units, or NULL */
+    /* Reproducible mode: tokens of a tile, and records are tallies (tally.h). 0: partials. No tile
+     * is on more than one rank, so on every rank tile i begins at local position i · tally_tile. */
+    int32_t tally_tile;
 } ta_problem;
 
 /* Query rows of one head: one for each sequence and query token. */
 static inline int64_t ta_problem_rows(const ta_problem *p)
 {
     return (int64_t)p->batch * p->query_tokens;
+}
+
+/* Floats of a record: a partial's, or a tally's. */
+static inline int64_t ta_problem_record_floats(const ta_problem *p)
+{
+    return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
 
 /* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
@@ -152,14 +163,20 @@ struct ta_device_ops {
                          int32_t slots, void *packed, void *stream);
 
     /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
-     * records (see partial.h). The result does not depend on the thread count. All strides are
-     * filled in. Sinks are left to finish(). */
+     * records (see partial.h, or tally.h if the problem has tiles). The result does not depend on
+     * the thread count. All strides are filled in. Sinks are left to finish(). */
     ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 
     /* into = merge(into, from), record by record. */
     ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
                        int32_t v_dim, void *stream);
+
+    /* The same for tallies, also of a step that the host does not follow: `fault` and `theirs` are
+     * those of merge_tracking() then, and NULL otherwise. NULL: no reproducible mode here. */
+    ta_status (*merge_tallies)(ta_device *device, float *into, const float *from, int64_t records,
+                               int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                               void *stream);
 
     /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
      * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is

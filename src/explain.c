@@ -77,11 +77,16 @@ static void add_run(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
     long long partial = (long long)p->query_heads * ta_problem_rows(p) *
-                        ta_record_floats(p->v_dim) * (long long)sizeof(float);
+                        ta_problem_record_floats(p) * (long long)sizeof(float);
     add_algorithm(plan, out);
     ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
                 plan->query ? ", moved to all ranks each step" : "");
     ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
+    if (p->tally_tile)
+        ta_text_add(out,
+                    "reproducible: tiles of %d tokens, summed up in integers; the bits do not "
+                    "depend on ranks, shard map or exchange\n",
+                    (int)p->tally_tile);
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
     if (ta_plan_is_ring(plan))
         add_ring(plan, out);

@@ -119,6 +119,8 @@ static void add_exchange(const ta_plan *plan, ta_text *out)
         return;
     }
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
+    if (shape.tallies && plan->choice.exchange == TA_EXCHANGE_ALL_REDUCE)
+        ta_text_add(out, ", and one between them for the positions of the sums");
     if (kind->rounds)
         ta_text_add(out, ", %d rounds", kind->rounds->rounds(&shape));
     if (ta_plan_chunks(plan) > 1)

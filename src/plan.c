@@ -90,7 +90,7 @@ static int sends_whole_partials(const ta_plan *plan)
 /* Does attend() write straight to this rank's place in an all-gather? */
 static int gathers_in_place(const ta_plan *plan)
 {
-    return ta_plan_tracks(plan) && !ta_plan_is_ring(plan) &&
+    return ta_plan_relays(plan) && !ta_plan_is_ring(plan) &&
            plan->choice.exchange == TA_EXCHANGE_ALL_GATHER;
 }
 
@@ -160,7 +160,8 @@ static ta_status cut_memory(ta_plan *plan)
     cutter device = {plan->memory, 0, 0}, staging = {plan->staging, 0, 0};
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p), query_bytes = 0;
     /* The ta_fault behind the records takes the place of two floats. */
-    size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
+    size_t floats =
+        records * (size_t)ta_problem_record_floats(p) + sizeof(ta_fault) / sizeof(float);
     if (!gathers_in_place(plan))
         plan->records = cut(&device, floats, sizeof(float));
     if (moves_query(plan)) {
@@ -215,6 +216,23 @@ static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
     return TA_OK;
 }
 
+/* Whether what the plan will run gives reproducible bits, if the config asks for them. */
+static ta_status check_reproducible(const ta_plan *plan, const ta_plan_config *config)
+{
+    int tile = (int)config->reproducible_tile;
+    if (tile && ta_plan_is_ring(plan))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.algorithm is %d with config.reproducible_tile %d: rings are not "
+                       "reproducible, must be TA_ALGORITHM_TREE or TA_ALGORITHM_AUTO",
+                       (int)config->algorithm, tile);
+    if (tile && !plan->device->ops->merge_tallies)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.reproducible_tile is %d: must be 0 on device %s, which has no "
+                       "reproducible mode",
+                       tile, plan->device->name);
+    return TA_OK;
+}
+
 /* Everything of a plan but its memory. */
 static ta_status describe_plan(const ta_group *group, const ta_device *device,
                                const ta_plan_config *config, ta_plan *plan)
@@ -239,6 +257,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->exchange_device = plan->device;
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
+    TA_TRY(check_reproducible(plan, config));
     ta_step_shape shape = {.problem = &plan->problem,
                            .cluster = config->cluster,
                            .ranks = plan->ranks,
@@ -281,7 +300,7 @@ static size_t message_bytes(const ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p);
-    return records * (size_t)ta_record_floats(p->v_dim) * sizeof(float) + sizeof(ta_fault);
+    return records * (size_t)ta_problem_record_floats(p) * sizeof(float) + sizeof(ta_fault);
 }
 
 static ta_status make_all_offsets(ta_plan *plan)

@@ -124,6 +124,12 @@ static inline int ta_plan_tracks(const ta_plan *plan)
     return plan->ranks > 1 && plan->group->device;
 }
 
+/* Are its partials relayed (exchange/relay.c)? Tallies are merged round by round. */
+static inline int ta_plan_relays(const ta_plan *plan)
+{
+    return ta_plan_tracks(plan) && !plan->problem.tally_tile;
+}
+
 /* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find
  * the largest of: 0 for none, otherwise the rank counts most, and a lower one for more. */
 static inline ta_fault ta_plan_fault_out(const ta_plan *plan, ta_fault fault)

@@ -14,6 +14,7 @@
 #define ROWS 3
 #define V_DIM 8
 #define RECORD (V_DIM + 2)
+#define TALLY (4 * (V_DIM + 1) + 2)
 
 void setUp(void)
 {
@@ -193,7 +194,8 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     ta_device *device;
     ta_plan plan;
     int rows = (int)(t->shape.head_bytes / t->shape.record_bytes);
-    size_t floats = (size_t)(t->shape.heads * rows * RECORD) + TA_FAULT_BYTES / sizeof(float);
+    size_t record = t->shape.record_bytes / sizeof(float);
+    size_t floats = (size_t)(t->shape.heads * rows) * record + TA_FAULT_BYTES / sizeof(float);
     memset(&plan, 0, sizeof plan);
     TA_TRY(ta_device_open("host", NULL, &device));
     plan.group = group;
@@ -204,6 +206,7 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     plan.problem.query_tokens = 1;
     plan.problem.query_heads = t->shape.heads;
     plan.problem.v_dim = V_DIM;
+    plan.problem.tally_tile = t->shape.tallies ? 64 : 0;
     plan.out_placement = t->shape.placement;
     plan.out_root = t->shape.root;
     plan.choice.exchange = t->kind;
@@ -285,13 +288,14 @@ static void test_collectives_as_recorded(void)
 
 /* Every kind of exchange that can give the placement. */
 static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placement placement,
-                          size_t rows)
+                          size_t rows, int tallies)
 {
-    size_t record = RECORD * sizeof(float);
+    size_t record = (tallies ? TALLY : RECORD) * sizeof(float);
     for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
         trial t = {.shape = {.ranks = ranks,
                              .heads = heads,
                              .record_bytes = record,
+                             .tallies = tallies,
                              .head_bytes = rows * record,
                              .placement = placement,
                              .nodes = nodes},
@@ -315,7 +319,8 @@ static void test_exchanges_as_recorded(void)
             EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
             for (int heads = 1; heads <= 19; heads += 6)
                 for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
-                    try_exchanges(&nodes, ranks, heads, (ta_placement)placement, ROWS);
+                    for (int tallies = 0; tallies < 2; ++tallies)
+                        try_exchanges(&nodes, ranks, heads, (ta_placement)placement, ROWS, tallies);
             ta_nodes_free(&nodes);
         }
 }
@@ -327,8 +332,9 @@ static void test_chunks_as_recorded(void)
     ta_nodes nodes;
     EXPECT_OK(ta_nodes_make(node_of, 5, &nodes));
     for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
-        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 10000);
-        try_exchanges(&nodes, 5, 2, (ta_placement)placement, 40000);
+        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 10000, 0);
+        try_exchanges(&nodes, 5, 2, (ta_placement)placement, 40000, 0);
+        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 3000, 1);
     }
     ta_nodes_free(&nodes);
 }

@@ -66,7 +66,7 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const
                           void *stream)
 {
     const ta_problem *p = &plan->problem;
-    int64_t head_floats = ta_problem_rows(p) * ta_record_floats(p->v_dim);
+    int64_t head_floats = ta_problem_rows(p) * ta_problem_record_floats(p);
     int first, heads;
     ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
     if (fault->status != TA_OK || heads == 0)

@@ -42,7 +42,7 @@ ta_status ta_all_gather_estimate(const ta_exchange_shape *shape, ta_cost *cost)
     free(offsets);
     int kernels = shape->ranks + 1; /* two copies, and a merge with each other rank's */
     double bytes = 3.0 * kernels * (double)message;
-    if (shape->device_memory) { /* finish reads them where they are */
+    if (ta_shape_relays(shape)) { /* finish reads them where they are */
         kernels = 0;
         bytes = (double)shape->ranks * (double)message;
     }

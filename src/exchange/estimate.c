@@ -37,11 +37,11 @@ static void add_work(const ta_exchange_shape *shape, const ta_round *round, int 
     int kernels = 0;
     double bytes = 0;
     if (round->to >= 0 && round->given.end != shape->heads) {
-        kernels += is_first || !shape->device_memory;
+        kernels += is_first || !ta_shape_relays(shape);
         bytes += 2.0 * (double)ta_message_bytes(shape, round->given);
     }
     if (round->from >= 0) {
-        kernels += !is_last || !shape->device_memory;
+        kernels += !is_last || !ta_shape_relays(shape);
         bytes += (round->replaces ? 2.0 : 3.0) * (double)ta_message_bytes(shape, round->kept);
     }
     ta_cost_work(cost, kernels, bytes);
