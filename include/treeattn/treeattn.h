@@ -442,10 +442,10 @@ typedef struct ta_plan_config {
      * thread count. 0: off. Otherwise the tokens of a tile, 16 to 2^20: tile i is the positions
      * [i · tile, (i + 1) · tile), each is summed up by itself, and the tiles' sums are added as
      * integers. A smaller tile costs more arithmetic. Another tile gives other bits, and so does
-     * another SIMD level, kind of device or order of the axes of K and V. No tile may be on two ranks: map.block and kv.bounds
-     * are multiples of the tile, but for bounds at or past the end of a sequence. Messages are
-     * about four times as large. Rings are TA_ERR_UNSUPPORTED. docs/numerics.md says how it works,
-     * what it costs and its error bound. */
+     * another SIMD level, kind of device or order of the axes of K and V. No tile may be on two
+     * ranks: map.block and kv.bounds are multiples of the tile, but for bounds at or past the end
+     * of a sequence. Messages are about four times as large. Rings are TA_ERR_UNSUPPORTED.
+     * docs/numerics.md says how it works, what it costs and its error bound. */
     int32_t reproducible_tile;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
