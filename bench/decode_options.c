@@ -10,12 +10,13 @@
 /* In the order of ta_shard_kind and ta_placement. */
 static const char *const map_words[] = {"contiguous", "cyclic", NULL};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
-/* In the order of ta_algorithm. */
-static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", NULL};
+/* In the order of ta_algorithm; then the tree in reproducible mode. */
+static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
+enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
 static const char *const layout_words[] = {"token", "head", NULL};
 static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
-enum { FLAG_COUNT = 30 };
+enum { FLAG_COUNT = 31 };
 
 static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
 {
@@ -33,7 +34,10 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
         {'c', "check", ARG_INT, &o->check, 0, 1, NULL, "0|1",
          "check the results in double precision (1)"},
         {0, "algo", ARG_CHOICES, &o->algorithms, 0, 0, algorithm_words, "LIST",
-         "tree, ring-kv, ring-q, auto: rows are compared with the first (tree)"},
+         "tree, ring-kv, ring-q, auto, repro: rows are compared with the first (tree)"},
+        {0, "reproducible", ARG_INT, &o->tile, 16, 1 << 20, NULL, "TOKENS",
+         "a row for tree in reproducible mode too, --algo repro, with tiles of\n"
+         "                           so many tokens, at which ranks begin (64)"},
         {0, "scaling", ARG_CHOICE, &o->scaling, 0, 0, sweep_scaling_words, "KIND",
          "lengths are of the sequence (strong) or of each rank's part (weak) (strong)"},
         {0, "ranks", ARG_INTS, &o->ranks, 1, 1024, NULL, "LIST",
@@ -129,11 +133,36 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
                  (long long)o->query_tokens, (long long)o->begin);
         return -1;
     }
+    if (o->tile && o->block % o->tile) {
+        snprintf(error, capacity, "--block is %lld, but must be a multiple of --reproducible %lld",
+                 (long long)o->block, (long long)o->tile);
+        return -1;
+    }
     if (o->block && o->map != TA_SHARD_BLOCK_CYCLIC) {
         snprintf(error, capacity, "--block is %lld, but only --map cyclic has blocks",
                  (long long)o->block);
         return -1;
     }
+    return 0;
+}
+
+/* A tile asks for rows in reproducible mode, and those need a tile. */
+static int fill_tile(decode_options *o, char *error, size_t capacity)
+{
+    arg_list *list = &o->algorithms;
+    int has_rows = 0;
+    for (int i = 0; i < list->count; i++)
+        has_rows |= list->values[i] == ALGORITHM_REPRO;
+    if (has_rows && !o->tile)
+        o->tile = REPRO_TILE;
+    if (has_rows || !o->tile)
+        return 0;
+    if (list->count == ARG_LIST_MAX) {
+        snprintf(error, capacity, "--algo has %d values: leave one out for --reproducible",
+                 list->count);
+        return -1;
+    }
+    list->values[list->count++] = ALGORITHM_REPRO;
     return 0;
 }
 
@@ -146,6 +175,8 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
     if (args_parse(flags, argc, argv, error, capacity) != 0)
         return -1;
     fill_lengths(options);
+    if (fill_tile(options, error, capacity) != 0)
+        return -1;
     set_defaults(&defaults);
     if (sweep_use_processes(&options->ranks, &defaults.ranks, error, capacity) != 0)
         return -1;
@@ -182,6 +213,10 @@ static bench_case make_case(const decode_options *o, const bench_machine *machin
     bench_case c = {0};
     sweep_lengths lengths = {o->begin, o->end, o->factor};
     c.algorithm = (ta_algorithm)o->algorithms.values[sweep_digit(&row, o->algorithms.count)];
+    if ((int)c.algorithm == ALGORITHM_REPRO) {
+        c.algorithm = TA_ALGORITHM_TREE;
+        c.tile = (int32_t)o->tile;
+    }
     int64_t length = sweep_digit(&row, sweep_count(&lengths));
     int64_t threads = o->threads.count ? o->threads.values[sweep_digit(&row, o->threads.count)] : 0;
     c.ranks = (int)o->ranks.values[sweep_digit(&row, o->ranks.count)];
@@ -215,9 +250,9 @@ int options_same_work(const bench_case *a, const bench_case *b)
            a->dtype == b->dtype && a->query_heads == b->query_heads && a->kv_heads == b->kv_heads;
 }
 
-const char *options_algorithm_name(ta_algorithm algorithm)
+const char *options_algorithm_name(const bench_case *row)
 {
-    return algorithm_words[algorithm];
+    return algorithm_words[row->tile ? ALGORITHM_REPRO : (int)row->algorithm];
 }
 
 const char *options_group_name(const decode_options *options)

@@ -23,6 +23,7 @@ typedef struct decode_options {
     int64_t group, graph;
     const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
     int64_t map, block, layout, page_tokens;
+    int64_t tile; /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
     const char *json;
     int64_t help;
@@ -46,6 +47,7 @@ typedef struct bench_case {
     int ranks, threads; /* threads of each rank */
     ta_dtype dtype;
     ta_algorithm algorithm;
+    int32_t tile; /* of reproducible mode; 0: off */
 } bench_case;
 
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
@@ -63,7 +65,7 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
 int options_same_work(const bench_case *a, const bench_case *b);
 
 /* The words of the flags. */
-const char *options_algorithm_name(ta_algorithm algorithm);
+const char *options_algorithm_name(const bench_case *row);
 const char *options_group_name(const decode_options *options);
 const char *options_scaling_name(const decode_options *options);
 const char *options_map_name(const decode_options *options);

@@ -13,10 +13,22 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define KV_SEED 1
 
+/* Where a rank begins in a contiguous map: equal parts, or at tiles if there are any. */
+static int32_t bound(const decode_options *o, const bench_case *row, int rank)
+{
+    int64_t at = (int64_t)row->tokens * rank / row->ranks;
+    return (int32_t)(o->tile && rank < row->ranks ? at - at % o->tile : at);
+}
+
 int32_t kv_most_tokens(const decode_options *o, const bench_case *row)
 {
+    int32_t most = 1;
+    for (int rank = 0; o->map == TA_SHARD_CONTIGUOUS && rank < row->ranks; rank++) {
+        int32_t held = bound(o, row, rank + 1) - bound(o, row, rank);
+        most = held > most ? held : most;
+    }
     if (o->map == TA_SHARD_CONTIGUOUS)
-        return (int32_t)(((int64_t)row->tokens + row->ranks - 1) / row->ranks);
+        return most;
     /* Rank 0 has the most: whole rounds of blocks, and the start of the last round. */
     int64_t round = o->block * row->ranks;
     int64_t rest = row->tokens % round;
@@ -215,7 +227,7 @@ int kv_layout_make(kv_layout *layout, const decode_options *options, const bench
     if (!layout->bounds || !layout->lengths || !layout->shards)
         goto free_layout;
     for (int rank = 0; rank <= row->ranks; rank++)
-        layout->bounds[rank] = (int32_t)((int64_t)row->tokens * rank / row->ranks);
+        layout->bounds[rank] = bound(options, row, rank);
     for (int32_t b = 0; b < layout->batch; b++)
         layout->lengths[b] = row->tokens;
     if (make_shards(layout, arena) != 0)

@@ -334,7 +334,7 @@ static ta_status allocate(row_run *run)
     size_t samples =
         (size_t)(m->options->iterations ? m->options->iterations : OPTIONS_MAX_SAMPLES);
     size_t ranks = (size_t)result->row.ranks;
-    result->algorithm = options_algorithm_name(result->row.algorithm);
+    result->algorithm = options_algorithm_name(&result->row);
     result->kv_bytes = kv_read_bytes(m->options, &result->row);
     result->step_us = calloc(samples, sizeof *result->step_us);
     result->read_us = calloc(samples, sizeof *result->read_us);

@@ -90,7 +90,27 @@ typedef struct model_row {
     int ranks, count;
     ta_prediction candidates[MAX_CANDIDATES];
     const ta_prediction *tree, *ring_kv, *ring_q, *one_device; /* NULL: not possible */
+    const char *best; /* that fits: "tree", "ring-kv", "ring-q", "one" device, or "-" */
 } model_row;
+
+/* The fastest way that fits. */
+static void find_best(model_row *row)
+{
+    const struct {
+        const ta_prediction *p;
+        const char *name;
+    } ways[] = {{row->tree, "tree"},
+                {row->ring_kv, "ring-kv"},
+                {row->ring_q, "ring-q"},
+                {row->one_device, "one"}};
+    const ta_prediction *best = NULL;
+    row->best = "-";
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (ways[i].p && ways[i].p->fits && (!best || ways[i].p->seconds < best->seconds)) {
+            best = ways[i].p;
+            row->best = ways[i].name;
+        }
+}
 
 static ta_status predict_row(const model_options *o, const ta_cluster *cluster, model_row *row)
 {
@@ -116,6 +136,7 @@ static ta_status predict_row(const model_options *o, const ta_cluster *cluster, 
             row->one_device = p;
         }
     }
+    find_best(row);
     return TA_OK;
 }
 
@@ -125,12 +146,12 @@ static void print_header(const model_options *o, const char *name)
         "# treeattn-bench model: %s, batch %lld, %lld/%lld heads x %lld, %s, output on %s\n"
         "# predicted, not measured; times of one attention layer's decode step in microseconds;\n"
         "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has less;\n"
-        "# x: ring pass-KV over tree; one: all tokens on one device\n",
+        "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits\n",
         name, (long long)o->batch, (long long)o->heads, (long long)o->kv_heads,
         (long long)o->head_dim, sweep_dtype_words[o->dtype], placement_words[o->placement]);
-    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s\n", "tokens", "ranks",
+    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s %s\n", "tokens", "ranks",
            "exchange", "tree", "attend", "ring KV", "ring Q", "x", "one", "tree sent", "KV sent",
-           "tree mem", "KV mem");
+           "tree mem", "KV mem", " best");
     printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s\n", "", "", "", "us", "us",
            "us", "us", "", "us", "KB", "MB", "GB", "GB");
 }
@@ -170,7 +191,7 @@ static void print_row(const model_row *row)
         printf(" %10s", "-");
     print_memory(row->tree);
     print_memory(row->ring_kv);
-    printf("\n");
+    printf(" %s\n", row->best);
 }
 
 static void write_candidate(json_writer *json, const ta_prediction *p)
@@ -194,6 +215,7 @@ static void write_row(json_writer *json, const char *cluster, const model_row *r
     json_string(json, "cluster", cluster);
     json_int(json, "tokens", row->tokens);
     json_int(json, "ranks", row->ranks);
+    json_string(json, "best", row->best);
     json_open(json, "candidates", '[');
     for (int i = 0; i < row->count; i++)
         if (row->candidates[i].possible)

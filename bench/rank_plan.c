@@ -27,6 +27,7 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     config.out_placement = (ta_placement)o->out_placement;
     config.algorithm = row->algorithm;
     config.replay = (int)o->graph;
+    config.reproducible_tile = row->tile;
     return config;
 }
 

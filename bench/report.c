@@ -36,6 +36,7 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "v_dim", o->v_dim);
     json_string(json, "map", options_map_name(o));
     json_int(json, "block", o->block);
+    json_int(json, "reproducible_tile", o->tile);
     json_string(json, "layout", options_layout_name(o));
     json_int(json, "page_tokens", o->page_tokens);
     json_string(json, "query_placement", options_placement_name(o->query_placement));

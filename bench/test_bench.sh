@@ -88,6 +88,26 @@ for row, cells in zip(rows, table):
     assert "algorithm: tree" in row["plan"], row["plan"]
 PYTHON
 
+# Reproducible mode beside the usual one: as many messages, with more bytes.
+# shellcheck disable=SC2086
+run 0 decode -b 300 -n 3 --ranks 1,2,3 --reproducible 32 $small --json "$work/json"
+"$python" - "$work/json" <<'PYTHON' || fail "the JSON of reproducible mode is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+rows = report["rows"]
+assert report["options"]["reproducible_tile"] == 32
+assert [row["algorithm"] for row in rows] == ["tree", "repro"] * 3
+for tree, repro in zip(rows[::2], rows[1::2]):
+    assert tree["wrong"] == repro["wrong"] == 0, repro
+    assert "reproducible: tiles of 32 tokens" in repro["plan"], repro["plan"]
+    assert "reproducible" not in tree["plan"], tree["plan"]
+    messages = tree["messages_per_rank"]
+    assert messages == repro["messages_per_rank"]
+    more = repro["exchange_bytes_per_rank"] - tree["exchange_bytes_per_rank"]
+    assert more == messages * 4 * (16 * 33 + 8 - 4 * 34), (tree, repro)
+PYTHON
+
 # Three algorithms, and lengths that are those of each rank's part.
 # shellcheck disable=SC2086
 run 0 decode -b 256 -n 3 --ranks 1,2,4 --algo tree,ring-kv,ring-q --scaling weak $small \
@@ -302,7 +322,7 @@ refuses "--begin is 4096, but must be at most --end, which is 1024" -b 4k -e 1k
 refuses "--ranks is '', but must be" --ranks 1,,2
 refuses "--ranks is 'x'" --ranks=2,x
 refuses "--dtype is 'f64', but must be one of: f32, f16, bf16" --dtype f16,f64
-refuses "--algo is 'ring', but must be one of: auto, tree, ring-kv, ring-q" --algo tree,ring
+refuses "--algo is 'ring', but must be one of: auto, tree, ring-kv, ring-q, repro" --algo tree,ring
 refuses "--end is 1073741824, but with 8 ranks" -b 1024M --ranks 8 --scaling weak
 refuses "--map is 'ring', but must be one of: contiguous, cyclic" --map ring
 refuses "--heads is 12, but must be a multiple of --kv-heads 8" --heads 16,12

@@ -1,6 +1,7 @@
 /* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
- * splits, and launch; one launch when there is one split, two otherwise. shape.h and splits.h
- * have the arithmetic. pack_kv() is for rings. */
+ * splits, and launch; one launch when there is one split, two otherwise. In reproducible mode a
+ * split is a tile, and there are always two. shape.h and splits.h have the arithmetic.
+ * pack_kv() is for rings. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
         .max_tokens = p->max_tokens,
         .record_bytes = ta_problem_rows(p) * p->query_heads * m.split_floats * 4,
     };
-    m.splits = ta_splits_choose(&question);
+    m.splits = p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile)
+                             : ta_splits_choose(&question);
     if (!aligned)
         m.shape = choose_shape(limits, p, 0);
     return m;
@@ -42,7 +44,7 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     method m = choose(&((const ta_gpu_device *)device)->limits, problem, 1);
-    if (m.splits == 1)
+    if (m.splits == 1 && !problem->tally_tile)
         return 0;
     return (size_t)(ta_problem_rows(problem) * problem->query_heads) * (size_t)m.splits *
            (size_t)m.split_floats * sizeof(float);
@@ -71,7 +73,7 @@ static ta_status launch(ta_gpu_device *gpu, const ta_attend_params *params, int 
         TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_mma(params, gpu->limits.wave, stream)));
     else
         TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_fma(params, aligned, stream)));
-    if (params->splits == 1)
+    if (params->splits == 1 && !p->tally_tile)
         return TA_OK;
     ta_merge_splits_params merge = {.problem = *p,
                                     .lengths = params->kv.lengths,
@@ -81,7 +83,8 @@ static ta_status launch(ta_gpu_device *gpu, const ta_attend_params *params, int 
                                     .splits = params->splits,
                                     .split_floats = params->split_floats,
                                     .records = records};
-    return ta_gpu_check_launch(gpu, ta_launch_merge_splits(&merge, stream));
+    return ta_gpu_check_launch(gpu, p->tally_tile ? ta_launch_tally_splits(&merge, stream)
+                                                  : ta_launch_merge_splits(&merge, stream));
 }
 
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
@@ -127,7 +130,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     params.rule = score_rule(problem);
     params.shape = m.shape;
     params.splits = m.splits;
-    params.records = m.splits == 1 ? records : workspace;
+    params.records = m.splits == 1 && !problem->tally_tile ? records : workspace;
     params.split_floats = m.split_floats;
     int before;
     TA_TRY(ta_gpu_enter(gpu, &before));

@@ -3,10 +3,13 @@
 #include "gpu.h"
 #include "local.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "../src/partial.h"
 
 ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
 {
@@ -118,6 +121,17 @@ static ta_status wait(ta_gpu_device *gpu, void *stream)
                         "the work on a stream (last kernel: %.*s)", LAST_KERNEL(gpu));
 }
 
+/* Lower case, as the rest of the system writes it. */
+static ta_status gpu_bus_id(ta_device *device, char *text, size_t capacity)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    TA_TRY(ta_gpu_check(gpu, hipDeviceGetPCIBusId(text, (int)capacity, gpu->index),
+                        "asking for the place on the PCI bus"));
+    for (char *c = text; *c; ++c)
+        *c = (char)tolower((unsigned char)*c);
+    return TA_OK;
+}
+
 static ta_status gpu_synchronize(ta_device *device, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
@@ -148,6 +162,7 @@ static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t byt
                                  bytes, stream);
     TA_TRY(ta_gpu_check(gpu, hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream),
                         "copying %zu bytes (last kernel: %.*s)", bytes, LAST_KERNEL(gpu)));
+    ++gpu->device.stats.copies;
     if (source != TA_MEMORY_DEVICE && target == TA_MEMORY_DEVICE)
         gpu->device.stats.bytes_to_device += bytes;
     if (source == TA_MEMORY_DEVICE && target != TA_MEMORY_DEVICE)
@@ -196,6 +211,17 @@ static ta_status gpu_merge_tracking(ta_device *device, float *into, const float 
                        gpu, ta_launch_merge(into, from, records, v_dim, fault, theirs, stream)));
 }
 
+static ta_status gpu_merge_tallies(ta_device *device, float *into, const float *from,
+                                   int64_t records, int32_t v_dim, ta_fault *fault,
+                                   const ta_fault *theirs, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    if (records == 0 && !fault)
+        return TA_OK;
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_merge_tallies(into, from, records, v_dim,
+                                                                    fault, theirs, stream)));
+}
+
 static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *problem,
                                      const float *records, int32_t first_head, int32_t heads,
                                      const ta_tensor *out, float *lse, ta_fault_place place,
@@ -208,6 +234,32 @@ static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *proble
                                .heads = heads,
                                .lse = lse,
                                .place = place};
+    if (out)
+        params.out = *out;
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, problem->tally_tile
+                                                ? ta_launch_finish_tallies(&params, stream)
+                                                : ta_launch_finish(&params, stream)));
+}
+
+static ta_status gpu_relay(ta_device *device, const ta_relay *relay, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_relay(relay, stream)));
+}
+
+static ta_status gpu_finish_relay(ta_device *device, const ta_problem *problem,
+                                  const ta_relay *last, int32_t first_head, int32_t heads,
+                                  const ta_tensor *out, float *lse, ta_fault *report, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int64_t before = first_head * ta_problem_rows(problem) * ta_record_floats(problem->v_dim);
+    ta_finish_params params = {.problem = *problem,
+                               .records = last->records + before,
+                               .last = *last,
+                               .first_head = first_head,
+                               .heads = heads,
+                               .lse = lse,
+                               .place = {last->fault, report}};
     if (out)
         params.out = *out;
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
@@ -225,6 +277,7 @@ static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const 
 static const ta_device_ops gpu_ops = {
     .has_streams = 1,
     .close = gpu_close,
+    .bus_id = gpu_bus_id,
     .describe = gpu_describe,
     .alloc = gpu_alloc,
     .free = gpu_free,
@@ -239,6 +292,7 @@ static const ta_device_ops gpu_ops = {
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .merge = gpu_merge,
+    .merge_tallies = gpu_merge_tallies,
     .finish = gpu_finish,
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,
@@ -249,6 +303,8 @@ static const ta_device_ops gpu_ops = {
     .recorded = ta_gpu_recorded,
     .replay = ta_gpu_replay,
     .drop = ta_gpu_drop,
+    .relay = gpu_relay,
+    .finish_relay = gpu_finish_relay,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */

@@ -59,13 +59,21 @@ typedef struct ta_merge_splits_params {
 
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream);
 
+/* The same in reproducible mode: one tally of all tiles of a row. */
+ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *stream);
+
 /* Also merges `theirs` into `fault`, unless they are NULL. */
+ta_launched ta_launch_merge_tallies(float *into, const float *from, int64_t records, int32_t v_dim,
+                                    ta_fault *fault, const ta_fault *theirs, void *stream);
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
                             ta_fault *fault, const ta_fault *theirs, void *stream);
+
+ta_launched ta_launch_relay(const ta_relay *relay, void *stream);
 
 typedef struct ta_finish_params {
     ta_problem problem;
     const float *records; /* of the first head */
+    ta_relay last;        /* to be merged in first; no messages: nothing */
     int32_t first_head, heads;
     ta_tensor out;
     float *lse;
@@ -73,6 +81,7 @@ typedef struct ta_finish_params {
 } ta_finish_params;
 
 ta_launched ta_launch_finish(const ta_finish_params *params, void *stream);
+ta_launched ta_launch_finish_tallies(const ta_finish_params *params, void *stream);
 
 /* One of several ranks that reduce: the ranks' elements are in `others`, rank r's from r · stride
  * on, except those of this rank, which are in `own`. */

@@ -1,9 +1,11 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
  * merge_records. Grid: one block for each record, record_threads threads.
+ * relay_records. Grid: one block for each record in either range, record_threads threads.
  *
  * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
  * and puts it where records go: packed for the wire. The second merges the partials of another rank
- * into ours. What merging is, partial.h says; this is who merges what. device.c launches both. */
+ * into ours. The third does that too, and makes the next message in the same pass. What merging is,
+ * partial.h says; this is who merges what. device.c launches them. */
 #include "rows.h"
 
 static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
@@ -144,6 +146,50 @@ __global__ void __launch_bounds__(record_threads)
     }
 }
 
+/* The fault that arrived behind the records joins ours, and both go out behind the next message. */
+TA_DEVICE void relay_fault(const ta_relay &p)
+{
+    int64_t floats = ta_record_floats(p.v_dim);
+    ta_fault fault = *p.fault;
+    if (p.messages) {
+        ta_fault theirs =
+            *reinterpret_cast<const ta_fault *>(p.received + (p.kept_end - p.kept_first) * floats);
+        fault = p.replaces ? theirs : ta_fault_merge(fault, theirs);
+        *p.fault = fault;
+    }
+    if (p.sent)
+        *reinterpret_cast<ta_fault *>(p.sent + (p.given_end - p.given_first) * floats) = fault;
+}
+
+__global__ void __launch_bounds__(record_threads) relay_records(ta_relay p, int64_t first)
+{
+    int64_t i = first + blockIdx.x, floats = ta_record_floats(p.v_dim);
+    bool kept = p.messages && i >= p.kept_first && i < p.kept_end;
+    bool given = p.sent && i >= p.given_first && i < p.given_end;
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        relay_fault(p);
+    if (!kept && !given)
+        return;
+    bool merges = kept && !p.replaces;
+    float *ours = p.records + i * floats;
+    const float *theirs = p.received + (kept ? (i - p.kept_first) * floats : 0);
+    const float *from = kept && p.replaces ? theirs : ours;
+    float *to = p.sent + (given ? (i - p.given_first) * floats : 0);
+    ta_merge_scales scales = {0.0f, 1.0f, 1.0f};
+    if (merges)
+        scales = ta_merge_scale(ours[p.v_dim], theirs[p.v_dim]);
+    ta_syncthreads(); /* all have read m before it changes */
+    for (int32_t c = static_cast<int32_t>(threadIdx.x); c < p.v_dim + 2; c += record_threads) {
+        float x = from[c];
+        if (merges)
+            x = c == p.v_dim ? scales.m : ta_merge_add(x, theirs[c], scales);
+        if (kept)
+            ours[c] = x;
+        if (given)
+            to[c] = x;
+    }
+}
+
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
@@ -163,5 +209,19 @@ ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int
     ta_launch_result result =
         TA_LAUNCH(merge_records, dim3(blocks), record_threads, 0, static_cast<hipStream_t>(stream),
                   into, from, records, v_dim, fault, theirs);
+    return {static_cast<int>(result.error), result.kernel};
+}
+
+ta_launched ta_launch_relay(const ta_relay *relay, void *stream)
+{
+    int64_t first = relay->messages ? relay->kept_first : relay->given_first;
+    int64_t end = relay->messages ? relay->kept_end : relay->given_end;
+    if (relay->sent && relay->given_first < first)
+        first = relay->given_first;
+    if (relay->sent && relay->given_end > end)
+        end = relay->given_end;
+    unsigned blocks = end > first ? static_cast<unsigned>(end - first) : 1; /* for the fault */
+    ta_launch_result result = TA_LAUNCH(relay_records, dim3(blocks), record_threads, 0,
+                                        static_cast<hipStream_t>(stream), *relay, first);
     return {static_cast<int>(result.error), result.kernel};
 }

@@ -6,6 +6,7 @@
 #include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "../src/partial.h"
+#include "../src/tally.h"
 #include "kernels.h"
 #include "number.h"
 
@@ -106,17 +107,30 @@ struct ta_block {
     int32_t v_dim;
 };
 
+/* How the tokens [first, end) that a sequence's queries see are cut. In reproducible mode a split
+ * is a tile, and the first begins where its tile does. */
+struct ta_cut {
+    int32_t first, split_tokens;
+};
+
+TA_DEVICE ta_cut ta_cut_tokens(int32_t tally_tile, int32_t splits, int32_t first, int32_t end)
+{
+    if (tally_tile)
+        return {first - first % tally_tile, tally_tile};
+    return {first, ta_split_tokens(end - first, splits)};
+}
+
 /* Which tokens a block reads: `sees` are what the first and the last query token of its rows see,
  * and what the sequence's first and last see. */
-TA_DEVICE void ta_find_tokens(int32_t splits, const ta_visible *sees, ta_block &b)
+TA_DEVICE void ta_find_tokens(int32_t tally_tile, int32_t splits, const ta_visible *sees,
+                              ta_block &b)
 {
     ta_visible first = sees[0], last = sees[1];
     b.all_see.first = last.first;
     b.all_see.end = first.end;
-    int32_t all_first = sees[2].first, all_end = sees[3].end;
-    int32_t split_tokens = ta_split_tokens(all_end - all_first, splits);
-    int64_t split_first = all_first + static_cast<int64_t>(b.item.split) * split_tokens;
-    int64_t split_end = split_first + split_tokens;
+    ta_cut cut = ta_cut_tokens(tally_tile, splits, sees[2].first, sees[3].end);
+    int64_t split_first = cut.first + static_cast<int64_t>(b.item.split) * cut.split_tokens;
+    int64_t split_end = split_first + cut.split_tokens;
     b.first = static_cast<int32_t>(
         max(static_cast<int64_t>(first.first), min(split_first, static_cast<int64_t>(last.end))));
     b.end = static_cast<int32_t>(min(static_cast<int64_t>(last.end), split_end));
@@ -145,12 +159,13 @@ TA_DEVICE void ta_find_cache(const ta_attend_params &p, int64_t size, ta_block &
     b.shard = p.problem.shard;
 }
 
-/* Where the records go: the result if there are no splits to merge, else the workspace. */
+/* Where the records go: the result if there are no splits to merge or to tally, else the
+ * workspace. */
 TA_DEVICE void ta_find_records(const ta_attend_params &p, ta_block &b)
 {
     const ta_item &i = b.item;
     b.v_dim = p.problem.v_dim;
-    if (p.splits == 1) {
+    if (p.splits == 1 && !p.problem.tally_tile) {
         int64_t floats = ta_record_floats(p.problem.v_dim);
         int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
         b.records = p.records + ta_record_index(p.problem, i.sequence, i.kv_head, 0) * floats;
@@ -242,7 +257,7 @@ TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block 
     ta_find_seen(p, b, rows, ends);
     ta_syncthreads();
     if (threadIdx.x == 0)
-        ta_find_tokens(p.splits, ends, b);
+        ta_find_tokens(p.problem.tally_tile, p.splits, ends, b);
     ta_syncthreads();
 }
 

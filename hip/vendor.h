@@ -103,6 +103,7 @@
 #define hipDeviceProp_t struct cudaDeviceProp
 #define hipGetDeviceProperties cudaGetDeviceProperties
 #define hipDeviceGetAttribute cudaDeviceGetAttribute
+#define hipDeviceGetPCIBusId cudaDeviceGetPCIBusId
 #define hipDeviceAttributeL2CacheSize cudaDevAttrL2CacheSize
 #define hipDeviceAttributeMaxSharedMemoryPerBlock cudaDevAttrMaxSharedMemoryPerBlock
 #define hipDeviceAttributeMaxSharedMemoryPerMultiprocessor                                         \

@@ -32,9 +32,10 @@
     X("query_root", INTEGER, plan->query_root)                                                     \
     X("out_placement", INTEGER, plan->out_placement)                                               \
     X("out_root", INTEGER, plan->out_root)                                                         \
-    X("algorithm", INTEGER, plan->algorithm)                                                       \
+    X("algorithm", INTEGER, plan->choice.wanted_algorithm)                                         \
     X("exchange", INTEGER, plan->choice.wanted)                                                    \
-    X("replay", INTEGER, plan->replays)
+    X("replay", INTEGER, plan->replays)                                                            \
+    X("reproducible_tile", INTEGER, p->tally_tile)
 
 /* How a value travels: as it is, as the bits of a float, as a hash of an array (0 if absent). */
 typedef enum field_kind { INTEGER, REAL, ARRAY } field_kind;

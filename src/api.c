@@ -105,6 +105,7 @@ static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *bef
     const ta_device_stats *device = &before->device;
     const ta_group_stats *group = &before->group;
     now.device.launches -= device->launches;
+    now.device.copies -= device->copies;
     now.device.waits -= device->waits;
     now.device.bytes_to_device -= device->bytes_to_device;
     now.device.bytes_from_device -= device->bytes_from_device;

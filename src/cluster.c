@@ -16,7 +16,10 @@ ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b)
 {
     int node_a = cluster->node_of[a], node_b = cluster->node_of[b];
     if (node_a == node_b)
-        return TA_LEVEL_NODE;
+        return ta_cluster_has_packages(cluster) && cluster->package_of[a] >= 0 &&
+                       cluster->package_of[a] == cluster->package_of[b]
+                   ? TA_LEVEL_PACKAGE
+                   : TA_LEVEL_NODE;
     return ta_cluster_rack(cluster, node_a) == ta_cluster_rack(cluster, node_b) ? TA_LEVEL_NETWORK
                                                                                 : TA_LEVEL_RACK;
 }
@@ -71,6 +74,19 @@ static ta_status check_level(const ta_cluster_draft *draft, const char *name, ta
     return TA_OK;
 }
 
+/* The package's numbers may be left out, but not some of them. */
+static ta_status check_package(const ta_cluster_draft *draft)
+{
+    const ta_level *level = &draft->cluster->levels[TA_LEVEL_PACKAGE];
+    int rank = level->rank_bytes_per_s > 0, total = level->total_bytes_per_s > 0;
+    if ((rank || total || level->latency_s > 0) && !(rank && total))
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: package.%s_bytes_per_second is missing: must be given with the other "
+                       "numbers of package",
+                       draft->where, rank ? "total" : "rank");
+    return check_level(draft, "package", TA_LEVEL_PACKAGE);
+}
+
 ta_status ta_cluster_check(ta_cluster_draft *draft)
 {
     ta_cluster *c = draft->cluster;
@@ -88,7 +104,9 @@ ta_status ta_cluster_check(ta_cluster_draft *draft)
         snprintf(c->device, sizeof c->device, "unnamed");
     TA_TRY(check_level(draft, "node", TA_LEVEL_NODE));
     TA_TRY(check_level(draft, "network", TA_LEVEL_NETWORK));
-    return check_level(draft, "rack", TA_LEVEL_RACK);
+    TA_TRY(check_level(draft, "rack", TA_LEVEL_RACK));
+    TA_TRY(check_package(draft));
+    return ta_cluster_number_packages(c);
 }
 
 static int is_path(const char *description)
@@ -154,6 +172,7 @@ void ta_cluster_destroy(ta_cluster *cluster)
 {
     if (!cluster)
         return;
+    ta_cluster_forget_places(cluster);
     free(cluster->node_of);
     free(cluster);
 }

@@ -7,6 +7,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "place.h"
 #include "text.h"
 
 #define TA_CLUSTER_MAX_RANKS (1 << 20)
@@ -16,13 +17,16 @@ typedef enum ta_level_kind {
     TA_LEVEL_NODE,    /* both on one node */
     TA_LEVEL_NETWORK, /* on two nodes of one rack */
     TA_LEVEL_RACK,    /* in two racks */
+    TA_LEVEL_PACKAGE, /* both in one package of a node; only with places and numbers for it */
     TA_LEVEL_COUNT
 } ta_level_kind;
 
 typedef struct ta_level {
     double latency_s;         /* of a message, from the call to its arrival, without its bytes */
     double rank_bytes_per_s;  /* one rank alone, each way */
-    double total_bytes_per_s; /* all ranks of a node (for the rack's links: of a rack) together */
+    double total_bytes_per_s; /* all ranks of a node (rack, package) together */
+    /* A larger message than this is announced first, which takes so long; 0: none is. */
+    double eager_bytes, handshake_s;
 } ta_level;
 
 struct ta_cluster {
@@ -36,10 +40,21 @@ struct ta_cluster {
     ta_level levels[TA_LEVEL_COUNT];
     int ranks, nodes;
     int *node_of; /* [ranks] */
+    /* Inside the nodes, if anything is known. */
+    ta_place *places; /* [ranks] */
+    int *package_of;  /* [ranks]: numbered over all nodes; -1: not known */
+    int packages;
 };
 
 /* The level of the links between two ranks. */
 ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b);
+
+/* Do links inside a package have numbers of their own? */
+int ta_cluster_has_packages(const ta_cluster *cluster);
+
+/* What two-level exchanges take for nodes, a number for each rank: nodes; on one node its
+ * packages, if each rank's is known and they are a level. NULL without a cluster. */
+const int *ta_cluster_units(const ta_cluster *cluster);
 
 /* The rack of a node. */
 int ta_cluster_rack(const ta_cluster *cluster, int node);
@@ -54,7 +69,7 @@ typedef struct ta_cluster_key {
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-#define TA_CLUSTER_KEYS 16
+#define TA_CLUSTER_KEYS 27
 extern const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS];
 
 /* A cluster on its way from text: which keys were given, and what errors call the text. */
@@ -73,6 +88,14 @@ ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *v
 ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value);
 ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path);
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out);
+
+/* cluster_places.c: places that are not known yet; none; a line for each kind of them. */
+ta_status ta_cluster_add_places(ta_cluster *cluster);
+void ta_cluster_forget_places(ta_cluster *cluster);
+ta_status ta_cluster_set_places(ta_cluster_draft *draft, const char *key, const char *value);
+void ta_cluster_write_places(const ta_cluster *cluster, ta_text *out);
+/* Fill in package_of and packages from the places. */
+ta_status ta_cluster_number_packages(ta_cluster *cluster);
 
 /* cluster_rate.c: seconds of one operation of attention in this dtype; 0 if it cannot be told. */
 ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s);

@@ -1,7 +1,8 @@
-/* ta_cluster_probe(): measure the cluster that a group runs on. Which ranks share a node is known
- * by the names of their hosts; latencies and bandwidths are those of short swaps between pairs of
- * ranks, the way exchanges talk, inside nodes and then between them; memory is timed by copying it.
- * Every rank ends with the slowest rank's numbers, so all have the same cluster. */
+/* ta_cluster_probe(): measure the cluster that a group runs on. cluster_find.c says where the
+ * ranks are; latencies and bandwidths are those of short swaps between pairs of ranks
+ * (cluster_pairs.c), the way exchanges talk, inside packages and nodes and then between them;
+ * memory is timed by copying it. Every rank ends with the slowest rank's numbers, so all have
+ * the same cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,32 +10,33 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "cluster_find.h"
+#include "cluster_pairs.h"
 #include "device.h"
-#include "exchange/estimate.h"
 #include "group.h"
 #include "partial.h"
 #include "status.h"
 
 #define SMALL_BYTES 64
 #define LARGE_BYTES (256 * 1024)
+#define LARGEST_BYTES (768 * 1024)
 #define COPY_BYTES (8 * 1024 * 1024)
 #define MERGE_DIM 8
 
 /* Several batches of swaps; the fastest batch is the least disturbed one. */
 #define BATCHES 5
 #define SMALL_SWAPS 20
-#define LARGE_SWAPS 3
+#define MIDDLE_SWAPS 4
+#define LARGE_SWAPS 2
 
 /* A device that does not tell what memory it has counts as large enough for everything. */
 #define UNKNOWN_MEMORY_BYTES 1e18
 
-#define HOST_NAME_BYTES 256
-
 typedef struct probe {
     ta_group *group;
     ta_device *device;
-    ta_nodes nodes;
-    char *memory; /* what the group moves: two times LARGE_BYTES */
+    const ta_cluster *cluster; /* where the ranks are */
+    char *memory;              /* what the group moves: two times LARGEST_BYTES */
 } probe;
 
 static double now_s(void)
@@ -48,23 +50,6 @@ static double now_s(void)
 static ta_status settle(ta_device *device)
 {
     return device && device->ops->synchronize ? device->ops->synchronize(device, NULL) : TA_OK;
-}
-
-/* The rank that this one swaps with: its neighbour on the node, or the same one on the neighbouring
- * node; -1 for none. With `alone`, only the first pair of each node takes part. */
-static int partner_of(const probe *p, ta_level_kind level, int alone)
-{
-    const ta_nodes *n = &p->nodes;
-    int rank = p->group->rank, node = n->node_of[rank], local = n->local_of[rank];
-    int here = n->first[node + 1] - n->first[node];
-    if (level == TA_LEVEL_NODE) {
-        int other = local ^ 1;
-        return other < here && !(alone && local > 1) ? n->ranks[n->first[node] + other] : -1;
-    }
-    int other = node ^ 1;
-    if (other >= n->count || (alone && local > 0))
-        return -1;
-    return local < n->first[other + 1] - n->first[other] ? n->ranks[n->first[other] + local] : -1;
 }
 
 /* The slowest rank's value, on all ranks. */
@@ -91,18 +76,25 @@ free_values:
     return status;
 }
 
+static int swaps_of(size_t bytes)
+{
+    if (bytes == SMALL_BYTES)
+        return SMALL_SWAPS;
+    return bytes < LARGE_BYTES ? MIDDLE_SWAPS : LARGE_SWAPS;
+}
+
 /* Seconds of one swap of so many bytes, the slowest pair's; 0 if there is no pair. */
 static ta_status time_swaps(probe *p, ta_level_kind level, int alone, size_t bytes, double *seconds)
 {
-    int partner = partner_of(p, level, alone),
-        swaps = bytes > SMALL_BYTES ? LARGE_SWAPS : SMALL_SWAPS;
+    int partner = ta_pairs_partner(p->cluster, p->group->rank, level, alone);
+    int swaps = swaps_of(bytes);
     double best = 0;
     for (int batch = 0; batch < BATCHES; ++batch) {
         TA_TRY(ta_group_barrier(p->group, NULL));
         TA_TRY(settle(p->group->device));
         double begin = now_s();
         for (int i = 0; i < swaps && partner >= 0; ++i)
-            TA_TRY(ta_group_exchange(p->group, p->memory, bytes, partner, p->memory + LARGE_BYTES,
+            TA_TRY(ta_group_exchange(p->group, p->memory, bytes, partner, p->memory + LARGEST_BYTES,
                                      bytes, partner, NULL));
         TA_TRY(settle(p->group->device));
         double each = (now_s() - begin) / swaps;
@@ -113,31 +105,55 @@ static ta_status time_swaps(probe *p, ta_level_kind level, int alone, size_t byt
     return largest_of_all(p->group, seconds);
 }
 
-/* Pairs that swap at the same time out of one node, as the cost model counts their bytes. */
-static int bytes_at_once(const probe *p, ta_level_kind level)
+/* Seconds for each byte beyond LARGE_BYTES. What a message takes beside its bytes cancels out. */
+static ta_status time_bytes(probe *p, ta_level_kind kind, int alone, double *large, double *each)
 {
-    return level == TA_LEVEL_NODE ? p->nodes.most & ~1 : p->nodes.most;
+    double largest;
+    TA_TRY(time_swaps(p, kind, alone, LARGE_BYTES, large));
+    TA_TRY(time_swaps(p, kind, alone, LARGEST_BYTES, &largest));
+    *each = (largest - *large) / (LARGEST_BYTES - LARGE_BYTES);
+    if (largest < 1.5 * *large) /* three times the bytes: noise, or bytes hardly count */
+        *each = largest / LARGEST_BYTES;
+    return TA_OK;
+}
+
+/* Libraries announce a large message and wait for the answer before they send it: what a message of
+ * LARGE_BYTES takes beyond its latency and bytes, and up to which size none does. A surplus of less
+ * than half a latency is no message there and back, but noise. */
+static ta_status probe_handshake(probe *p, ta_level_kind kind, double large, double each,
+                                 ta_level *level)
+{
+    static const size_t sizes[] = {2 << 10, 8 << 10, 32 << 10, 60 << 10, 128 << 10};
+    double surplus = large - level->latency_s - each * LARGE_BYTES;
+    if (surplus < level->latency_s / 2)
+        return TA_OK;
+    level->handshake_s = surplus;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+        double seconds;
+        TA_TRY(time_swaps(p, kind, 0, sizes[i], &seconds));
+        if (seconds > level->latency_s + each * (double)sizes[i] + surplus / 2)
+            return TA_OK;
+        level->eager_bytes = (double)sizes[i];
+    }
+    return TA_OK;
 }
 
 /* Fill in a level; leaves it as it is if no two ranks are joined by it. */
 static ta_status probe_level(probe *p, ta_level_kind kind, ta_level *level)
 {
-    double small, alone, together;
+    double small, large, alone_each, together_each;
     TA_TRY(time_swaps(p, kind, 0, SMALL_BYTES, &small)); /* the first messages connect the ranks */
-    TA_TRY(time_swaps(p, kind, 0, SMALL_BYTES, &small));
-    TA_TRY(time_swaps(p, kind, 1, LARGE_BYTES, &alone));
-    TA_TRY(time_swaps(p, kind, 0, LARGE_BYTES, &together));
     if (small <= 0)
         return TA_OK;
-    const double least_s = 1e-9; /* where noise made the large message the faster one */
-    double alone_s = alone > small + least_s ? alone - small : least_s;
-    double together_s = together > small + least_s ? together - small : least_s;
+    TA_TRY(time_swaps(p, kind, 0, SMALL_BYTES, &small));
+    TA_TRY(time_bytes(p, kind, 1, &large, &alone_each));
+    TA_TRY(time_bytes(p, kind, 0, &large, &together_each));
     level->latency_s = small;
-    level->rank_bytes_per_s = LARGE_BYTES / alone_s;
-    level->total_bytes_per_s = (double)bytes_at_once(p, kind) * LARGE_BYTES / together_s;
+    level->rank_bytes_per_s = 1 / alone_each;
+    level->total_bytes_per_s = ta_pairs_senders(p->cluster, kind) / together_each;
     if (level->total_bytes_per_s < level->rank_bytes_per_s)
         level->total_bytes_per_s = level->rank_bytes_per_s;
-    return TA_OK;
+    return probe_handshake(p, kind, large, together_each, level);
 }
 
 /* A copy reads and writes; the smallest merge is what any work takes. All ranks at once. */
@@ -209,41 +225,11 @@ free_memory:
     return status;
 }
 
-/* Give ranks with the same host name the same number, in the order of their lowest ranks. */
-static ta_status find_nodes(ta_group *group, ta_cluster *cluster)
-{
-    ta_status status;
-    size_t ranks = (size_t)group->size, *offsets = calloc(ranks + 1, sizeof *offsets);
-    char *names = calloc(ranks, HOST_NAME_BYTES);
-    cluster->node_of = calloc(ranks, sizeof *cluster->node_of);
-    if (!offsets || !names || !cluster->node_of) {
-        status = ta_fail(TA_ERR_NO_MEMORY, "no memory to probe %d ranks", group->size);
-        ta_group_abort(group, ta_last_error());
-        goto free_names;
-    }
-    for (size_t rank = 0; rank <= ranks; ++rank)
-        offsets[rank] = rank * HOST_NAME_BYTES;
-    gethostname(names + (size_t)group->rank * HOST_NAME_BYTES, HOST_NAME_BYTES - 1);
-    TA_TRY_GOTO(ta_group_all_gather_host(group, names, offsets), free_names);
-    cluster->ranks = group->size;
-    for (size_t rank = 0; rank < ranks; ++rank) {
-        size_t first = 0;
-        while (strcmp(names + first * HOST_NAME_BYTES, names + rank * HOST_NAME_BYTES) != 0)
-            ++first;
-        cluster->node_of[rank] = first == rank ? cluster->nodes++ : cluster->node_of[first];
-    }
-
-free_names:
-    free(offsets);
-    free(names);
-    return status;
-}
-
 /* What nothing was measured for is as fast as what is nearest to it. */
 static void fill_levels(ta_cluster *cluster)
 {
     ta_level *levels = cluster->levels;
-    const ta_level none = {1e-6, 1e9, 1e9};
+    const ta_level none = {.latency_s = 1e-6, .rank_bytes_per_s = 1e9, .total_bytes_per_s = 1e9};
     if (levels[TA_LEVEL_NODE].latency_s <= 0)
         levels[TA_LEVEL_NODE] =
             levels[TA_LEVEL_NETWORK].latency_s > 0 ? levels[TA_LEVEL_NETWORK] : none;
@@ -257,7 +243,7 @@ static ta_status probe_links(probe *p, ta_cluster *cluster)
     ta_status status;
     void *memory = NULL;
     ta_device *device = p->group->device;
-    size_t bytes = 2 * (size_t)LARGE_BYTES;
+    size_t bytes = 2 * (size_t)LARGEST_BYTES;
     if (device)
         status = device->ops->alloc(device, bytes, &memory);
     else
@@ -268,8 +254,9 @@ static ta_status probe_links(probe *p, ta_cluster *cluster)
         return status;
     }
     p->memory = memory;
-    TA_TRY_GOTO(probe_level(p, TA_LEVEL_NODE, &cluster->levels[TA_LEVEL_NODE]), free_memory);
-    TA_TRY_GOTO(probe_level(p, TA_LEVEL_NETWORK, &cluster->levels[TA_LEVEL_NETWORK]), free_memory);
+    static const ta_level_kind kinds[] = {TA_LEVEL_PACKAGE, TA_LEVEL_NODE, TA_LEVEL_NETWORK};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i)
+        TA_TRY_GOTO(probe_level(p, kinds[i], &cluster->levels[kinds[i]]), free_memory);
 
 free_memory:
     if (device)
@@ -300,16 +287,14 @@ ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **clus
     snprintf(made->name, sizeof made->name, "probed");
     snprintf(made->device, sizeof made->device, "%s", device->name);
     made->nics_per_node = 1;
-    TA_TRY_GOTO(find_nodes(group, made), destroy_made);
-    TA_TRY_GOTO(ta_nodes_make(made->node_of, made->ranks, &p.nodes), destroy_made);
-    TA_TRY_GOTO(probe_links(&p, made), free_nodes);
-    TA_TRY_GOTO(probe_device(&p, made), free_nodes);
-    TA_TRY_GOTO(probe_rates(&p, made), free_nodes);
+    p.cluster = made;
+    TA_TRY_GOTO(ta_cluster_find(group, device, made), destroy_made);
+    TA_TRY_GOTO(probe_links(&p, made), destroy_made);
+    TA_TRY_GOTO(probe_device(&p, made), destroy_made);
+    TA_TRY_GOTO(probe_rates(&p, made), destroy_made);
     fill_levels(made);
     *cluster = made;
 
-free_nodes:
-    ta_nodes_free(&p.nodes);
 destroy_made:
     if (status != TA_OK)
         ta_cluster_destroy(made);

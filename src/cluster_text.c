@@ -11,25 +11,38 @@
 #define SECONDS "a number of seconds from 0 to 100"
 #define BYTES_PER_SECOND "a number of bytes per second from 1 to 1e18"
 #define FLOPS "a number of operations per second from 1 to 1e21"
-#define LEVEL(name, level)                                                                         \
-    {                                                                                              \
-        name ".latency_seconds",                                                                   \
-        offsetof(ta_cluster, levels[level].latency_s),                                             \
-        0,                                                                                         \
-        100,                                                                                       \
-        0,                                                                                         \
-        0,                                                                                         \
-        SECONDS},                                                                                  \
+#define LEVEL(name, level, optional)                                                               \
+    {name ".latency_seconds",                                                                      \
+     offsetof(ta_cluster, levels[level].latency_s),                                                \
+     0,                                                                                            \
+     100,                                                                                          \
+     0,                                                                                            \
+     optional,                                                                                     \
+     SECONDS},                                                                                     \
         {name ".rank_bytes_per_second",                                                            \
          offsetof(ta_cluster, levels[level].rank_bytes_per_s),                                     \
          1,                                                                                        \
          1e18,                                                                                     \
          0,                                                                                        \
-         0,                                                                                        \
+         optional,                                                                                 \
          BYTES_PER_SECOND},                                                                        \
+        {name ".total_bytes_per_second",                                                           \
+         offsetof(ta_cluster, levels[level].total_bytes_per_s),                                    \
+         1,                                                                                        \
+         1e18,                                                                                     \
+         0,                                                                                        \
+         optional,                                                                                 \
+         BYTES_PER_SECOND},                                                                        \
+        {name ".eager_bytes",                                                                      \
+         offsetof(ta_cluster, levels[level].eager_bytes),                                          \
+         0,                                                                                        \
+         1e18,                                                                                     \
+         0,                                                                                        \
+         1,                                                                                        \
+         "a number of bytes from 0 to 1e18"},                                                      \
     {                                                                                              \
-        name ".total_bytes_per_second", offsetof(ta_cluster, levels[level].total_bytes_per_s), 1,  \
-            1e18, 0, 0, BYTES_PER_SECOND                                                           \
+        name ".handshake_seconds", offsetof(ta_cluster, levels[level].handshake_s), 0, 100, 0, 1,  \
+            SECONDS                                                                                \
     }
 
 const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
@@ -44,9 +57,10 @@ const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
      "a whole number from 1 to 1024"},
     {"nodes_per_rack", offsetof(ta_cluster, nodes_per_rack), 0, TA_CLUSTER_MAX_RANKS, 1, 0,
      "a whole number from 0 (one rack) to 1048576"},
-    LEVEL("node", TA_LEVEL_NODE),
-    LEVEL("network", TA_LEVEL_NETWORK),
-    LEVEL("rack", TA_LEVEL_RACK),
+    LEVEL("node", TA_LEVEL_NODE, 0),
+    LEVEL("network", TA_LEVEL_NETWORK, 0),
+    LEVEL("rack", TA_LEVEL_RACK, 0),
+    LEVEL("package", TA_LEVEL_PACKAGE, 1),
 };
 
 static ta_status bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
@@ -98,6 +112,7 @@ static ta_status add_ranks(ta_cluster_draft *draft, int node, int count)
 
 static void forget_ranks(ta_cluster *c)
 {
+    ta_cluster_forget_places(c);
     free(c->node_of);
     c->node_of = NULL;
     c->ranks = c->nodes = 0;
@@ -163,10 +178,13 @@ ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *v
         return ta_cluster_set_nodes(draft, value);
     if (strcmp(key, "node_of_rank") == 0)
         return set_node_of_rank(draft, value);
+    if (strcmp(key, "package_of_rank") == 0 || strcmp(key, "numa_of_rank") == 0 ||
+        strcmp(key, "pci_of_rank") == 0)
+        return ta_cluster_set_places(draft, key, value);
     return ta_fail(TA_ERR_INVALID,
                    "%s: unknown key '%s' with the value '%s': must be name, device, nodes, "
-                   "node_of_rank, preset (as the first) or a number's name such as "
-                   "network.latency_seconds",
+                   "node_of_rank, package_of_rank, numa_of_rank, pci_of_rank, preset (as the "
+                   "first) or a number's name such as network.latency_seconds",
                    draft->where, key, value);
 }
 
@@ -281,4 +299,5 @@ void ta_cluster_write(const ta_cluster *cluster, ta_text *out)
             write_number(out, ta_cluster_keys[i].name, value);
     }
     write_nodes(cluster, out);
+    ta_cluster_write_places(cluster, out);
 }

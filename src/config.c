@@ -80,6 +80,21 @@ static ta_status resolve_map(const ta_plan_config *config, int rank, int ranks, 
     return ta_shard_resolve(&map, rank, &p->shard);
 }
 
+/* A tile must be on one rank as a whole. Bounds come with each step, which checks them. */
+static ta_status resolve_tile(const ta_plan_config *config, ta_problem *p)
+{
+    int32_t tile = config->reproducible_tile;
+    if (tile)
+        TA_TRY(ta_check_int("reproducible_tile", tile, TA_TALLY_TILE_MIN, TA_TALLY_TILE_MAX));
+    if (tile && p->shard.ranks > 1 && p->shard.block % tile)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.reproducible_tile is %d: config.map.block, %d, must be a multiple "
+                       "of it",
+                       (int)tile, (int)p->shard.block);
+    p->tally_tile = tile;
+    return TA_OK;
+}
+
 static ta_status check_placement(const char *name, ta_placement placement, int root, int ranks)
 {
     if (placement != TA_PLACE_ALL && placement != TA_PLACE_ROOT && placement != TA_PLACE_HEADS)
@@ -107,6 +122,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
     TA_TRY(resolve_dtypes(config, &p));
     TA_TRY(resolve_scores(config, &p));
     TA_TRY(resolve_map(config, rank, ranks, &p));
+    TA_TRY(resolve_tile(config, &p));
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
     TA_TRY(

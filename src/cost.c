@@ -14,8 +14,10 @@ ta_status ta_cost_begin(ta_cost *cost, const ta_cluster *cluster, int ranks)
     cost->times = 1;
     cost->traffic = calloc((size_t)ranks, sizeof *cost->traffic);
     if (cluster)
+        cost->units = cluster->nodes > cluster->packages ? cluster->nodes : cluster->packages;
+    if (cluster)
         cost->unit_bytes =
-            calloc((size_t)TA_LEVEL_COUNT * 2 * (size_t)cluster->nodes, sizeof *cost->unit_bytes);
+            calloc((size_t)TA_LEVEL_COUNT * 2 * (size_t)cost->units, sizeof *cost->unit_bytes);
     if (cost->traffic && (!cluster || cost->unit_bytes))
         return TA_OK;
     ta_cost_end(cost);
@@ -35,13 +37,16 @@ double ta_cost_memory_s(const ta_cluster *cluster, int kernels, double bytes)
     return cluster ? kernels * cluster->kernel_s + bytes / cluster->memory_bytes_per_s : 0;
 }
 
-/* What goes into or out of one unit: the node, or the rack for links between racks. */
+/* What goes into or out of one unit: the node, or for links between racks the rack, for those
+ * inside a package the package. */
 static double *unit_load(ta_cost *cost, ta_level_kind level, int into, int rank)
 {
     int unit = cost->cluster->node_of[rank];
     if (level == TA_LEVEL_RACK)
         unit = ta_cluster_rack(cost->cluster, unit);
-    return &cost->unit_bytes[((int)level * 2 + into) * cost->cluster->nodes + unit];
+    if (level == TA_LEVEL_PACKAGE)
+        unit = cost->cluster->package_of[rank];
+    return &cost->unit_bytes[((int)level * 2 + into) * cost->units + unit];
 }
 
 void ta_cost_message(ta_cost *cost, int from, int to, uint64_t bytes)
@@ -57,12 +62,16 @@ void ta_cost_message(ta_cost *cost, int from, int to, uint64_t bytes)
         return;
     ta_level_kind kind = ta_cluster_level(cost->cluster, from, to);
     const ta_level *level = &cost->cluster->levels[kind];
-    double seconds = level->latency_s + (double)bytes / level->rank_bytes_per_s;
+    int announced = level->handshake_s > 0 && (double)bytes > level->eager_bytes;
+    double begin = level->latency_s + (announced ? level->handshake_s : 0);
+    double seconds = begin + (double)bytes / level->rank_bytes_per_s;
     if (seconds > cost->round_s)
         cost->round_s = seconds;
     *unit_load(cost, kind, 0, from) += (double)bytes;
     *unit_load(cost, kind, 1, to) += (double)bytes;
     cost->levels_used |= 1u << kind;
+    if (begin > cost->level_begin_s[kind])
+        cost->level_begin_s[kind] = begin;
 }
 
 void ta_cost_work(ta_cost *cost, int kernels, double bytes)
@@ -80,12 +89,13 @@ static double shared_links_s(ta_cost *cost)
         if (!(cost->levels_used & 1u << kind))
             continue;
         const ta_level *level = &cost->cluster->levels[kind];
-        double *loads = &cost->unit_bytes[kind * 2 * cost->cluster->nodes], most = 0;
-        for (int i = 0; i < 2 * cost->cluster->nodes; ++i) {
+        double *loads = &cost->unit_bytes[kind * 2 * cost->units], most = 0;
+        for (int i = 0; i < 2 * cost->units; ++i) {
             most = loads[i] > most ? loads[i] : most;
             loads[i] = 0;
         }
-        double seconds = level->latency_s + most / level->total_bytes_per_s;
+        double seconds = cost->level_begin_s[kind] + most / level->total_bytes_per_s;
+        cost->level_begin_s[kind] = 0;
         slowest = seconds > slowest ? seconds : slowest;
     }
     cost->levels_used = 0;

@@ -1,7 +1,8 @@
-/* The cost model: seconds = latency + bytes / bandwidth for each round of messages. The slowest
- * rank and the fullest link count. An algorithm's estimate() adds the messages that its run()
- * sends, of all ranks, round by round; tests compare them with what a group recorded. Used by
- * exchange/, algo/ and planner.c; implemented in cost.c and cost_collectives.c. docs/model.md. */
+/* The cost model: seconds = latency + bytes / bandwidth for each round of messages, plus a
+ * handshake for large ones where the group has one. The slowest rank and the fullest link count.
+ * An algorithm's estimate() adds the messages that its run() sends, of all ranks, round by
+ * round; tests compare them with what a group recorded. Used by exchange/, algo/ and planner.c;
+ * implemented in cost.c and cost_collectives.c. docs/model.md. */
 #ifndef TA_COST_H
 #define TA_COST_H
 
@@ -36,8 +37,10 @@ typedef struct ta_cost {
     double round_s;       /* the slowest message so far */
     double local_s;       /* the slowest rank's work after its message arrived */
     uint64_t round_bytes; /* of the largest message */
-    double *unit_bytes;   /* [TA_LEVEL_COUNT][2][nodes]: out of and into each node or rack */
+    double *unit_bytes;   /* [TA_LEVEL_COUNT][2][units]: out of and into each node, rack, package */
+    int units;            /* the most of nodes and packages */
     unsigned levels_used; /* bit per ta_level_kind */
+    double level_begin_s[TA_LEVEL_COUNT]; /* before the bytes of its slowest message flow */
 } ta_cost;
 
 /* `ranks` are the cluster's first. Destroy it with ta_cost_end(). */

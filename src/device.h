@@ -9,7 +9,9 @@
 #include <treeattn/treeattn.h>
 
 #include "inline.h"
+#include "partial.h"
 #include "shard.h"
+#include "tally.h"
 #include "text.h"
 
 /* The largest head dimension of K and V. */
@@ -27,12 +29,21 @@ typedef struct ta_problem {
     float softcap;             /* 0: none */
     const float *alibi_slopes; /* device memory [query_heads], or NULL */
     const float *sinks;        /* device memory [query_heads], natural units, or NULL */
+    /* Reproducible mode: tokens of a tile, and records are tallies (tally.h). 0: partials. No tile
+     * is on more than one rank, so on every rank tile i begins at local position i · tally_tile. */
+    int32_t tally_tile;
 } ta_problem;
 
 /* Query rows of one head: one for each sequence and query token. */
 static inline int64_t ta_problem_rows(const ta_problem *p)
 {
     return (int64_t)p->batch * p->query_tokens;
+}
+
+/* Floats of a record: a partial's, or a tally's. */
+static inline int64_t ta_problem_record_floats(const ta_problem *p)
+{
+    return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
 
 /* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
@@ -54,11 +65,28 @@ typedef struct ta_fault_place {
     ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
 } ta_fault_place;
 
+/* What arrived in a round of an exchange in device memory, and the message of the next one. A
+ * message is some records and the fault behind them. Records are numbered from the first of head
+ * 0. */
+typedef struct ta_relay {
+    float *records;
+    ta_fault *fault;       /* of the step so far */
+    const float *received; /* records [kept_first, kept_end), then a fault; NULL: nothing arrived */
+    int64_t stride;        /* floats from one received message to the next, if there are several */
+    int32_t messages;      /* that arrived */
+    int32_t replaces;      /* they take the place of `records` and `fault`, and are not merged in */
+    int64_t kept_first, kept_end;
+    float *sent; /* gets records [given_first, given_end) and the fault; NULL: nothing is sent */
+    int64_t given_first, given_end;
+    int32_t v_dim;
+} ta_relay;
+
 typedef struct ta_device_ops ta_device_ops;
 
 /* What a device was told to do since it was opened, counted by its slots where they do it. */
 typedef struct ta_device_stats {
     uint64_t launches;                           /* kernels queued; the host has none */
+    uint64_t copies;                             /* queued; the host counts none */
     uint64_t waits;                              /* times the host waited for a stream */
     uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
     uint64_t bytes_held, bytes_held_most;        /* of ta_device_alloc(): now, and at most so far */
@@ -84,6 +112,10 @@ struct ta_device_ops {
     int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */
 
     void (*close)(ta_device *device);
+
+    /* The device's address on the PCI bus, "0000:17:00.0"; fails if there is none. NULL: it is
+     * not on that bus. */
+    ta_status (*bus_id)(ta_device *device, char *text, size_t capacity);
 
     /* Lines "key: value" about this device for ta_info() and ta_explain(). */
     void (*describe)(const ta_device *device, ta_text *text);
@@ -131,14 +163,20 @@ struct ta_device_ops {
                          int32_t slots, void *packed, void *stream);
 
     /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
-     * records (see partial.h). The result does not depend on the thread count. All strides are
-     * filled in. Sinks are left to finish(). */
+     * records (see partial.h, or tally.h if the problem has tiles). The result does not depend on
+     * the thread count. All strides are filled in. Sinks are left to finish(). */
     ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 
     /* into = merge(into, from), record by record. */
     ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
                        int32_t v_dim, void *stream);
+
+    /* The same for tallies, also of a step that the host does not follow: `fault` and `theirs` are
+     * those of merge_tracking() then, and NULL otherwise. NULL: no reproducible mode here. */
+    ta_status (*merge_tallies)(ta_device *device, float *into, const float *from, int64_t records,
+                               int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                               void *stream);
 
     /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
      * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is
@@ -172,6 +210,14 @@ struct ta_device_ops {
     ta_status (*recorded)(ta_device *device, void *stream, void **graph);
     ta_status (*replay)(ta_device *device, void *graph, void *stream);
     void (*drop)(ta_device *device, void *graph);
+
+    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes
+     * the next, finish_relay() is finish_tracking() after the messages have been merged, in
+     * their order, into records that it leaves as they are. NULL on the host. */
+    ta_status (*relay)(ta_device *device, const ta_relay *relay, void *stream);
+    ta_status (*finish_relay)(ta_device *device, const ta_problem *problem, const ta_relay *last,
+                              int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                              ta_fault *report, void *stream);
 
     /* Attention over full sequences, see local.h. NULL: this device has none. */
     const struct ta_local_ops *local;

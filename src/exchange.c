@@ -53,9 +53,14 @@ ta_status ta_exchange_chunk(ta_plan *plan, int chunk, ta_fault *fault, void *str
     ta_exchange kind = plan->choice.exchange;
     if (plan->ranks == 1)
         return TA_OK;
+    plan->last = (ta_relay){0};
     if (ta_plan_tracks(plan))
         TA_TRY(plan->device->ops->copy(plan->device, ta_tracked_fault(plan),
                                        &plan->faults[-fault->status], sizeof *fault, stream));
+    if (ta_plan_relays(plan))
+        return kind == TA_EXCHANGE_ALL_GATHER
+                   ? ta_relay_gather(plan, stream)
+                   : ta_relay_run(plan, ta_exchange_kinds[kind].rounds, stream);
     if (kind == TA_EXCHANGE_ALL_GATHER)
         return ta_all_gather_run(plan, fault, stream);
     if (kind == TA_EXCHANGE_ALL_REDUCE)

@@ -48,10 +48,9 @@ static void add_algorithm(const ta_plan *plan, ta_text *out)
 {
     static const char *const names[] = {"auto", "tree", "ring-kv", "ring-q"};
     ta_text_add(out, "algorithm: %s\n", names[plan->algorithm]);
-    ta_text_add(out, "why: %s\n",
-                plan->algorithm != TA_ALGORITHM_TREE
-                    ? "the config asks for it"
-                    : "K and V stay in place, and what moves does not grow with the tokens");
+    ta_text_add(out, "why: ");
+    ta_choice_explain_algorithm(plan, out);
+    ta_text_add(out, "\n");
 }
 
 static void add_ring(const ta_plan *plan, ta_text *out)
@@ -78,11 +77,16 @@ static void add_run(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
     long long partial = (long long)p->query_heads * ta_problem_rows(p) *
-                        ta_record_floats(p->v_dim) * (long long)sizeof(float);
+                        ta_problem_record_floats(p) * (long long)sizeof(float);
     add_algorithm(plan, out);
     ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
                 plan->query ? ", moved to all ranks each step" : "");
     ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
+    if (p->tally_tile)
+        ta_text_add(out,
+                    "reproducible: tiles of %d tokens, summed up in integers; the bits do not "
+                    "depend on ranks, shard map or exchange\n",
+                    (int)p->tally_tile);
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
     if (ta_plan_is_ring(plan))
         add_ring(plan, out);
@@ -103,6 +107,7 @@ static void add_last_step(const ta_plan *plan, ta_text *out)
     if (plan->steps == 0)
         return;
     ta_text_add(out, "last step launches: %llu\n", (unsigned long long)device->launches);
+    ta_text_add(out, "last step queued copies: %llu\n", (unsigned long long)device->copies);
     ta_text_add(out, "last step waits: %llu\n", (unsigned long long)device->waits);
     ta_text_add(out, "last step copies: %llu bytes to the device, %llu bytes from it\n",
                 (unsigned long long)device->bytes_to_device,

@@ -8,13 +8,41 @@
 
 static const double MICRO = 1e6;
 
-/* The candidate that this plan runs, or NULL if nothing was predicted. */
+/* The candidate that this plan runs, or NULL if nothing was predicted. A ring of one rank is a
+ * tree, of which there is one kind. */
 static const ta_candidate *chosen_candidate(const ta_plan *plan)
 {
-    if (!plan->choice.candidates || !ta_plan_is_ring(plan))
-        return ta_choice_candidate(&plan->choice);
-    return &plan->choice.candidates[plan->algorithm == TA_ALGORITHM_RING_KV ? TA_WAY_RING_KV
-                                                                            : TA_WAY_RING_Q];
+    if (plan->ranks == 1 && plan->choice.candidates)
+        return &plan->choice.candidates[TA_WAY_TREE];
+    return ta_choice_candidate(&plan->choice);
+}
+
+/* Why a tree runs although a ring is faster. */
+static const char *why_no_ring(const ta_choice *choice)
+{
+    if (choice->wanted_algorithm == TA_ALGORITHM_TREE)
+        return ", but the config asks for the tree";
+    if (choice->wanted != TA_EXCHANGE_AUTO)
+        return ", but the config asks for an exchange";
+    return choice->candidates[TA_WAY_TREE].fits > ta_choice_ring(choice)->fits
+               ? ", but does not fit into memory"
+               : ", which is no difference";
+}
+
+void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
+{
+    const ta_choice *choice = &plan->choice;
+    const ta_candidate *ring = ta_choice_ring(choice), *chosen = chosen_candidate(plan);
+    if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
+        ta_text_add(out, "the config asks for it");
+    } else if (ta_plan_is_ring(plan)) {
+        ta_text_add(out, "the least predicted time of all ways on this cluster");
+    } else {
+        ta_text_add(out, "K and V stay in place, and what moves does not grow with the tokens");
+        if (ring && ring->possible)
+            ta_text_add(out, "; %s would take %.1f us%s", ring->algorithm, ring->seconds * MICRO,
+                        ring->seconds < chosen->seconds ? why_no_ring(choice) : "");
+    }
 }
 
 static void add_phases(const ta_candidate *c, ta_text *out)
@@ -43,7 +71,9 @@ static void add_why(const ta_plan *plan, ta_text *out)
     const ta_choice *choice = &plan->choice;
     if (plan->ranks == 1)
         ta_text_add(out, "one rank has nothing to exchange");
-    else if (ta_plan_is_ring(plan) || choice->wanted != TA_EXCHANGE_AUTO)
+    else if (ta_plan_is_ring(plan))
+        ta_choice_explain_algorithm(plan, out);
+    else if (choice->wanted != TA_EXCHANGE_AUTO)
         ta_text_add(out, "the config asks for it");
     else if (choice->candidates)
         ta_text_add(out, "the least predicted time of all exchanges on this cluster");
@@ -89,6 +119,8 @@ static void add_exchange(const ta_plan *plan, ta_text *out)
         return;
     }
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
+    if (shape.tallies && plan->choice.exchange == TA_EXCHANGE_ALL_REDUCE)
+        ta_text_add(out, ", and one between them for the positions of the sums");
     if (kind->rounds)
         ta_text_add(out, ", %d rounds", kind->rounds->rounds(&shape));
     if (ta_plan_chunks(plan) > 1)
@@ -107,8 +139,9 @@ void ta_choice_explain(const ta_plan *plan, ta_text *out)
     }
     if (!choice->candidates)
         return;
-    ta_text_add(out, "cluster: %s, these ranks on %d nodes\n", choice->cluster,
-                choice->nodes.count);
+    ta_text_add(out, "cluster: %s, these ranks %s %d %s\n", choice->cluster,
+                choice->by_package ? "in" : "on", choice->nodes.count,
+                choice->by_package ? "packages of one node" : "nodes");
     for (int way = 0; way < TA_WAYS; ++way) {
         const ta_candidate *c = &choice->candidates[way];
         if (c->possible)
@@ -149,8 +182,11 @@ static void add_json_prediction(const ta_plan *plan, ta_text *out)
     const char *before = "";
     ta_text_add(out, ",\n \"cluster\": ");
     ta_text_add_quoted(out, choice->cluster); /* the user's name */
-    ta_text_add(out, ", \"nodes\": %d, \"one_device_is_cheaper\": %s, \"advice\": \"",
-                choice->nodes.count, one_device_is_cheaper(plan) ? "true" : "false");
+    ta_text_add(out, ", \"nodes\": %d", choice->by_package ? 1 : choice->nodes.count);
+    if (choice->by_package)
+        ta_text_add(out, ", \"packages\": %d", choice->nodes.count);
+    ta_text_add(out, ", \"one_device_is_cheaper\": %s, \"advice\": \"",
+                one_device_is_cheaper(plan) ? "true" : "false");
     add_advice(plan, out);
     ta_text_add(out, "\",\n \"candidates\": [");
     for (int way = 0; way < TA_WAYS; ++way) {

@@ -4,6 +4,9 @@
 
 #include "plan.h"
 
+/* Why this algorithm, without the end of the line. */
+void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out);
+
 void ta_choice_explain(const ta_plan *plan, ta_text *out);
 
 #endif

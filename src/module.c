@@ -1,6 +1,7 @@
 /* Loads the modules, each once, on first use. A module that is absent or unusable is no error until
  * somebody asks for one of its devices or groups; ta_info() says what was found and why not more.
- * device.c and group.c call this; hip/ and group_mpi.c are the modules. */
+ * device.c, group.c and cluster_find.c call this; hip/, group_mpi.c and place_hwloc.c are the
+ * modules. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,8 @@ typedef struct loaded {
 } loaded;
 
 /* Modules that this library knows, in the order in which "auto" asks them. */
-static loaded modules[] = {{.name = "cuda"}, {.name = "rocm"}, {.name = "simt"}, {.name = "mpi"}};
+static loaded modules[] = {
+    {.name = "cuda"}, {.name = "rocm"}, {.name = "simt"}, {.name = "mpi"}, {.name = "hwloc"}};
 static pthread_mutex_t modules_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const ta_core core = {
@@ -178,6 +180,16 @@ ta_status ta_modules_create_mpi(const void *comm, const ta_group_config *config,
                        "a group of MPI processes needs module mpi%s%s, which can't be used: %s",
                        m->file[0] ? " in " : "", m->file, m->why);
     return m->module->create_mpi(comm, config, group);
+}
+
+ta_status ta_modules_find_place(const ta_place_question *question, ta_place *place)
+{
+    loaded *m = load("hwloc", 5);
+    if (!m->module)
+        return ta_fail_quietly(TA_ERR_NOT_FOUND,
+                               "places need module hwloc%s%s, which can't be used: %s",
+                               m->file[0] ? " in " : "", m->file, m->why);
+    return m->module->find_place(question, place);
 }
 
 static void describe_devices(const loaded *m, ta_text *text)

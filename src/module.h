@@ -7,9 +7,10 @@
 
 #include "device.h"
 #include "group.h"
+#include "place.h"
 
-/* Grows when anything in this file, device.h, local.h, group.h, shard.h or partial.h changes its
- * layout or meaning. A module of another number is refused. */
+/* Grows when anything in this file, device.h, local.h, group.h, place.h, shard.h or partial.h
+ * changes its layout or meaning. A module of another number is refused. */
 #define TA_MODULE_ABI 7
 #define TA_MODULE_ENTRY "ta_module_entry"
 
@@ -35,8 +36,9 @@ typedef struct ta_core {
 typedef struct ta_module {
     size_t size;
     int abi;
-    const char *name;  /* "cuda", "rocm", "simt": the first part of a device's name; "mpi" */
-    const char *archs; /* compiled for, separated by spaces; "mpi": which MPI, one line */
+    const char
+        *name; /* "cuda", "rocm", "simt": the first part of a device's name; "mpi", "hwloc" */
+    const char *archs; /* compiled for, separated by spaces; "mpi", "hwloc": which, one line */
 
     /* How many devices there are. Fails, with the runtime's own words, when there is no driver.
      * NULL: a module without devices. */
@@ -55,6 +57,10 @@ typedef struct ta_module {
     ta_status (*ccl_id)(ta_device *device, void *id);
     ta_status (*create_ccl)(ta_device *device, const ta_ccl_config *ccl,
                             const ta_group_config *config, ta_group **group);
+
+    /* Where something is inside its node; only in "hwloc". The question's GPU goes before its CPUs,
+     * unless the topology does not have it. Leaves place->pci as it is. */
+    ta_status (*find_place)(const ta_place_question *question, ta_place *place);
 } ta_module;
 
 /* Returns NULL if the module is not of this ABI; then *module_abi says which it is. `core` outlives

@@ -5,6 +5,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "place.h"
 #include "text.h"
 
 /* Open a device by a name like "cuda:3". */
@@ -23,6 +24,9 @@ int ta_modules_has(const char *name);
 ta_status ta_modules_ccl_id(ta_device *device, void *id);
 ta_status ta_modules_create_ccl(ta_device *device, const ta_ccl_config *ccl,
                                 const ta_group_config *config, ta_group **group);
+
+/* Where something is inside its node, by module "hwloc"; TA_ERR_NOT_FOUND without it. */
+ta_status ta_modules_find_place(const ta_place_question *question, ta_place *place);
 
 void ta_modules_describe(ta_text *text);
 

@@ -87,6 +87,13 @@ static int sends_whole_partials(const ta_plan *plan)
             (kind == TA_EXCHANGE_DOUBLING || kind == TA_EXCHANGE_BINOMIAL));
 }
 
+/* Does attend() write straight to this rank's place in an all-gather? */
+static int gathers_in_place(const ta_plan *plan)
+{
+    return ta_plan_relays(plan) && !ta_plan_is_ring(plan) &&
+           plan->choice.exchange == TA_EXCHANGE_ALL_GATHER;
+}
+
 /* The pieces that other ranks' data go through. */
 static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_bytes)
 {
@@ -97,6 +104,8 @@ static void cut_exchange(ta_plan *plan, cutter *c, size_t floats, size_t query_b
         plan->received = cut(c, floats, sizeof(float) * (size_t)(gathers ? plan->ranks : 1));
         if (!sends_whole_partials(plan))
             plan->sent = cut(c, floats, sizeof(float));
+        if (gathers_in_place(plan) && plan->received)
+            plan->records = plan->received + (size_t)plan->rank * floats;
     }
     if (ta_plan_tracks(plan))
         plan->faults = cut(c, STATUSES, sizeof(ta_fault));
@@ -151,8 +160,10 @@ static ta_status cut_memory(ta_plan *plan)
     cutter device = {plan->memory, 0, 0}, staging = {plan->staging, 0, 0};
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p), query_bytes = 0;
     /* The ta_fault behind the records takes the place of two floats. */
-    size_t floats = records * (size_t)ta_record_floats(p->v_dim) + sizeof(ta_fault) / sizeof(float);
-    plan->records = cut(&device, floats, sizeof(float));
+    size_t floats =
+        records * (size_t)ta_problem_record_floats(p) + sizeof(ta_fault) / sizeof(float);
+    if (!gathers_in_place(plan))
+        plan->records = cut(&device, floats, sizeof(float));
     if (moves_query(plan)) {
         query_bytes = records * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
         plan->query = cut(&device, query_bytes, 1);
@@ -205,6 +216,23 @@ static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
     return TA_OK;
 }
 
+/* Whether what the plan will run gives reproducible bits, if the config asks for them. */
+static ta_status check_reproducible(const ta_plan *plan, const ta_plan_config *config)
+{
+    int tile = (int)config->reproducible_tile;
+    if (tile && ta_plan_is_ring(plan))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.algorithm is %d with config.reproducible_tile %d: rings are not "
+                       "reproducible, must be TA_ALGORITHM_TREE or TA_ALGORITHM_AUTO",
+                       (int)config->algorithm, tile);
+    if (tile && !plan->device->ops->merge_tallies)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.reproducible_tile is %d: must be 0 on device %s, which has no "
+                       "reproducible mode",
+                       tile, plan->device->name);
+    return TA_OK;
+}
+
 /* Everything of a plan but its memory. */
 static ta_status describe_plan(const ta_group *group, const ta_device *device,
                                const ta_plan_config *config, ta_plan *plan)
@@ -229,6 +257,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->exchange_device = plan->device;
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
+    TA_TRY(check_reproducible(plan, config));
     ta_step_shape shape = {.problem = &plan->problem,
                            .cluster = config->cluster,
                            .ranks = plan->ranks,
@@ -237,7 +266,8 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                            .query_root = plan->query_root,
                            .out_root = plan->out_root,
                            .device_memory = group && group->device};
-    TA_TRY(ta_planner_choose(&shape, config->exchange, &plan->choice));
+    TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
+    plan->algorithm = plan->choice.algorithm;
     plan->chunks = count_chunks(plan);
     return TA_OK;
 }
@@ -270,7 +300,7 @@ static size_t message_bytes(const ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
     size_t records = (size_t)p->query_heads * (size_t)ta_problem_rows(p);
-    return records * (size_t)ta_record_floats(p->v_dim) * sizeof(float) + sizeof(ta_fault);
+    return records * (size_t)ta_problem_record_floats(p) * sizeof(float) + sizeof(ta_fault);
 }
 
 static ta_status make_all_offsets(ta_plan *plan)
@@ -341,8 +371,10 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
     ta_choice none = {0};
     ta_status followed = ta_planner_follow(group, plan ? &plan->choice : &none, status);
     ta_nodes_free(&none.nodes);
-    if (followed == TA_OK)
+    if (followed == TA_OK) {
+        plan->algorithm = plan->choice.algorithm;
         plan->chunks = count_chunks(plan);
+    }
     return followed;
 }
 

@@ -63,6 +63,7 @@ struct ta_plan {
     /* If the group moves device memory: what this rank can have to tell, by -status, in device
      * memory; and in pinned host memory what finish_tracking() found. */
     ta_fault *faults, *report;
+    ta_relay last;    /* what an exchange in device memory left to finish(); no messages: nothing */
     size_t *query_at; /* [ranks + 1] byte offsets of the ranks' heads in the query */
 
     /* Rings only: see algo/ring.h. */
@@ -121,6 +122,12 @@ static inline int ta_plan_stages(const ta_plan *plan)
 static inline int ta_plan_tracks(const ta_plan *plan)
 {
     return plan->ranks > 1 && plan->group->device;
+}
+
+/* Are its partials relayed (exchange/relay.c)? Tallies are merged round by round. */
+static inline int ta_plan_relays(const ta_plan *plan)
+{
+    return ta_plan_tracks(plan) && !plan->problem.tally_tile;
 }
 
 /* A fault as it is in device memory, and back. In pass-KV it is also a number that the ranks find

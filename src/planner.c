@@ -17,9 +17,30 @@ static ta_way tree_way(ta_exchange exchange)
     return (ta_way)(TA_WAY_TREE + (int)exchange - TA_EXCHANGE_DOUBLING);
 }
 
+static ta_way chosen_way(const ta_choice *choice)
+{
+    switch (choice->algorithm) {
+    case TA_ALGORITHM_RING_KV:
+        return TA_WAY_RING_KV;
+    case TA_ALGORITHM_RING_Q:
+        return TA_WAY_RING_Q;
+    default:
+        return tree_way(choice->exchange);
+    }
+}
+
 const ta_candidate *ta_choice_candidate(const ta_choice *choice)
 {
-    return choice->candidates ? &choice->candidates[tree_way(choice->exchange)] : NULL;
+    return choice->candidates ? &choice->candidates[chosen_way(choice)] : NULL;
+}
+
+const ta_candidate *ta_choice_ring(const ta_choice *choice)
+{
+    if (!choice->candidates)
+        return NULL;
+    const ta_candidate *kv = &choice->candidates[TA_WAY_RING_KV];
+    const ta_candidate *q = &choice->candidates[TA_WAY_RING_Q];
+    return kv->seconds < q->seconds && kv->fits >= q->fits ? kv : q;
 }
 
 int ta_choice_one_device_is_cheaper(const ta_choice *choice)
@@ -78,7 +99,23 @@ static ta_exchange cheapest(const ta_choice *choice, ta_exchange best)
     return best;
 }
 
-ta_status ta_planner_choose(const ta_step_shape *shape, ta_exchange wanted, ta_choice *choice)
+/* Predictions that differ by less count as equal, and of equal ones the tree is taken: no more
+ * is known of a cluster than this. */
+#define RING_GAIN 0.02
+
+/* A ring only if it is faster and no tighter in memory. */
+static ta_algorithm cheapest_algorithm(const ta_choice *choice)
+{
+    const ta_candidate *tree = &choice->candidates[tree_way(choice->exchange)];
+    const ta_candidate *ring = ta_choice_ring(choice);
+    if (!ring->possible || ring->fits < tree->fits ||
+        ring->seconds > (1 - RING_GAIN) * tree->seconds)
+        return TA_ALGORITHM_TREE;
+    return ring->way == TA_WAY_RING_KV ? TA_ALGORITHM_RING_KV : TA_ALGORITHM_RING_Q;
+}
+
+ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, ta_exchange wanted,
+                            ta_choice *choice)
 {
     const ta_cluster *cluster = shape->cluster;
     if (wanted < TA_EXCHANGE_AUTO || wanted >= TA_EXCHANGE_KINDS)
@@ -88,7 +125,10 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_exchange wanted, ta_c
         return ta_fail(TA_ERR_INVALID,
                        "config.cluster has %d ranks: must have at least the group's %d",
                        cluster->ranks, shape->ranks);
-    TA_TRY(ta_nodes_make(cluster ? cluster->node_of : NULL, shape->ranks, &choice->nodes));
+    TA_TRY(ta_nodes_make(ta_cluster_units(cluster), shape->ranks, &choice->nodes));
+    choice->by_package = cluster && ta_cluster_units(cluster) != cluster->node_of;
+    choice->wanted_algorithm = algorithm;
+    choice->algorithm = algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : algorithm;
     choice->wanted = wanted;
     choice->exchange = default_exchange(shape->out_placement);
     if (cluster)
@@ -98,6 +138,8 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_exchange wanted, ta_c
         choice->exchange = wanted;
     } else if (cluster && shape->ranks > 1) {
         choice->exchange = cheapest(choice, choice->exchange);
+        if (algorithm == TA_ALGORITHM_AUTO)
+            choice->algorithm = cheapest_algorithm(choice);
     }
     return TA_OK;
 }
@@ -127,14 +169,20 @@ free_node_of:
 
 ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status)
 {
-    int32_t exchange = status == TA_OK ? (int32_t)choice->exchange : TA_EXCHANGE_AUTO;
-    ta_status heard = ta_group_broadcast_host(group, &exchange, sizeof exchange, 0);
-    if (heard == TA_OK && exchange == TA_EXCHANGE_TWO_LEVEL)
+    int32_t decided[2] = {TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO}; /* rank 0 could not */
+    if (status == TA_OK) {
+        decided[0] = (int32_t)choice->algorithm;
+        decided[1] = (int32_t)choice->exchange;
+    }
+    ta_status heard = ta_group_broadcast_host(group, decided, sizeof decided, 0);
+    if (heard == TA_OK && decided[1] == TA_EXCHANGE_TWO_LEVEL)
         heard = follow_nodes(group, status == TA_OK, choice);
     if (status != TA_OK)
         return status;
-    if (heard == TA_OK && exchange != TA_EXCHANGE_AUTO)
-        choice->exchange = (ta_exchange)exchange;
+    if (heard == TA_OK && decided[1] != TA_EXCHANGE_AUTO) {
+        choice->algorithm = (ta_algorithm)decided[0];
+        choice->exchange = (ta_exchange)decided[1];
+    }
     return heard;
 }
 

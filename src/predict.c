@@ -30,7 +30,7 @@ double ta_attend_s(const ta_cluster *cluster, double bytes)
 
 static size_t record_bytes(const ta_problem *p)
 {
-    return (size_t)ta_record_floats(p->v_dim) * sizeof(float);
+    return (size_t)ta_problem_record_floats(p) * sizeof(float);
 }
 
 static double partial_bytes(const ta_problem *p)
@@ -73,13 +73,14 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         .ranks = shape->ranks,
         .heads = p->query_heads,
         .record_bytes = record_bytes(p),
+        .tallies = p->tally_tile != 0,
         .head_bytes = (size_t)ta_problem_rows(p) * record_bytes(p),
         .placement = shape->out_placement,
         .root = shape->out_root,
         .nodes = &nodes,
         .device_memory = shape->device_memory,
     };
-    TA_TRY(ta_nodes_make(shape->cluster ? shape->cluster->node_of : NULL, shape->ranks, &nodes));
+    TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->algorithm = "tree";
     c->exchange = ta_exchange_kinds[kind].name;
@@ -110,7 +111,7 @@ static ta_status predict_ring(const ta_step_shape *shape, int passes_kv, ta_cost
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
     c->algorithm = passes_kv ? "ring pass-KV" : "ring pass-Q";
     c->exchange = "";
-    c->possible = shape->ranks > 1;
+    c->possible = shape->ranks > 1 && !p->tally_tile;
     c->memory_bytes = shard_bytes * (passes_kv ? 2 : 1) + 3 * partial_bytes(p);
     if (!c->possible)
         return TA_OK;

@@ -18,6 +18,7 @@ static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
 static const double LANES = 8;           /* interleaved sums of a dot product, at least */
 static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
+static const double DROPPED = 0x1p-8;    /* what a tally drops of a tile, of the largest, in u */
 
 typedef bound_spread spread;
 
@@ -109,6 +110,31 @@ static void add_term(const oracle_problem *problem, const oracle_row *row, const
     }
 }
 
+/* How often a weight is rescaled on its way to the result. */
+static double count_rescales(const oracle_problem *problem, const oracle_row *row, int partials)
+{
+    if (problem->tile) /* from block to block of its tile, and to the anchor */
+        return log2_steps(ceil(fmin(row->terms, problem->tile) / TILE)) + 1;
+    return log2_steps(ceil(row->terms / TILE)) + log2_steps(partials);
+}
+
+/* Adding up all terms of a row. In reproducible mode sums are rounded inside of tiles only, and of
+ * each tile's sum digits are dropped. */
+static void add_row_summation(const oracle_problem *problem, bound_spread *s, double n, double sum,
+                              double sum_abs, double sum_square)
+{
+    if (!problem->tile) {
+        bound_add_summation(s, n, TILE, sum, sum_abs, sum_square);
+        return;
+    }
+    double tile = fmin(n, problem->tile), run = fmin(tile, TILE), runs = ceil(tile / run);
+    double tiles = ceil(n / tile) + 1, dropped = DROPPED * sum_abs;
+    s->most += (1 + run + runs) * sum_abs + tiles * dropped;
+    s->square += sum_square * (1 + run / 2 + runs / 6) +
+                 sum * sum * (run * run / (3 * n) + tile / n * runs / 3) +
+                 tiles * dropped * dropped;
+}
+
 void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype out_dtype,
                   int partials, bound_row *bound)
 {
@@ -117,28 +143,31 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
     memset(bound, 0, sizeof *bound);
     if (row->terms == 0)
         return; /* a row that saw nothing is exact */
-    double rescales = log2_steps(ceil(row->terms / TILE)) + log2_steps(partials);
+    double rescales = count_rescales(problem, row, partials);
     double additions = row->terms + rescales;
     for (int i = 0; i < row->terms; ++i)
         if (row->term[i].score != -INFINITY)
             add_term(problem, row, &row->term[i], rescales, &sums);
     spread l = {0, 0};
-    bound_add_summation(&l, additions, TILE, 1, 1, sums.square);
+    add_row_summation(problem, &l, additions, 1, 1, sums.square);
     for (int d = 0; d < problem->v_dim; ++d) {
         double out = fabs(row->out[d]);
         spread o = sums.lever[d];
-        bound_add_summation(&o, additions, TILE, out, sums.v_abs[d], sums.v_square[d]);
+        add_row_summation(problem, &o, additions, out, sums.v_abs[d], sums.v_square[d]);
         o.most += l.most * out;
         o.square += l.square * out * out;
-        bound->out[d] = UNIT * (bound_settle(&o) + 2 * out) + SMALLEST * (1 + sums.v_lost[d]);
+        bound->out[d] = UNIT * (bound_settle(&o) + (problem->tile ? 1 : 2) * out) +
+                        SMALLEST * (1 + sums.v_lost[d]);
         if (isinf(row->out[d]))
             bound->out[d] = INFINITY;
         else if (out_dtype != TA_F32)
             bound->out[d] += number_half_ulp(out_dtype, out + bound->out[d]);
     }
     spread lse = {sums.weights.most + l.most, sums.weights.square + l.square};
-    bound->lse = UNIT * (bound_settle(&lse) + EXP_ERROR + sums.score_abs +
-                         LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse));
+    /* A tally is finished in double, and rounded once. */
+    double finish =
+        problem->tile ? fabs(row->lse) : LOG_ERROR * fabs(row->lse - row->top) + 2 * fabs(row->lse);
+    bound->lse = UNIT * (bound_settle(&lse) + EXP_ERROR + sums.score_abs + finish);
 }
 
 int bound_partials(ta_algorithm algorithm, int ranks)

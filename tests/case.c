@@ -194,6 +194,15 @@ static void choose_exchange(random_source *r, decode_case *c)
         c->plan.exchange = TA_EXCHANGE_AUTO;
 }
 
+void case_reproducible(decode_case *c, int32_t tile)
+{
+    c->plan.reproducible_tile = tile;
+    if (c->plan.algorithm != TA_ALGORITHM_AUTO)
+        c->plan.algorithm = TA_ALGORITHM_TREE;
+    if (c->plan.map.block || c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
+        c->plan.map.block = (c->plan.map.block / tile + 1) * tile;
+}
+
 decode_case case_random(uint64_t seed)
 {
     return case_random_on(seed, 0);

@@ -69,6 +69,7 @@ typedef struct decode_case {
     bool absent_null;       /* a rank without a query or output passes NULL, not an empty tensor */
     double query_deviation; /* of the random query elements */
     double value_mean;
+    int value_binades;    /* values are multiplied by 2^-n … 2^n, of each element at random */
     case_special special; /* put one such number into the inputs */
     /* Some keys, never the first, have scores below the range of binary32: their weight is 0. Needs
      * a type with the range of binary32, and no window. */
@@ -85,6 +86,9 @@ decode_case case_random(uint64_t seed);
 
 /* The same on a given number of ranks; 0: random. */
 decode_case case_random_on(uint64_t seed, int ranks);
+
+/* Make it reproducible, with tiles of so many tokens: a tree, and blocks that are multiples. */
+void case_reproducible(decode_case *c, int32_t tile);
 
 /* The parameters in one line. */
 void case_describe(const decode_case *c, char *text, size_t capacity);

@@ -65,6 +65,17 @@ static void put_far_keys(const decode_case *c, random_source *r, ta_dtype query_
     }
 }
 
+/* Magnitudes that differ by more than a binary32 has digits for. */
+static void stretch_values(const decode_case *c, random_source *r, int b, case_data *data)
+{
+    int64_t count = (int64_t)c->lengths[b] * c->plan.kv_heads * c->plan.v_dim;
+    for (int64_t i = 0; i < count; ++i) {
+        int binades = random_int(r, -c->value_binades, c->value_binades);
+        set(c->plan.kv_dtype, ldexp(data->v[b][i], binades), i, data->v[b], data->v_stored[b]);
+        data->v[b][i] = number_decode(c->plan.kv_dtype, data->v_stored[b], i);
+    }
+}
+
 static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
                           case_data *data)
 {
@@ -74,6 +85,8 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
     draw(r, p->kv_dtype, 0, 1, places * p->k_dim, &data->k[b], &data->k_stored[b]);
     draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
+    if (c->value_binades)
+        stretch_values(c, r, b, data);
     if (c->special && b == p->batch - 1)
         put_special(c, r, query_dtype, b, queries, places, data);
     if (c->far_keys)
@@ -96,8 +109,11 @@ static void draw_bounds(const decode_case *c, random_source *r, int b, case_data
             longest = c->lengths[i] > longest ? c->lengths[i] : longest;
     bounds[0] = 0;
     bounds[c->ranks] = longest + (random_one_in(r, 2) ? random_int(r, 0, 4) : 0);
+    int32_t tile = c->plan.reproducible_tile;
     for (int rank = 1; rank < c->ranks; ++rank) {
         bounds[rank] = random_int(r, 0, bounds[c->ranks]);
+        if (tile && bounds[rank] < longest) /* also the shorter ones of sequences that share it */
+            bounds[rank] -= bounds[rank] % tile;
         if (rank > 1 && random_one_in(r, 4))
             bounds[rank] = bounds[rank - 1];
         for (int i = rank; i > 1 && bounds[i] < bounds[i - 1]; --i) {
@@ -167,7 +183,8 @@ void case_data_make(const decode_case *c, case_data *data)
 {
     const ta_plan_config *p = &c->plan;
     memset(data, 0, sizeof *data);
-    random_source source = random_from(c->seed ^ 0x5eed0000u);
+    /* The inputs are the same for every shard map. */
+    random_source source = random_from(c->seed ^ 0x5eed0000u), map = random_from(c->seed ^ 0xb0d5u);
     ta_dtype query_dtype = p->query_dtype ? p->query_dtype : p->kv_dtype;
     ta_dtype out_dtype = p->out_dtype ? p->out_dtype : query_dtype;
     for (int h = 0; h < p->query_heads; ++h) {
@@ -177,7 +194,7 @@ void case_data_make(const decode_case *c, case_data *data)
     for (int b = 0; b < p->batch; ++b) {
         draw_sequence(c, &source, query_dtype, b, data);
         if (c->bounds != CASE_BOUNDS_NONE)
-            draw_bounds(c, &source, b, data);
+            draw_bounds(c, &map, b, data);
     }
     data->max_tokens = fullest_shard(c, data) + c->spare_tokens;
     data->problem = (oracle_problem){
@@ -192,6 +209,7 @@ void case_data_make(const decode_case *c, case_data *data)
         .softcap = (double)p->softcap,
         .alibi_slopes = c->alibi ? data->alibi : NULL,
         .sinks = c->sinks ? data->sinks : NULL,
+        .tile = p->reproducible_tile,
     };
     expect(c, out_dtype, data);
 }

@@ -29,6 +29,10 @@ static void describe_options(ta_text *t, const decode_case *c)
         ta_text_add(t, ":%d", p->out_root);
     if (p->exchange)
         ta_text_add(t, " exchange=%d", (int)p->exchange);
+    if (p->reproducible_tile)
+        ta_text_add(t, " reproducible=%d", (int)p->reproducible_tile);
+    if (c->value_binades)
+        ta_text_add(t, " binades=%d", c->value_binades);
     if (c->far_keys)
         ta_text_add(t, " far-keys");
     if (c->special)

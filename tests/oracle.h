@@ -18,6 +18,7 @@ typedef struct oracle_problem {
     const float *alibi_slopes; /* [query_heads], or NULL */
     const float *sinks;        /* [query_heads], or NULL */
     int dot_sums; /* interleaved sums of a dot product, which the bound depends on; 0: 8 */
+    int tile;     /* of reproducible mode, likewise; 0: off */
 } oracle_problem;
 
 /* One sequence, all of it, dense. */

@@ -177,6 +177,7 @@ bool small_step_right(const small_step *step)
                               0,
                               NULL,
                               NULL,
+                              0,
                               0};
     oracle_row row = {0};
     bool right = true;

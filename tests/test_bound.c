@@ -98,6 +98,16 @@ static void test_tight_on_many_ranks(void)
     assert_family_tight("8 ranks", c, 60);
 }
 
+static void test_tight_in_reproducible_mode(void)
+{
+    decode_case c = common(1500);
+    c.plan.reproducible_tile = 64;
+    assert_family_tight("reproducible", c, 30);
+    c.ranks = 3;
+    c.plan.map.block = c.plan.reproducible_tile = 256;
+    assert_family_tight("reproducible, tiles of 256", c, 30);
+}
+
 static void test_tight_with_softcap(void)
 {
     decode_case c = common(10);
@@ -149,7 +159,7 @@ static void make_example(example *e)
     e->slopes[0] = 0.05f, e->slopes[1] = 0.01f;
     e->sinks[0] = 0.5f, e->sinks[1] = -1.0f;
     e->problem =
-        (oracle_problem){3, 2, 1, 32, 16, true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks, 0};
+        (oracle_problem){3, 2, 1, 32, 16, true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks, 0, 0};
     e->sequence = (oracle_sequence){60, e->q, e->k, e->v};
 }
 
@@ -270,6 +280,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_tight_on_long_dot_products);
     RUN_TEST(test_tight_on_large_scores);
     RUN_TEST(test_tight_on_many_ranks);
+    RUN_TEST(test_tight_in_reproducible_mode);
     RUN_TEST(test_tight_with_softcap);
     RUN_TEST(test_tight_with_alibi);
     RUN_TEST(test_tight_with_sinks);

@@ -14,6 +14,7 @@
 #define ROWS 3
 #define V_DIM 8
 #define RECORD (V_DIM + 2)
+#define TALLY (4 * (V_DIM + 1) + 2)
 
 void setUp(void)
 {
@@ -89,6 +90,62 @@ static void test_seconds_of_a_round(void)
     ta_cluster_destroy(cluster);
 }
 
+/* Two packages of a node have links of their own. */
+static void test_packages(void)
+{
+    ta_cluster *cluster;
+    ta_cost cost;
+    EXPECT_OK(ta_cluster_create("local:1x4 node.latency_seconds=1 node.rank_bytes_per_second=10 "
+                                "node.total_bytes_per_second=15",
+                                &cluster));
+    EXPECT_OK(ta_cluster_add_places(cluster));
+    for (int rank = 0; rank < cluster->ranks; ++rank)
+        cluster->places[rank].package = rank / 2;
+    cluster->levels[TA_LEVEL_PACKAGE] = (ta_level){0.5, 20, 30, 0, 0};
+    EXPECT_OK(ta_cluster_number_packages(cluster));
+    EXPECT_OK(ta_cost_begin(&cost, cluster, cluster->ranks));
+    ta_cost_message(&cost, 0, 1, 60); /* each at its own 20 bytes a second */
+    ta_cost_message(&cost, 2, 3, 60);
+    ta_cost_round(&cost, "a");
+    expect_seconds(0.5 + 3, cost.seconds);
+    ta_cost_message(&cost, 0, 1, 60); /* 120 bytes share a package's 30 a second */
+    ta_cost_message(&cost, 1, 0, 60);
+    ta_cost_round(&cost, "a");
+    expect_seconds(3.5 + 0.5 + 4, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 60); /* between packages: 120 bytes at the node's 15 */
+    ta_cost_message(&cost, 1, 3, 60);
+    ta_cost_round(&cost, "a");
+    expect_seconds(8 + 1 + 8, cost.seconds);
+    ta_cost_end(&cost);
+    ta_cluster_destroy(cluster);
+}
+
+/* A message above the eager size waits for its handshake. */
+static void test_handshakes(void)
+{
+    ta_cluster *cluster = simple_cluster();
+    ta_cost cost;
+    EXPECT_OK(ta_cost_begin(&cost, cluster, cluster->ranks));
+    cluster->levels[TA_LEVEL_NETWORK].eager_bytes = 40;
+    cluster->levels[TA_LEVEL_NETWORK].handshake_s = 3;
+    ta_cost_message(&cost, 0, 2, 40);
+    ta_cost_round(&cost, "b");
+    expect_seconds(2 + 8, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 45);
+    ta_cost_round(&cost, "b");
+    expect_seconds(10 + 2 + 3 + 9, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 40); /* not once more; two share the adapter of 8 a second */
+    ta_cost_message(&cost, 1, 3, 40);
+    ta_cost_round(&cost, "b");
+    expect_seconds(24 + 2 + 10, cost.seconds);
+    ta_cost_message(&cost, 0, 2, 48);
+    ta_cost_message(&cost, 1, 3, 40);
+    ta_cost_round(&cost, "b");
+    expect_seconds(36 + 2 + 3 + 11, cost.seconds);
+    ta_cost_end(&cost);
+    ta_cluster_destroy(cluster);
+}
+
 static void test_doubling_by_hand(void)
 {
     ta_cluster *cluster;
@@ -137,7 +194,8 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     ta_device *device;
     ta_plan plan;
     int rows = (int)(t->shape.head_bytes / t->shape.record_bytes);
-    size_t floats = (size_t)(t->shape.heads * rows * RECORD) + TA_FAULT_BYTES / sizeof(float);
+    size_t record = t->shape.record_bytes / sizeof(float);
+    size_t floats = (size_t)(t->shape.heads * rows) * record + TA_FAULT_BYTES / sizeof(float);
     memset(&plan, 0, sizeof plan);
     TA_TRY(ta_device_open("host", NULL, &device));
     plan.group = group;
@@ -148,6 +206,7 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     plan.problem.query_tokens = 1;
     plan.problem.query_heads = t->shape.heads;
     plan.problem.v_dim = V_DIM;
+    plan.problem.tally_tile = t->shape.tallies ? 64 : 0;
     plan.out_placement = t->shape.placement;
     plan.out_root = t->shape.root;
     plan.choice.exchange = t->kind;
@@ -229,13 +288,14 @@ static void test_collectives_as_recorded(void)
 
 /* Every kind of exchange that can give the placement. */
 static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placement placement,
-                          size_t rows)
+                          size_t rows, int tallies)
 {
-    size_t record = RECORD * sizeof(float);
+    size_t record = (tallies ? TALLY : RECORD) * sizeof(float);
     for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
         trial t = {.shape = {.ranks = ranks,
                              .heads = heads,
                              .record_bytes = record,
+                             .tallies = tallies,
                              .head_bytes = rows * record,
                              .placement = placement,
                              .nodes = nodes},
@@ -259,7 +319,8 @@ static void test_exchanges_as_recorded(void)
             EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
             for (int heads = 1; heads <= 19; heads += 6)
                 for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
-                    try_exchanges(&nodes, ranks, heads, (ta_placement)placement, ROWS);
+                    for (int tallies = 0; tallies < 2; ++tallies)
+                        try_exchanges(&nodes, ranks, heads, (ta_placement)placement, ROWS, tallies);
             ta_nodes_free(&nodes);
         }
 }
@@ -271,8 +332,9 @@ static void test_chunks_as_recorded(void)
     ta_nodes nodes;
     EXPECT_OK(ta_nodes_make(node_of, 5, &nodes));
     for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
-        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 10000);
-        try_exchanges(&nodes, 5, 2, (ta_placement)placement, 40000);
+        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 10000, 0);
+        try_exchanges(&nodes, 5, 2, (ta_placement)placement, 40000, 0);
+        try_exchanges(&nodes, 5, 7, (ta_placement)placement, 3000, 1);
     }
     ta_nodes_free(&nodes);
 }
@@ -281,6 +343,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_seconds_of_a_round);
+    RUN_TEST(test_packages);
+    RUN_TEST(test_handshakes);
     RUN_TEST(test_doubling_by_hand);
     RUN_TEST(test_collectives_as_recorded);
     RUN_TEST(test_exchanges_as_recorded);

@@ -12,14 +12,20 @@
 #define DIM 264
 #define LANES TA_PANEL_LANES
 
-static const ta_panel_kernels *levels[2];
+static const ta_panel_kernels *levels[3];
+static int level_count;
 static float tile[ROWS * (DIM + 8)], panel[DIM * LANES], got[DIM * LANES], other[DIM * LANES];
 static random_source source;
 
 void setUp(void)
 {
-    levels[0] = &ta_panels_scalar;
-    levels[1] = ta_host_kernels_find(NULL)->panels;
+    static const char *const names[] = {"scalar", "avx2", "avx512"};
+    level_count = 0;
+    for (int i = 0; i < 3; ++i) {
+        const ta_host_kernels *kernels = ta_host_kernels_find(names[i]);
+        if (kernels) /* this CPU has it */
+            levels[level_count++] = kernels->panels;
+    }
     source = random_from(11);
     for (int i = 0; i < ROWS * (DIM + 8); ++i)
         tile[i] = (float)random_normal(&source);
@@ -33,7 +39,7 @@ void tearDown(void)
 
 static void test_dots(void)
 {
-    for (int level = 0; level < 2; ++level)
+    for (int level = 0; level < level_count; ++level)
         for (int n = 1; n <= 60; n += 7)
             for (int dim = 8; dim <= 256; dim += 56) {
                 levels[level]->dots(tile, dim + 8, n, dim, panel, got);
@@ -55,7 +61,7 @@ static void test_sums(void)
     float rescale[LANES];
     for (int j = 0; j < LANES; ++j)
         rescale[j] = 0.25f + 0.05f * (float)j;
-    for (int level = 0; level < 2; ++level)
+    for (int level = 0; level < level_count; ++level)
         for (int n = 1; n <= 60; n += 7)
             for (int dim = 8; dim <= 256; dim += 56) {
                 for (int i = 0; i < DIM * LANES; ++i)
@@ -98,7 +104,7 @@ static void test_hidden_weights_hide(void)
 
 static void test_transpose(void)
 {
-    for (int level = 0; level < 2; ++level) {
+    for (int level = 0; level < level_count; ++level) {
         levels[level]->transpose(tile, 40, 16, 32, got, 24);
         for (int i = 0; i < 16; ++i)
             for (int j = 0; j < 32; ++j)
@@ -109,7 +115,7 @@ static void test_transpose(void)
 /* Three calls, as three tiles of keys: one seen by all, one by some, one by none. */
 static void test_softmax(void)
 {
-    for (int level = 0; level < 2; ++level) {
+    for (int level = 0; level < level_count; ++level) {
         ta_panel_partial partial;
         ta_panel_mask some, none = {0};
         float scores[3][30 * LANES];
@@ -178,7 +184,7 @@ static void check_gradient(const ta_panel_kernels *kernels, float cap)
 
 static void test_gradient(void)
 {
-    for (int level = 0; level < 2; ++level) {
+    for (int level = 0; level < level_count; ++level) {
         check_gradient(levels[level], 0);
         check_gradient(levels[level], 3);
     }

@@ -51,13 +51,15 @@ static void try_line(const char *folder, const char *line)
                            .ranks = cluster->ranks,
                            .out_placement = placement_of(placement)};
     ta_choice choice = {0};
-    EXPECT_OK(ta_planner_choose(&shape, TA_EXCHANGE_AUTO, &choice));
+    EXPECT_OK(ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, &choice));
     const char *advice = ta_choice_one_device_is_cheaper(&choice) ? "do-not-shard" : "shard";
     const ta_candidate *chosen = ta_choice_candidate(&choice);
-    snprintf(text, sizeof text, "got %s (%.1f us), %s (one device: %.1f us) for: %s",
-             chosen->exchange, chosen->seconds * 1e6, advice,
-             choice.candidates[TA_WAY_ONE_DEVICE].seconds * 1e6, line);
-    TEST_ASSERT_EQUAL_STRING_MESSAGE(exchange, chosen->exchange, text);
+    const char *got =
+        choice.algorithm == TA_ALGORITHM_TREE ? chosen->exchange : chosen->algorithm + 5;
+    snprintf(text, sizeof text, "got %s (%.1f us), %s (one device: %.1f us) for: %s", got,
+             chosen->seconds * 1e6, advice, choice.candidates[TA_WAY_ONE_DEVICE].seconds * 1e6,
+             line);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(exchange, got, text);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(shard, advice, text);
     ta_choice_free(&choice);
     ta_cluster_destroy(cluster);
@@ -84,10 +86,22 @@ static void test_plans_of_known_clusters(void)
 
 /* ---- Over a group ---- */
 
+static void says(const char *text, const char *wanted)
+{
+    if (!strstr(text, wanted)) {
+        char message[9000];
+        snprintf(message, sizeof message, "no '%s' in:\n%s", wanted, text);
+        TEST_FAIL_MESSAGE(message);
+    }
+}
+
 typedef struct trial {
     const ta_cluster *cluster; /* rank 0's; the others have none */
     ta_exchange wanted, other_wanted;
+    ta_algorithm algorithm;
     ta_exchange got[8];
+    ta_algorithm got_algorithm[8];
+    float results[8][SMALL_ROWS * SMALL_V_DIM];
     char text[8000], json[16000]; /* rank 0's */
 } trial;
 
@@ -111,11 +125,20 @@ static ta_status plan_rank(ta_group *group, void *context)
     TA_TRY(ta_device_open("host", NULL, &device));
     small_step_init(&step, rank, ta_group_size(group));
     step.config.cluster = rank == 0 ? t->cluster : NULL;
+    step.config.algorithm = t->algorithm;
     step.config.exchange = rank == 0 ? t->wanted : t->other_wanted;
     ta_status status = ta_plan_create(group, device, &step.config, &plan);
     if (status == TA_OK) {
         t->got[rank] = plan->choice.exchange;
+        t->got_algorithm[rank] = plan->algorithm;
         status = small_step_decode(&step, plan);
+        memcpy(t->results[rank], step.results, sizeof step.results);
+        RANK_EXPECT(status != TA_OK || small_step_right(&step));
+    }
+    if (status == TA_OK && rank == 0) { /* whose cluster decides */
+        size_t bytes = 0;
+        TA_TRY(ta_plan_workspace(group, device, &step.config, &bytes));
+        RANK_EXPECT(bytes == plan->memory_bytes);
     }
     if (status == TA_OK && rank == 0)
         status = explain_rank_0(plan, t);
@@ -148,6 +171,56 @@ static void test_all_ranks_follow_rank_0(void)
     EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
     for (int rank = 0; rank < 8; ++rank)
         TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_DOUBLING, t->got[rank]);
+    free(t);
+    ta_cluster_destroy(cluster);
+}
+
+/* Slow links that three ranks share, where latencies do not count. */
+static void test_a_ring_where_it_is_cheaper(void)
+{
+    ta_cluster *cluster;
+    trial *auto_trial = calloc(1, sizeof *auto_trial), *t = calloc(1, sizeof *t);
+    EXPECT_OK(ta_cluster_create("local:1x3 node.latency_seconds=1e-9 "
+                                "node.rank_bytes_per_second=1e3 node.total_bytes_per_second=2e3",
+                                &cluster));
+    auto_trial->cluster = t->cluster = cluster;
+    EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, auto_trial));
+    t->algorithm = TA_ALGORITHM_RING_Q;
+    EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, t));
+    for (int rank = 0; rank < 3; ++rank) {
+        TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_RING_Q, auto_trial->got_algorithm[rank]);
+        TEST_ASSERT_EQUAL_MEMORY(t->results[rank], auto_trial->results[rank],
+                                 sizeof t->results[rank]);
+    }
+    says(auto_trial->text, "algorithm: ring-q\nwhy: the least predicted time of all ways");
+    says(auto_trial->json, "{\"algorithm\": \"ring pass-Q\", \"exchange\": \"\"");
+    says(auto_trial->json, "\"why\": \"the least predicted time of all ways");
+    says(t->text, "algorithm: ring-q\nwhy: the config asks for it");
+    t->algorithm = TA_ALGORITHM_TREE;
+    EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, t));
+    TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_TREE, t->got_algorithm[2]);
+    says(t->text, "us, but the config asks for the tree\n");
+    t->algorithm = TA_ALGORITHM_AUTO;
+    t->wanted = t->other_wanted = TA_EXCHANGE_SCATTER;
+    EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, t));
+    TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_TREE, t->got_algorithm[1]);
+    says(t->text, "us, but the config asks for an exchange\n");
+    ta_cluster_destroy(cluster);
+    free(auto_trial);
+    free(t);
+}
+
+/* Rings are compared, and lose, where a tree has fewer rounds. */
+static void test_the_tree_where_it_is_cheaper(void)
+{
+    ta_cluster *cluster = slow_network("2x4");
+    trial *t = calloc(1, sizeof *t);
+    t->cluster = cluster;
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_TREE, t->got_algorithm[7]);
+    says(t->text, "algorithm: tree\nwhy: K and V stay in place, and what moves does not grow with "
+                  "the tokens; ring pass-Q would take ");
+    says(t->text, "candidate: ring pass-Q: ");
     free(t);
     ta_cluster_destroy(cluster);
 }
@@ -194,25 +267,18 @@ static void test_what_cannot_be_asked_for(void)
     ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1};
     ta_step_shape shape = {.problem = &problem, .ranks = 2, .out_placement = TA_PLACE_ROOT};
     ta_choice choice = {0};
-    EXPECT_ERROR(TA_ERR_INVALID, ta_planner_choose(&shape, TA_EXCHANGE_DOUBLING, &choice),
+    EXPECT_ERROR(TA_ERR_INVALID,
+                 ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_DOUBLING, &choice),
                  "TA_EXCHANGE_DOUBLING", "TA_EXCHANGE_BINOMIAL");
     ta_choice_free(&choice);
     shape.device_memory = 1;
-    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_planner_choose(&shape, TA_EXCHANGE_ALL_REDUCE, &choice),
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED,
+                 ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_ALL_REDUCE, &choice),
                  "TA_EXCHANGE_ALL_REDUCE", "device memory");
     ta_choice_free(&choice);
 }
 
 /* ---- The explanation ---- */
-
-static void says(const char *text, const char *wanted)
-{
-    if (!strstr(text, wanted)) {
-        char message[9000];
-        snprintf(message, sizeof message, "no '%s' in:\n%s", wanted, text);
-        TEST_FAIL_MESSAGE(message);
-    }
-}
 
 /* Brackets and quotes of JSON match; bench/test_bench.sh has a parser read what it writes. */
 static void check_json(const char *json)
@@ -269,6 +335,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_plans_of_known_clusters);
     RUN_TEST(test_all_ranks_follow_rank_0);
+    RUN_TEST(test_a_ring_where_it_is_cheaper);
+    RUN_TEST(test_the_tree_where_it_is_cheaper);
     RUN_TEST(test_every_exchange_can_be_asked_for);
     RUN_TEST(test_what_cannot_be_asked_for);
     RUN_TEST(test_explanation_with_a_cluster);

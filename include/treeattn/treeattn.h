@@ -337,11 +337,11 @@ typedef struct ta_cluster ta_cluster;
  * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
 TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
 
-/* Measure the cluster that a group runs on: which ranks share a host, latencies and bandwidths of
- * messages inside and between hosts, the memory of `device`, and on the host how fast it computes
- * attention. Takes some tens of messages and up
- * to 256 KB each. Collective: every rank calls it, and all get the same cluster; a bad argument on
- * one rank aborts the group. */
+/* Measure the cluster that a group runs on: which ranks share a host, and with hwloc a package;
+ * latencies and bandwidths of messages inside and between them; the memory of `device`, and on the
+ * host how fast it computes attention. Takes some hundreds of messages of up to 768 KB each.
+ * Collective: every rank calls it, and all get the same cluster; a bad argument on one rank aborts
+ * the group. */
 TA_API ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **cluster);
 
 /* The cluster as the text of such a file. Text rules as ta_info(). */
@@ -438,12 +438,21 @@ typedef struct ta_plan_config {
      * with graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
+    /* Reproducible mode: the same bits on any number of ranks, with any shard map, exchange and
+     * thread count. 0: off. Otherwise the tokens of a tile, 16 to 2^20: tile i is the positions
+     * [i · tile, (i + 1) · tile), each is summed up by itself, and the tiles' sums are added as
+     * integers. A smaller tile costs more arithmetic. Another tile gives other bits, and so does
+     * another SIMD level, kind of device or order of the axes of K and V. No tile may be on two
+     * ranks: map.block and kv.bounds are multiples of the tile, but for bounds at or past the end
+     * of a sequence. Messages are about four times as large. Rings are TA_ERR_UNSUPPORTED.
+     * docs/numerics.md says how it works, what it costs and its error bound. */
+    int32_t reproducible_tile;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0                 \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0, 0              \
     }
 
 typedef struct ta_plan ta_plan;
@@ -557,7 +566,8 @@ typedef struct ta_kv {
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count; with
+ * config.reproducible_tile also on other numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends

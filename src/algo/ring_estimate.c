@@ -1,9 +1,9 @@
 /* What a step of either ring sends and takes. In both, every rank makes the result of its part of
- * the query heads, so that the ranks together read K and V once, and works while messages travel.
+ * the query heads.
  *
- * pass-KV    the shards go around in two halves, p - 1 hops each
- * pass-Q     the parts' partials go around, p - 1 hops, with their queries if these are scattered
- */
+ * pass-KV    the shards go around in two halves, p - 1 hops each, and a rank attends meanwhile
+ * pass-Q     the parts' partials go around, p - 1 hops; attended with before, in one pass, or hop
+ *            by hop if the queries are scattered and travel along */
 #include <stdlib.h>
 
 #include "../dtype.h"
@@ -26,6 +26,11 @@ static int part_heads(const ta_step_shape *s, int rank)
 {
     int heads = s->problem->query_heads;
     return ta_head_start(heads, s->ranks, rank + 1) - ta_head_start(heads, s->ranks, rank);
+}
+
+static double largest_part_bytes(const ta_step_shape *s)
+{
+    return (double)part_heads(s, s->ranks - 1) * (double)records_head_bytes(s->problem);
 }
 
 /* KV heads that the part with the most of them reads. */
@@ -75,11 +80,13 @@ ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
     for (int32_t first = 0; first < p->max_tokens; first += slice_tokens) {
         int32_t left = p->max_tokens - first;
         double tokens = left < slice_tokens ? left : slice_tokens;
-        double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s)));
+        double slice_bytes = ta_kv_bytes(p, tokens, p->kv_heads);
+        double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s))) +
+                          ta_cost_memory_s(s->cluster, 1, 3 * largest_part_bytes(s)); /* merge */
+        ta_cost_local(cost, "pack K and V", ta_cost_memory_s(s->cluster, 1, 2 * slice_bytes));
         ta_cost_repeat(cost, s->ranks - 1);
         for (int rank = 0; rank < s->ranks; ++rank)
-            ta_cost_message(cost, rank, (rank + 1) % s->ranks,
-                            (uint64_t)ta_kv_bytes(p, tokens, p->kv_heads));
+            ta_cost_message(cost, rank, (rank + 1) % s->ranks, (uint64_t)slice_bytes);
         ta_cost_overlap(cost, attend_s);
         ta_cost_round(cost, "pass K and V, attend");
         ta_cost_local(cost, "attend", attend_s);
@@ -104,9 +111,13 @@ ta_status ta_ring_q_estimate(const ta_step_shape *s, ta_cost *cost)
     const ta_problem *p = s->problem;
     int travels = s->query_placement == TA_PLACE_HEADS, ranks = s->ranks;
     int hops = travels ? ranks : ranks - 1, repeats = ranks > EXACT_RANKS ? hops : 1;
-    double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, p->max_tokens, part_kv_heads(s)));
+    double kv_heads = travels ? part_kv_heads(s) : p->kv_heads;
+    double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, p->max_tokens, kv_heads));
     if (!travels)
         TA_TRY(ta_predict_query(s, cost));
+    ta_cost_local(cost, "attend", travels ? ranks * attend_s : attend_s);
+    ta_cost_local(cost, "copy parts", /* the first one out, the last one in */
+                  ta_cost_memory_s(s->cluster, 2, 4 * largest_part_bytes(s)));
     for (int hop = 0; hop < hops; hop += repeats) {
         int with_query = travels && hop < ranks - 1;
         ta_cost_repeat(cost, repeats);
@@ -115,11 +126,8 @@ ta_status ta_ring_q_estimate(const ta_step_shape *s, ta_cost *cost)
             ta_cost_message(cost, rank, (rank + 1) % ranks, /* of many parts the last is largest */
                             partial_message(s, repeats > 1 ? ranks - 1 : part, with_query));
         }
-        if (!travels)
-            ta_cost_overlap(cost, attend_s);
-        ta_cost_work(cost, 1, 3.0 * (double)partial_message(s, ranks - 1, 0));
-        ta_cost_round(cost, travels ? "pass queries and partials" : "pass partials, attend");
+        ta_cost_work(cost, 1, 3 * largest_part_bytes(s));
+        ta_cost_round(cost, travels ? "pass queries and partials" : "pass partials");
     }
-    ta_cost_local(cost, "attend", travels ? ranks * attend_s : attend_s);
     return gather_parts(s, cost);
 }

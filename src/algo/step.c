@@ -66,7 +66,7 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const
                           void *stream)
 {
     const ta_problem *p = &plan->problem;
-    int64_t head_floats = ta_problem_rows(p) * ta_record_floats(p->v_dim);
+    int64_t head_floats = ta_problem_rows(p) * ta_problem_record_floats(p);
     int first, heads;
     ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
     if (fault->status != TA_OK || heads == 0)
@@ -76,6 +76,9 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const
                        (size_t)(heads * head_floats) * sizeof(float), stream));
     if (!ta_plan_tracks(plan))
         return plan->device->ops->finish(plan->device, p, merged, first, heads, out, lse, stream);
+    if (plan->last.messages)
+        return plan->device->ops->finish_relay(plan->device, p, &plan->last, first, heads, out, lse,
+                                               plan->report, stream);
     ta_fault_place place = {(ta_fault *)(plan->records + p->query_heads * head_floats),
                             plan->report};
     return plan->device->ops->finish_tracking(plan->device, p, merged, first, heads, out, lse,

@@ -11,7 +11,7 @@
 static ta_status begin_staging(ta_plan *plan, int chunk, void *stream)
 {
     const ta_problem *p = &plan->problem;
-    int64_t head_floats = ta_problem_rows(p) * ta_record_floats(p->v_dim);
+    int64_t head_floats = ta_problem_rows(p) * ta_problem_record_floats(p);
     int first, end;
     ta_plan_chunk(plan, chunk, &first, &end);
     return plan->device->ops->copy(plan->device, plan->exchange_records + first * head_floats,

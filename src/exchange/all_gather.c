@@ -41,8 +41,12 @@ ta_status ta_all_gather_estimate(const ta_exchange_shape *shape, ta_cost *cost)
     ta_cost_all_gather(cost, "all-gather", offsets);
     free(offsets);
     int kernels = shape->ranks + 1; /* two copies, and a merge with each other rank's */
-    ta_cost_local(cost, "merge",
-                  ta_cost_memory_s(cost->cluster, kernels, 3.0 * kernels * (double)message));
+    double bytes = 3.0 * kernels * (double)message;
+    if (ta_shape_relays(shape)) { /* finish reads them where they are */
+        kernels = 0;
+        bytes = (double)shape->ranks * (double)message;
+    }
+    ta_cost_local(cost, "merge", ta_cost_memory_s(cost->cluster, kernels, bytes));
     return TA_OK;
 }
 

@@ -28,17 +28,20 @@ int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
 }
 
 /* A merge reads two ranges and writes one; a range that is not the last is copied before it is
- * sent, so that the fault can stand behind it; what replaces is copied into its place. */
-static void add_work(const ta_exchange_shape *shape, const ta_round *round, ta_cost *cost)
+ * sent, so that the fault can stand behind it; what replaces is copied into its place. In device
+ * memory (relay.c) the copy is made by the kernel of the round before, if there is one, and the
+ * work of the last round by finish. */
+static void add_work(const ta_exchange_shape *shape, const ta_round *round, int is_first,
+                     int is_last, ta_cost *cost)
 {
     int kernels = 0;
     double bytes = 0;
     if (round->to >= 0 && round->given.end != shape->heads) {
-        kernels += 1;
+        kernels += is_first || !ta_shape_relays(shape);
         bytes += 2.0 * (double)ta_message_bytes(shape, round->given);
     }
     if (round->from >= 0) {
-        kernels += 1;
+        kernels += !is_last || !ta_shape_relays(shape);
         bytes += (round->replaces ? 2.0 : 3.0) * (double)ta_message_bytes(shape, round->kept);
     }
     ta_cost_work(cost, kernels, bytes);
@@ -56,7 +59,7 @@ static void estimate_rounds(const ta_round_ops *ops, const ta_exchange_shape *sh
                 phase = round.phase;
             if (round.to >= 0)
                 ta_cost_message(cost, rank, round.to, ta_message_bytes(shape, round.given));
-            add_work(shape, &round, cost);
+            add_work(shape, &round, index == 0, index == rounds - 1, cost);
         }
         ta_cost_round(cost, phase);
     }

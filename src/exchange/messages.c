@@ -7,10 +7,11 @@
 ta_exchange_shape ta_exchange_shape_of(const ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
-    size_t record = (size_t)ta_record_floats(p->v_dim) * sizeof(float);
+    size_t record = (size_t)ta_problem_record_floats(p) * sizeof(float);
     return (ta_exchange_shape){.ranks = plan->ranks,
                                .heads = p->query_heads,
                                .record_bytes = record,
+                               .tallies = p->tally_tile != 0,
                                .head_bytes = (size_t)ta_problem_rows(p) * record,
                                .placement = plan->out_placement,
                                .root = plan->out_root,
@@ -21,7 +22,7 @@ ta_exchange_shape ta_exchange_shape_of(const ta_plan *plan)
 int64_t ta_heads_floats(const ta_plan *plan, ta_heads heads)
 {
     return (heads.end - heads.first) * ta_problem_rows(&plan->problem) *
-           ta_record_floats(plan->problem.v_dim);
+           ta_problem_record_floats(&plan->problem);
 }
 
 float *ta_records_at(const ta_plan *plan, int head)
@@ -70,13 +71,16 @@ ta_status ta_message_merge(ta_plan *plan, const float *message, ta_heads heads, 
     const float *behind = message + ta_heads_floats(plan, heads);
     float *into = ta_records_at(plan, heads.first);
     int64_t records = (heads.end - heads.first) * ta_problem_rows(&plan->problem);
-    if (ta_plan_tracks(plan))
-        return device->ops->merge_tracking(device, into, message, records, plan->problem.v_dim,
-                                           ta_tracked_fault(plan), (const ta_fault *)behind,
-                                           stream);
+    int tallies = plan->problem.tally_tile != 0;
+    if (ta_plan_tracks(plan)) /* tallies; partials are relayed */
+        return device->ops->merge_tallies(device, into, message, records, plan->problem.v_dim,
+                                          ta_tracked_fault(plan), (const ta_fault *)behind, stream);
     TA_TRY(take_fault(plan, behind, fault, stream));
     if (fault->status != TA_OK) /* nobody will read the result, but an earlier one may be in use */
         return TA_OK;
+    if (tallies)
+        return device->ops->merge_tallies(device, into, message, records, plan->problem.v_dim, NULL,
+                                          NULL, stream);
     return device->ops->merge(device, into, message, records, plan->problem.v_dim, stream);
 }
 

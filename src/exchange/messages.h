@@ -1,5 +1,6 @@
 /* What all exchanges do with a message: a range of heads of the partial, their records, then the
- * fault. Used by exchange.c and the files of exchange/ that run one; implemented in messages.c. */
+ * fault. Used by exchange.c and the files of exchange/ that run one; implemented in messages.c. In
+ * device memory relay.c does it all. */
 #ifndef TA_EXCHANGE_MESSAGES_H
 #define TA_EXCHANGE_MESSAGES_H
 
@@ -26,6 +27,11 @@ ta_status ta_message_merge(ta_plan *plan, const float *message, ta_heads heads, 
                            void *stream);
 ta_status ta_message_take(ta_plan *plan, const float *message, ta_heads heads, ta_fault *fault,
                           void *stream);
+
+/* Rounds, and an all-gather, of a plan that tracks faults: relay.c. What arrived last is in
+ * plan->last for finish(). */
+ta_status ta_relay_run(ta_plan *plan, const ta_round_ops *ops, void *stream);
+ta_status ta_relay_gather(ta_plan *plan, void *stream);
 
 /* The two exchanges that are collectives of the group: all_gather.c, all_reduce.c. */
 ta_status ta_all_gather_run(ta_plan *plan, ta_fault *fault, void *stream);

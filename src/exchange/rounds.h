@@ -27,12 +27,19 @@ typedef struct ta_nodes {
 typedef struct ta_exchange_shape {
     int ranks, heads;
     size_t record_bytes; /* one partial */
+    int tallies;         /* partials are tallies */
     size_t head_bytes;   /* the partials of one head */
     ta_placement placement;
     int root;
     const ta_nodes *nodes; /* NULL: all ranks are on one node */
     int device_memory;     /* where it is exchanged, if not in host memory */
 } ta_exchange_shape;
+
+/* Are partials relayed (relay.c), with one kernel a round? */
+static inline int ta_shape_relays(const ta_exchange_shape *shape)
+{
+    return shape->device_memory && !shape->tallies;
+}
 
 /* One rank's part in one round. */
 typedef struct ta_round {

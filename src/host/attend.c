@@ -10,6 +10,7 @@
 #include "../dtype.h"
 #include "../partial.h"
 #include "item.h"
+#include "tally.h"
 
 /* Less K and V than this is read faster by one thread than it takes to wake a second. */
 #define BYTES_WORTH_WAKING (256 << 10)
@@ -51,10 +52,14 @@ static void merge_row(const ta_attend_job *job, int32_t sequence, int32_t kv_hea
     int32_t heads = p->query_heads / p->kv_heads;
     int64_t head = (int64_t)kv_head * heads + row % heads;
     int64_t result_row = (int64_t)sequence * p->query_tokens + row / heads;
-    float *result =
-        job->records + (head * ta_problem_rows(p) + result_row) * ta_record_floats(p->v_dim);
+    int64_t floats = ta_problem_record_floats(p);
+    float *result = job->records + (head * ta_problem_rows(p) + result_row) * floats;
 
-    ta_visible all = ta_job_visible(job, sequence);
+    ta_visible all = ta_job_divided(job, sequence);
+    if (all.first >= all.end && p->tally_tile) {
+        ta_tally_clear(result, p->v_dim);
+        return;
+    }
     if (all.first >= all.end) {
         memset(result, 0, (size_t)p->v_dim * sizeof *result);
         result[p->v_dim] = -INFINITY;
@@ -63,10 +68,13 @@ static void merge_row(const ta_attend_job *job, int32_t sequence, int32_t kv_hea
     }
     int32_t split_tokens = ta_division_split_tokens(&job->division, all.end - all.first);
     const float *record = ta_job_record(job, sequence, kv_head, row, 0);
-    memcpy(result, record, (size_t)ta_record_floats(p->v_dim) * sizeof *result);
+    memcpy(result, record, (size_t)floats * sizeof *result);
     for (int64_t at = (int64_t)all.first + split_tokens; at < all.end; at += split_tokens) {
         record += (int64_t)job->division.rows * job->division.record_floats;
-        job->kernels->merge(result, record, p->v_dim);
+        if (p->tally_tile)
+            ta_tally_merge(result, record, p->v_dim);
+        else
+            job->kernels->merge(result, record, p->v_dim);
     }
 }
 

@@ -53,6 +53,11 @@ static ta_status check_bounds(const ta_problem *p, const int32_t *bounds, int32_
             return ta_fail(TA_ERR_INVALID,
                            "kv.bounds of sequence %d fall from %d to %d at rank %d: must ascend",
                            sequence, bounds[r], bounds[r + 1], r);
+        if (p->tally_tile && bounds[r] < length && bounds[r] % p->tally_tile)
+            return ta_fail(TA_ERR_INVALID,
+                           "kv.bounds of sequence %d are %d at rank %d: must be a multiple of "
+                           "config.reproducible_tile, %d",
+                           sequence, bounds[r], r, p->tally_tile);
     }
     if (bounds[ranks] < length)
         return ta_fail(TA_ERR_INVALID,

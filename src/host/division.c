@@ -76,7 +76,8 @@ ta_division ta_divide(const ta_problem *problem, int heads_together)
     d.row_groups = (int32_t)ceil_div(d.rows, d.group_rows);
     d.group_heads = heads_together ? choose_group_heads(p, d.rows) : 1;
     d.head_groups = (int32_t)ceil_div(p->kv_heads, d.group_heads);
-    d.record_floats = (int32_t)round_up(p->v_dim + 2, 16); /* records start on cache lines */
+    d.record_floats = (int32_t)round_up(ta_problem_record_floats(p), 16); /* on cache lines */
+    d.tally_tile = p->tally_tile;
     d.splits = choose_splits(p, &d);
     d.items = (int64_t)p->batch * d.head_groups * d.row_groups * d.splits;
     return d;
@@ -85,6 +86,8 @@ ta_division ta_divide(const ta_problem *problem, int heads_together)
 int32_t ta_division_split_tokens(const ta_division *division, int32_t tokens)
 {
     int64_t even = round_up(ceil_div(tokens, division->splits), TA_TOKEN_BLOCK);
+    if (division->tally_tile)
+        even = round_up(clamp(even, SPLIT_TOKENS_MIN, INT32_MAX), division->tally_tile);
     return (int32_t)clamp(even, SPLIT_TOKENS_MIN, INT32_MAX);
 }
 

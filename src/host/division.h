@@ -17,6 +17,7 @@ typedef struct ta_division {
     int32_t head_groups;   /* of one sequence */
     int32_t splits;        /* the most ranges that a sequence's tokens are split into */
     int32_t record_floats; /* from one record in the workspace to the next */
+    int32_t tally_tile;    /* the problem's: splits begin where tiles do */
     int64_t items;
 } ta_division;
 

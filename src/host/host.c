@@ -13,6 +13,7 @@
 #include "check.h"
 #include "host.h"
 #include "pack.h"
+#include "tally.h"
 
 /* Fewer records than this are merged or finished faster by one thread than others wake. */
 #define FLOATS_WORTH_WAKING (64 << 10)
@@ -150,6 +151,28 @@ static ta_status host_merge(ta_device *device, float *into, const float *from, i
     return TA_OK;
 }
 
+static void merge_tallies_turn(void *context, int64_t turn, int thread)
+{
+    const merge_job *job = context;
+    int64_t floats = ta_tally_floats(job->v_dim);
+    (void)thread;
+    for (int64_t i = turn * RECORDS_PER_TURN; i < turn_end(turn, job->records); i++)
+        ta_tally_merge(job->into + i * floats, job->from + i * floats, job->v_dim);
+}
+
+static ta_status host_merge_tallies(ta_device *device, float *into, const float *from,
+                                    int64_t records, int32_t v_dim, ta_fault *fault,
+                                    const ta_fault *theirs, void *stream)
+{
+    ta_host *host = host_of(device);
+    merge_job job = {host->kernels, into, from, records, v_dim};
+    (void)fault; /* the host follows every step */
+    (void)theirs;
+    (void)stream;
+    for_records(host, records, v_dim, merge_tallies_turn, &job);
+    return TA_OK;
+}
+
 typedef struct finish_job {
     const ta_host_kernels *kernels;
     const ta_problem *problem;
@@ -158,6 +181,30 @@ typedef struct finish_job {
     const ta_tensor *out;
     float *lse;
 } finish_job;
+
+/* Where the output of a row goes; NULL: nobody wants it. */
+static void *out_at(const finish_job *job, int32_t head, int64_t row)
+{
+    const ta_problem *p = job->problem;
+    const ta_tensor *out = job->out;
+    if (!out || !out->data)
+        return NULL;
+    int64_t at = row / p->query_tokens * out->batch_stride +
+                 row % p->query_tokens * out->token_stride + head * out->head_stride;
+    return (char *)out->data + at * (int64_t)ta_dtype_bytes(p->out_dtype);
+}
+
+static void finish_tally(const finish_job *job, int32_t head, int64_t row, const float *tally)
+{
+    const ta_problem *p = job->problem;
+    float sink = p->sinks ? (float)(p->sinks[job->first_head + head] * M_LOG2E) : -INFINITY;
+    float values[TA_MAX_DIM], lse = ta_tally_finish(tally, p->v_dim, sink, values);
+    void *to = out_at(job, head, row);
+    if (to)
+        job->kernels->store[p->out_dtype](values, p->v_dim, 1.0f, to);
+    if (job->lse)
+        job->lse[row * job->heads + head] = lse;
+}
 
 static void finish_record(const finish_job *job, int32_t head, int64_t row, const float *record)
 {
@@ -170,14 +217,10 @@ static void finish_record(const finish_job *job, int32_t head, int64_t row, cons
         m = s.m;
         o_scale = s.a;
     }
-    if (job->out && job->out->data) {
-        const ta_tensor *out = job->out;
-        int64_t at = row / p->query_tokens * out->batch_stride +
-                     row % p->query_tokens * out->token_stride + head * out->head_stride;
-        void *to = (char *)out->data + at * (int64_t)ta_dtype_bytes(p->out_dtype);
+    void *to = out_at(job, head, row);
+    if (to)
         job->kernels->store[p->out_dtype](record, p->v_dim, o_scale * ta_partial_normalizer(m, l),
                                           to);
-    }
     if (job->lse)
         job->lse[row * job->heads + head] = ta_partial_lse(m, l);
 }
@@ -186,10 +229,11 @@ static void finish_turn(void *context, int64_t turn, int thread)
 {
     const finish_job *job = context;
     int64_t rows = ta_problem_rows(job->problem);
-    int64_t floats = ta_record_floats(job->problem->v_dim);
+    int64_t floats = ta_problem_record_floats(job->problem);
     (void)thread;
     for (int64_t i = turn * RECORDS_PER_TURN; i < turn_end(turn, rows * job->heads); i++)
-        finish_record(job, (int32_t)(i / rows), i % rows, job->records + i * floats);
+        (job->problem->tally_tile ? finish_tally : finish_record)(
+            job, (int32_t)(i / rows), i % rows, job->records + i * floats);
 }
 
 static ta_status host_finish(ta_device *device, const ta_problem *problem, const float *records,
@@ -215,6 +259,7 @@ static const ta_device_ops host_ops = {
     .pack_kv = host_pack_kv,
     .attend = host_attend,
     .merge = host_merge,
+    .merge_tallies = host_merge_tallies,
     .finish = host_finish,
     .local = &ta_host_local,
 };

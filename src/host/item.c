@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../dtype.h"
+#include "tally.h"
 #include "tile.h"
 
 /* What a query row sees, the same for all heads. */
@@ -37,7 +38,11 @@ typedef struct item_state {
     float *m, *l;    /* of the rows' partials */
     float *q;        /* k_dim each, arranged, ready to give scores in base 2 */
     float *records;  /* of the first head and row; o is summed in place */
-    int64_t record_head_stride;
+    int64_t record_stride, record_head_stride;
+    /* Reproducible mode: tallies of the first head and row, strides as the workspace has them. Then
+     * `records` are in the scratch, for one tile after the other. */
+    float *tallies;
+    int64_t tally_stride, tally_head_stride;
 } item_state;
 
 static size_t round_to_line(size_t bytes)
@@ -48,9 +53,10 @@ static size_t round_to_line(size_t bytes)
 size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *division)
 {
     size_t rows = (size_t)division->group_rows, all = rows * (size_t)division->group_heads;
+    size_t record = problem->tally_tile ? round_to_line((size_t)problem->v_dim * sizeof(float)) : 0;
     return round_to_line(sizeof(item_buffers)) + round_to_line(rows * sizeof(query_row)) +
            3 * round_to_line(all * sizeof(float)) +
-           round_to_line(all * (size_t)problem->k_dim * sizeof(float));
+           round_to_line(all * (size_t)problem->k_dim * sizeof(float)) + all * record;
 }
 
 static ta_visible row_visible(const ta_attend_job *job, int32_t sequence, int32_t token)
@@ -68,6 +74,14 @@ ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence)
     return all;
 }
 
+ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence)
+{
+    ta_visible all = ta_job_visible(job, sequence);
+    if (all.first < all.end && job->problem->tally_tile)
+        all.first -= all.first % job->problem->tally_tile;
+    return all;
+}
+
 /* The place of a head's row in the arrays of an item. */
 static int64_t row_index(const item_state *s, int head, int32_t row)
 {
@@ -76,8 +90,7 @@ static int64_t row_index(const item_state *s, int head, int32_t row)
 
 static float *row_record(const item_state *s, int head, int32_t row)
 {
-    return s->records + head * s->record_head_stride +
-           (int64_t)row * s->job->division.record_floats;
+    return s->records + head * s->record_head_stride + row * s->record_stride;
 }
 
 /* scores[t·rows + r] -= slope_r · |x_r - y_t|. */
@@ -161,7 +174,7 @@ static void add_values(const item_state *s, int32_t row, int rows, int at, int n
     const ta_tile *tile = &b->tile;
     ta_block block = {.rows = rows,
                       .heads = s->item.heads,
-                      .row_stride = s->job->division.record_floats,
+                      .row_stride = s->record_stride,
                       .head_stride = s->record_head_stride,
                       .tokens = ta_tile_vectors(tile, &tile->v, at, n),
                       .ahead = ahead_of(tile, &tile->v, row, at + n, n),
@@ -236,11 +249,21 @@ static void attend_tile(const item_state *s)
     }
 }
 
+/* The tokens that are looked up at once. In reproducible mode, blocks of tokens begin where a tile
+ * begins, for all rows that see that place. */
+static int32_t most_at_once(const item_state *s, int32_t first, int32_t end)
+{
+    int all_see = s->rows[s->item.rows - 1].visible.first <= first && s->rows[0].visible.end >= end;
+    if (s->tallies && !all_see)
+        return TA_TOKEN_BLOCK;
+    return ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
+}
+
 /* All rows against the tokens [first, end). */
 static void attend_range(const item_state *s, int32_t first, int32_t end)
 {
-    int32_t most = ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
-    if (s->item.heads > 1 && s->item.rows == 1) { /* see tile.h */
+    int32_t most = most_at_once(s, first, end);
+    if (!s->tallies && s->item.heads > 1 && s->item.rows == 1) { /* see tile.h */
         int32_t lane_tokens = (end - first) / TA_TILE_LANES;
         for (int32_t left = lane_tokens; left > 0; left -= most / TA_TILE_LANES) {
             int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;
@@ -254,6 +277,14 @@ static void attend_range(const item_state *s, int32_t first, int32_t end)
         ta_tile_find(&s->source, first, left < most ? left : most, &s->buffers->tile);
         attend_tile(s);
     }
+}
+
+static void empty_partial(const item_state *s, int head, int32_t row)
+{
+    int64_t index = row_index(s, head, row);
+    s->m[index] = -INFINITY;
+    s->l[index] = 0.0f;
+    memset(row_record(s, head, row), 0, (size_t)s->job->problem->v_dim * sizeof(float));
 }
 
 /* Load a query row and empty its partial. */
@@ -277,9 +308,7 @@ static void start_row(const item_state *s, int head, int32_t row)
     s->rows[row].visible = row_visible(s->job, s->item.sequence, token);
     s->rows[row].position = s->job->kv->lengths[s->item.sequence] - p->query_tokens + token;
     s->slopes[index] = p->alibi_slopes ? (float)(p->alibi_slopes[query_head] * M_LOG2E) : 0.0f;
-    s->m[index] = -INFINITY;
-    s->l[index] = 0.0f;
-    memset(row_record(s, head, row), 0, (size_t)p->v_dim * sizeof(float));
+    empty_partial(s, head, row);
 }
 
 static item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
@@ -297,14 +326,49 @@ static item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
     s.q = (float *)(scratch + 3 * all);
     s.source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
     s.records = ta_job_record(job, item.sequence, item.kv_head, item.row, item.split);
+    s.record_stride = d->record_floats;
     s.record_head_stride = (int64_t)d->splits * d->rows * d->record_floats;
+    if (job->problem->tally_tile) {
+        size_t k_bytes = (size_t)job->problem->k_dim * sizeof(float);
+        s.tallies = s.records;
+        s.tally_stride = s.record_stride;
+        s.tally_head_stride = s.record_head_stride;
+        s.records = (float *)((char *)s.q + round_to_line(rows * (size_t)d->group_heads * k_bytes));
+        s.record_stride = (int64_t)(round_to_line((size_t)job->problem->v_dim * 4) / 4);
+        s.record_head_stride = row_index(&s, 1, 0) * s.record_stride;
+    }
     return s;
+}
+
+static float *row_tally(const item_state *s, int head, int32_t row)
+{
+    return s->tallies + head * s->tally_head_stride + row * s->tally_stride;
+}
+
+/* Tile by tile, each from an empty partial, so that its bits depend on nothing outside of it. */
+static void attend_tiles(const item_state *s, int32_t first, int32_t end)
+{
+    int32_t tile = s->job->problem->tally_tile, v_dim = s->job->problem->v_dim;
+    for (int i = 0; i < s->item.heads * s->item.rows; i++)
+        ta_tally_clear(row_tally(s, i / s->item.rows, i % s->item.rows), v_dim);
+    while (first < end) {
+        int32_t next = end - first < tile - first % tile ? end : first + tile - first % tile;
+        attend_range(s, first, next);
+        for (int i = 0; i < s->item.heads * s->item.rows; i++) {
+            int head = i / s->item.rows, row = i % s->item.rows;
+            int64_t index = row_index(s, head, row);
+            ta_tally_add_partial(row_tally(s, head, row), s->m[index], s->l[index],
+                                 row_record(s, head, row), v_dim);
+            empty_partial(s, head, row);
+        }
+        first = next;
+    }
 }
 
 void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
 {
     const ta_problem *p = job->problem;
-    ta_visible all = ta_job_visible(job, item.sequence);
+    ta_visible all = ta_job_divided(job, item.sequence);
     int64_t split_tokens = ta_division_split_tokens(&job->division, all.end - all.first);
     int64_t first = all.first + item.split * split_tokens;
     if (first >= all.end)
@@ -318,6 +382,10 @@ void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
     ta_visible seen = {s.rows[0].visible.first, s.rows[item.rows - 1].visible.end};
     first = first > seen.first ? first : seen.first;
     end = end < seen.end ? end : seen.end;
+    if (s.tallies) {
+        attend_tiles(&s, (int32_t)first, (int32_t)end);
+        return;
+    }
     attend_range(&s, (int32_t)first, (int32_t)end);
     for (int i = 0; i < item.heads * item.rows; i++) {
         float *record = row_record(&s, i / item.rows, i % item.rows);

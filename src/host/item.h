@@ -30,6 +30,10 @@ size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *divis
 /* The local positions that some row of a sequence sees: one range, because rows are neighbours. */
 ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence);
 
+/* The local positions that splits divide: those, and in reproducible mode from the beginning of the
+ * first tile on. */
+ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence);
+
 /* Where the record of a row and split is in the workspace. */
 static inline float *ta_job_record(const ta_attend_job *job, int32_t sequence, int32_t kv_head,
                                    int32_t row, int32_t split)

@@ -6,7 +6,7 @@
  *     exchange BYTES NAME MEASURED_US PREDICTED_US CHOSEN          CHOSEN is 1 for the planner's
  *
  * A time is that of a decode step with one token per rank, of the slowest rank. The kinds take
- * turns, and the fastest of several turns counts, as other work on the machine only slows it. */
+ * turns, so that other work on the machine hits all alike, and the median of the turns counts. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,9 @@
 
 #define HEADS 32
 #define DIM 128
-#define TURNS 6
+#define TURNS 7
+#define TURN_S 0.1 /* a turn takes as many steps as fit into this, from 1 to STEPS */
+#define STEPS 5
 #define TIMEOUT_MS 30000
 
 static const int batches[] = {1, 4, 16, 64}; /* partials of 16 KB to 1 MB */
@@ -30,8 +32,10 @@ typedef struct run {
     ta_cluster *cluster;
     int batch;
     ta_plan *plans[KINDS];
-    double measured_s[KINDS];
-    float *memory; /* q, K, V and the output share it: only times matter here */
+    double turns_s[KINDS][TURNS];
+    int turns[KINDS];
+    double measured_s[KINDS]; /* their median */
+    float *memory;            /* q, K, V and the output share it: only times matter here */
     int32_t *lengths;
 } run;
 
@@ -54,6 +58,7 @@ static ta_plan_config config_of(const run *r, int kind)
     config.max_tokens = 1;
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = 1;
+    config.algorithm = TA_ALGORITHM_TREE;
     config.exchange = (ta_exchange)kind;
     config.cluster = r->cluster;
     return config;
@@ -92,15 +97,35 @@ static int is_hopeless(const run *r, int kind)
     return r->measured_s[kind] > 2 * best;
 }
 
+static int steps_of(double seconds)
+{
+    int steps = (int)(TURN_S / seconds);
+    return steps < 1 ? 1 : steps > STEPS ? STEPS : steps;
+}
+
+/* Keep a kind's turns sorted. */
+static void add_turn(run *r, int kind, double seconds)
+{
+    double *turns = r->turns_s[kind];
+    int at = r->turns[kind]++;
+    for (; at > 0 && turns[at - 1] > seconds; at--)
+        turns[at] = turns[at - 1];
+    turns[at] = seconds;
+    r->measured_s[kind] = turns[r->turns[kind] / 2];
+}
+
 static void measure(run *r)
 {
+    int steps[KINDS];
+    memset(r->turns, 0, sizeof r->turns);
     for (int turn = 0; turn <= TURNS; turn++)
         for (int kind = 1; kind < KINDS; kind++) {
-            if (!r->plans[kind] || (turn > TURNS / 3 && is_hopeless(r, kind)))
+            if (!r->plans[kind] || (turn > 2 && is_hopeless(r, kind)))
                 continue;
-            double seconds = time_steps(r, kind, turn == 0 ? 1 : 3); /* the first one warms up */
-            if (turn <= 1 || seconds < r->measured_s[kind])
-                r->measured_s[kind] = seconds;
+            if (turn > 0)
+                add_turn(r, kind, time_steps(r, kind, steps[kind]));
+            else /* warms up, and tells how many steps */
+                steps[kind] = steps_of(time_steps(r, kind, 1));
         }
 }
 

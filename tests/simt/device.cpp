@@ -94,6 +94,14 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
     return hipSuccess;
 }
 
+hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+    if (!valid_device(device))
+        return fail(hipErrorInvalidDevice, "hipDeviceGetPCIBusId: there is no device %d", device);
+    snprintf(text, static_cast<size_t>(bytes), "0000:%02X:00.0", static_cast<unsigned>(device + 1));
+    return hipSuccess;
+}
+
 hipError_t hipRuntimeGetVersion(int *version)
 {
     *version = 1;

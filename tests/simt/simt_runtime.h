@@ -75,6 +75,7 @@ hipError_t hipSetDevice(int device); /* for the calling thread */
 hipError_t hipGetDevice(int *device);
 hipError_t hipGetDeviceProperties(hipDeviceProp_t *properties, int device);
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int device);
+hipError_t hipDeviceGetPCIBusId(char *text, int bytes, int device);
 hipError_t hipDeviceSynchronize(void);
 hipError_t hipDeviceReset(void); /* drops queued work, and the device's error */
 hipError_t hipRuntimeGetVersion(int *version);
