@@ -328,6 +328,7 @@ template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hi
 
 template <int Wave> static ta_launch_result prepare(int shared_bytes)
 {
+    int dynamic_bytes = shared_bytes - TA_BLOCK_BYTES; /* a block has that many beside them */
     ta_launch_result result = {hipSuccess, "attend_mma"};
     if constexpr (ta_mma_has(Wave)) {
         for (int i = 0; i < 4 && result.error == hipSuccess; i++)
@@ -336,7 +337,7 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
                            [&](const char *name, void (*kernel)(ta_attend_params)) {
                                hipError_t error = hipFuncSetAttribute(
                                    reinterpret_cast<const void *>(kernel),
-                                   hipFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+                                   hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
                                return ta_launch_result{error, name};
                            });
     }

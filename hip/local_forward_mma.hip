@@ -353,6 +353,7 @@ ta_launched ta_launch_local_forward_mma(const ta_local_params *params, int wave,
 
 template <int Wave> static ta_launch_result prepare(int shared_bytes)
 {
+    int dynamic_bytes = shared_bytes - TA_BLOCK_BYTES; /* a block has that many beside them */
     ta_launch_result result = {hipSuccess, "local_forward_mma"};
     if constexpr (ta_mma_has(Wave)) {
         for (int i = 0; i < 6 && result.error == hipSuccess; i++)
@@ -360,7 +361,7 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
                                 [&](const char *name, auto kernel) {
                                     hipError_t error = hipFuncSetAttribute(
                                         reinterpret_cast<const void *>(kernel),
-                                        hipFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+                                        hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
                                     return ta_launch_result{error, name};
                                 });
     }

@@ -33,13 +33,21 @@ static std::map<const void *, size_t> &allowed()
     return bytes;
 }
 
-static size_t shared_limit(const void *function, const settings &s)
+/* What a kernel may have: dynamic shared memory, and all of a block together. As on NVIDIA, the
+ * variables of a kernel need room beside all the dynamic memory that it asked for. */
+struct shared_limits {
+    size_t dynamic_bytes, all_bytes;
+};
+
+static shared_limits find_limits(const void *function, size_t dynamic_bytes, const settings &s)
 {
     std::lock_guard<std::mutex> lock(allowed_mutex);
     auto entry = allowed().find(function);
-    return entry == allowed().end() || entry->second < s.device.default_shared_bytes
-               ? s.device.default_shared_bytes
-               : entry->second;
+    size_t usual = s.device.default_shared_bytes;
+    if (entry == allowed().end() || entry->second < usual)
+        return {usual, usual};
+    size_t unused = entry->second - (dynamic_bytes < entry->second ? dynamic_bytes : entry->second);
+    return {entry->second, s.device.shared_bytes - unused};
 }
 
 /* Template arguments make kernel names that need parentheses inside a macro. */
@@ -101,11 +109,11 @@ void note_argument(kernel_request *request, const void *value, size_t bytes)
 hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
 {
     std::string name = plain_name(r.name);
-    size_t limit = shared_limit(r.function, current_settings());
-    if (hipError_t error = check_request(r, name, limit))
+    shared_limits limits = find_limits(r.function, r.dynamic_bytes, current_settings());
+    if (hipError_t error = check_request(r, name, limits.dynamic_bytes))
         return error;
     count(counted.launches);
-    kernel_launch launch = {name, r.grid,       r.block, r.dynamic_bytes,  limit,
+    kernel_launch launch = {name, r.grid,       r.block, r.dynamic_bytes,  limits.all_bytes,
                             0,    SIMT_FORWARD, 0,       std::move(r.body)};
     work kernel;
     kernel.name = name;

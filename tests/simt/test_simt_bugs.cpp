@@ -371,6 +371,22 @@ static void test_too_much_shared_memory(void)
     expect_failure(too_much_shared_memory, 64, "use 49408 bytes of shared memory");
 }
 
+/* All that the device has was asked for, so there is no room for a variable. */
+__global__ void no_room_beside(float *out)
+{
+    mark(__LINE__ + 1);
+    TA_SHARED(float, beside, [64]);
+    beside[threadIdx.x] = 1;
+    out[threadIdx.x] = beside[threadIdx.x];
+}
+
+static void test_no_room_beside_dynamic_memory(void)
+{
+    const void *kernel = reinterpret_cast<const void *>(&no_room_beside);
+    CHECK_HIP(hipFuncSetAttribute(kernel, hipFuncAttributeMaxDynamicSharedMemorySize, 65536));
+    expect_failure(no_room_beside, 64, "use 256 bytes of shared memory, 0 are allowed");
+}
+
 /* ---- The width of a wave -------------------------------------------------------------------- */
 
 template <int Wave> __global__ void for_one_width(float *out)
@@ -482,6 +498,7 @@ int main(void)
     RUN_TEST(test_waiting_alone);
     RUN_TEST(test_misaligned_load);
     RUN_TEST(test_too_much_shared_memory);
+    RUN_TEST(test_no_room_beside_dynamic_memory);
     RUN_TEST(test_kernel_of_another_width);
     RUN_TEST(test_assumed_width);
     RUN_TEST(test_helper_in_two_branches);
