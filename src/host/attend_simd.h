@@ -113,21 +113,22 @@ INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, c
 
 /* `rows` query rows against `tokens` keys from `first` on, which start `offset` bytes after those
  * of the first head. Writes scores by fours; those beyond the sums mean nothing. */
-INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, int64_t q_stride,
-                         ta_walk *walk, int first, int64_t offset, int32_t k_dim, float *scores)
+INLINE void score_tokens(ta_dtype dtype, int rows, int even, int tokens, const float *q,
+                         int64_t q_stride, ta_walk *walk, int first, int64_t offset, int32_t k_dim,
+                         float *scores)
 {
     const int pair_bytes = tokens * PAIR * (int)ta_dtype_bytes(dtype);
     const char *from[4];
     vf sums[TA_ROW_BLOCK * SCORE_TOKENS], key[4];
     UNROLL
     for (int t = 0; t < tokens; t++)
-        from[t] = ta_vector_at(&walk->tokens, first + t) + offset;
+        from[t] = ta_walk_at(walk, even, first + t) + offset;
     UNROLL
     for (int i = 0; i < TA_ROW_BLOCK * SCORE_TOKENS; i++)
         sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
-        ta_walk_fetch(walk, (pair_bytes + TA_LINE_BYTES - 1) / TA_LINE_BYTES);
+        ta_walk_fetch(walk, even, (pair_bytes + TA_LINE_BYTES - 1) / TA_LINE_BYTES);
         UNROLL
         for (int half = 0; half < 2; half++) {
             UNROLL
@@ -151,61 +152,73 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int tokens, const float *q, i
 
 /* One query row against up to 4 keys, one after the other: memory is read in its own order, which
  * is what counts here. */
-INLINE void score_in_order(ta_dtype dtype, const float *q, ta_walk *walk, int first, int tokens,
-                           int32_t k_dim, float *scores)
+INLINE void score_in_order(ta_dtype dtype, int even, const float *q, ta_walk *walk, int first,
+                           int tokens, int32_t k_dim, float *scores)
 {
     const int key_lines = k_dim * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
     vf sums[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     for (int t = 0; t < tokens; t++) {
-        const char *key = ta_vector_at(&walk->tokens, first + t);
-        vf even = vf_zero(), odd = vf_zero();
-        ta_walk_fetch(walk, key_lines);
+        const char *key = ta_walk_at(walk, even, first + t);
+        vf first_half = vf_zero(), second_half = vf_zero();
+        if (!even) /* else the CPU follows by itself */
+            ta_walk_fetch(walk, even, key_lines);
         int32_t i = 0;
         for (; i + PAIR <= k_dim; i += PAIR) {
-            even = vf_fma(vf_load(q + i), load_half(dtype, key, i, 0), even);
-            odd = vf_fma(vf_load(q + i + LANES), load_half(dtype, key, i, 1), odd);
+            first_half = vf_fma(vf_load(q + i), load_half(dtype, key, i, 0), first_half);
+            second_half = vf_fma(vf_load(q + i + LANES), load_half(dtype, key, i, 1), second_half);
         }
         if (i < k_dim)
-            even = vf_fma(vf_load(q + i), load8(dtype, key, i), even);
-        sums[t] = vf_add(even, odd);
+            first_half = vf_fma(vf_load(q + i), load8(dtype, key, i), first_half);
+        sums[t] = vf_add(first_half, second_half);
     }
     vf_store_sum4(scores, sums);
 }
 
 /* The tokens [t, end) of one head, `most` at a time. */
-INLINE void score_head(ta_dtype dtype, int rows, int most, const ta_block *b, const float *q,
-                       ta_walk *walk, int t, int end, int64_t offset, float *scores)
+INLINE void score_head(ta_dtype dtype, int rows, int even, int most, const ta_block *b,
+                       const float *q, ta_walk *walk, int t, int end, int64_t offset, float *scores)
 {
     for (; t + most <= end && (most == 4 || end - t != 4); t += most)
-        score_tokens(dtype, rows, most, q, b->row_stride, walk, t, offset, b->dim,
+        score_tokens(dtype, rows, even, most, q, b->row_stride, walk, t, offset, b->dim,
                      scores + t * rows);
     for (; t + 2 <= end; t += 2)
-        score_tokens(dtype, rows, 2, q, b->row_stride, walk, t, offset, b->dim, scores + t * rows);
+        score_tokens(dtype, rows, even, 2, q, b->row_stride, walk, t, offset, b->dim,
+                     scores + t * rows);
     if (t < end)
-        score_tokens(dtype, rows, 1, q, b->row_stride, walk, t, offset, b->dim, scores + t * rows);
+        score_tokens(dtype, rows, even, 1, q, b->row_stride, walk, t, offset, b->dim,
+                     scores + t * rows);
 }
 
-INLINE void score_block(ta_dtype dtype, int rows, ta_block b, const float *q)
+INLINE void score_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk,
+                        const float *q)
 {
     const int most = rows == 1 ? 4 : SCORE_TOKENS;
-    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
     int n = b.tokens.n, group = b.heads == 1 ? n : most;
     for (int t = 0; rows == 1 && b.heads == 1 && t < n; t += 4)
-        score_in_order(dtype, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
+        score_in_order(dtype, even, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
     for (int t = 0; (rows > 1 || b.heads > 1) && t < n; t += group) {
         int end = t + group < n ? t + group : n;
         for (int h = 0; h < b.heads; h++)
-            score_head(dtype, rows, most, &b, q + h * b.head_stride, &walk, t, end,
+            score_head(dtype, rows, even, most, &b, q + h * b.head_stride, &walk, t, end,
                        h * b.token_head_bytes, b.scores + h * TA_BLOCK_SCORES);
     }
+}
+
+INLINE void score_rows(ta_dtype dtype, int rows, const ta_block *b, const float *q)
+{
+    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    if (ta_walk_is_even(&walk))
+        score_block(dtype, rows, 1, *b, walk, q);
+    else
+        score_block(dtype, rows, 0, *b, walk, q);
 }
 
 INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
 {
     if (b->rows == TA_ROW_BLOCK)
-        score_block(dtype, TA_ROW_BLOCK, *b, q);
+        score_rows(dtype, TA_ROW_BLOCK, b, q);
     else
-        score_block(dtype, 1, *b, q);
+        score_rows(dtype, 1, b, q);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------- */
@@ -303,7 +316,7 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 
 /* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
  * which are v_dim apart. */
-INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *sums,
+INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, int start, float *sums,
                        const float *weights, ta_walk *walk, int first, int64_t offset, int n,
                        int32_t v_dim, int32_t at)
 {
@@ -319,9 +332,10 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *
             part[r * vectors + i] = start ? vf_zero() : vf_load(sums + r * v_dim + at + i * LANES);
     }
     for (int t = 0; t < n; t++) {
-        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
+        const char *from = ta_walk_at(walk, even, first + t) + offset;
         vf value[8];
-        ta_walk_fetch(walk, lines);
+        if (rows > 1 || !even)
+            ta_walk_fetch(walk, even, lines);
         UNROLL
         for (int i = 0; i < vectors; i++)
             value[i] = vectors == 1 ? load8(dtype, from, at)
@@ -342,16 +356,18 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int vectors, int start, float *
     }
 }
 
-INLINE void weigh_tokens(ta_dtype dtype, int rows, int start, float *sums, const float *weights,
-                         ta_walk *walk, int first, int64_t offset, int n, int32_t v_dim)
+INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, int start, float *sums,
+                         const float *weights, ta_walk *walk, int first, int64_t offset, int n,
+                         int32_t v_dim)
 {
     int32_t at = 0;
     for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
-        weigh_dims(dtype, rows, 8 / rows, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, even, 8 / rows, start, sums, weights, walk, first, offset, n, v_dim,
+                   at);
     for (; at + PAIR <= v_dim; at += PAIR)
-        weigh_dims(dtype, rows, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, even, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
     if (at < v_dim)
-        weigh_dims(dtype, rows, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_dims(dtype, rows, even, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
 }
 
 /* o = o · rescale + sums, with the sums in the order of pairs. */
@@ -372,10 +388,10 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 /* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
  * registers. Short chunks load and store the sums more often, long ones read memory less in its own
  * order, which is worth it where arithmetic is the limit. */
-INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
+INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
+                        const float *rescale)
 {
     const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 32;
-    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
     int head_floats = rows * b.dim;
     for (int t = 0; t < b.tokens.n; t += chunk) {
         int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
@@ -384,9 +400,9 @@ INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const fl
             const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
             int64_t offset = h * b.token_head_bytes;
             if (t == 0)
-                weigh_tokens(dtype, rows, 1, sums, weights, &walk, 0, offset, n, b.dim);
+                weigh_tokens(dtype, rows, even, 1, sums, weights, &walk, 0, offset, n, b.dim);
             else
-                weigh_tokens(dtype, rows, 0, sums, weights, &walk, t, offset, n, b.dim);
+                weigh_tokens(dtype, rows, even, 0, sums, weights, &walk, t, offset, n, b.dim);
         }
     }
     for (int h = 0; h < b.heads; h++) {
@@ -397,12 +413,21 @@ INLINE void weigh_block(ta_dtype dtype, int rows, ta_block b, float *o, const fl
     }
 }
 
+INLINE void weigh_rows(ta_dtype dtype, int rows, const ta_block *b, float *o, const float *rescale)
+{
+    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    if (ta_walk_is_even(&walk))
+        weigh_block(dtype, rows, 1, *b, walk, o, rescale);
+    else
+        weigh_block(dtype, rows, 0, *b, walk, o, rescale);
+}
+
 INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
     if (b->rows == TA_ROW_BLOCK)
-        weigh_block(dtype, TA_ROW_BLOCK, *b, o, rescale);
+        weigh_rows(dtype, TA_ROW_BLOCK, b, o, rescale);
     else
-        weigh_block(dtype, 1, *b, o, rescale);
+        weigh_rows(dtype, 1, b, o, rescale);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */

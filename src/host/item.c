@@ -105,12 +105,19 @@ static void add_alibi(const query_row *query, const float *slopes, int rows,
     }
 }
 
-/* Up to n vectors from place `at` of the tile on, to be fetched ahead. Rows after the first ones
- * find everything in the cache. */
+/* What is fetched ahead of a block: up to n vectors from place `at` of one side on. After the last
+ * of its K come the first of V, and after the last V the first K of the next tile. Rows after the
+ * first ones find everything in the cache. */
 static ta_vectors ahead_of(const ta_tile *tile, const ta_tile_side *side, int32_t row, int at,
                            int n)
 {
     int left = tile->count - at;
+    if (left <= 0 && side == &tile->k)
+        return ahead_of(tile, &tile->v, row, 0, n);
+    if (left <= 0) {
+        side = &tile->k;
+        left = tile->more;
+    }
     return row > 0 || left <= 0 ? (ta_vectors){0}
                                 : ta_tile_vectors(tile, side, at, left < n ? left : n);
 }
@@ -123,14 +130,12 @@ static void find_weights(const item_state *s, int32_t row, int rows, int at, int
     const ta_host_kernels *kernels = s->job->kernels;
     item_buffers *b = s->buffers;
     const ta_tile *tile = &b->tile;
-    int is_last = at + n >= tile->count; /* then the first values are next */
     ta_block block = {.rows = rows,
                       .heads = s->item.heads,
                       .row_stride = p->k_dim,
                       .head_stride = row_index(s, 1, 0) * p->k_dim,
                       .tokens = ta_tile_vectors(tile, &tile->k, at, n),
-                      .ahead = is_last ? ahead_of(tile, &tile->v, row, 0, n)
-                                       : ahead_of(tile, &tile->k, row, at + n, n),
+                      .ahead = ahead_of(tile, &tile->k, row, at + n, n),
                       .token_head_bytes = s->source.k_head_bytes,
                       .dim = p->k_dim,
                       .scores = b->weights[slot]};
@@ -274,7 +279,7 @@ static void attend_range(const item_state *s, int32_t first, int32_t end)
         first += lane_tokens * TA_TILE_LANES;
     }
     for (int32_t left; (left = end - first) > 0; first += most) {
-        ta_tile_find(&s->source, first, left < most ? left : most, &s->buffers->tile);
+        ta_tile_find(&s->source, first, left < most ? left : most, end, &s->buffers->tile);
         attend_tile(s);
     }
 }

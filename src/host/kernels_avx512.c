@@ -66,7 +66,7 @@ INLINE void interleave_wide(wf *even, wf *odd)
 
 /* Add the dimensions [at, at + 16·vectors) of n values, weighed for `rows` rows, to the rows' sums,
  * which are v_dim apart. With 0 vectors it is the last 8 dimensions. */
-INLINE void weigh_wide(ta_dtype dtype, int rows, int vectors, int start, float *sums,
+INLINE void weigh_wide(ta_dtype dtype, int rows, int even, int vectors, int start, float *sums,
                        const float *weights, ta_walk *walk, int first, int64_t offset, int n,
                        int32_t v_dim, int32_t at)
 {
@@ -80,9 +80,10 @@ INLINE void weigh_wide(ta_dtype dtype, int rows, int vectors, int start, float *
             start ? _mm512_setzero_ps()
                   : _mm512_maskz_loadu_ps(lanes, sums + i / count * v_dim + at + i % count * WIDE);
     for (int t = 0; t < n; t++) {
-        const char *from = ta_vector_at(&walk->tokens, first + t) + offset;
+        const char *from = ta_walk_at(walk, even, first + t) + offset;
         wf value[8];
-        ta_walk_fetch(walk, lines ? lines : 1);
+        if (rows > 1 || !even)
+            ta_walk_fetch(walk, even, lines ? lines : 1);
         UNROLL
         for (int i = 0; i < count; i++)
             value[i] = vectors == 0   ? load_rest(dtype, from, at)
@@ -101,22 +102,23 @@ INLINE void weigh_wide(ta_dtype dtype, int rows, int vectors, int start, float *
         _mm512_mask_storeu_ps(sums + i / count * v_dim + at + i % count * WIDE, lanes, part[i]);
 }
 
-INLINE void weigh_tokens_wide(ta_dtype dtype, int rows, int start, float *sums,
+INLINE void weigh_tokens_wide(ta_dtype dtype, int rows, int even, int start, float *sums,
                               const float *weights, ta_walk *walk, int first, int64_t offset, int n,
                               int32_t v_dim)
 {
     const int most = rows == 1 ? 8 : 4; /* 16 sums; one row needs no more than 8 */
     int32_t at = 0;
     for (; at + most * WIDE <= v_dim; at += most * WIDE)
-        weigh_wide(dtype, rows, most, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_wide(dtype, rows, even, most, start, sums, weights, walk, first, offset, n, v_dim,
+                   at);
     for (; at + WIDE_PAIR <= v_dim; at += WIDE_PAIR)
-        weigh_wide(dtype, rows, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_wide(dtype, rows, even, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
     if (at + WIDE <= v_dim) {
-        weigh_wide(dtype, rows, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_wide(dtype, rows, even, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
         at += WIDE;
     }
     if (at < v_dim)
-        weigh_wide(dtype, rows, 0, start, sums, weights, walk, first, offset, n, v_dim, at);
+        weigh_wide(dtype, rows, even, 0, start, sums, weights, walk, first, offset, n, v_dim, at);
 }
 
 /* o = o · rescale + sums, with the sums in the order of pairs. */
@@ -139,9 +141,9 @@ INLINE void finish_sums_wide(ta_dtype dtype, float *o, float rescale, const floa
 /* Where the heads of a token are neighbours, values are taken in chunks of a few tokens, so that
  * memory is read nearly in its own order. Otherwise the sums stay in registers over the whole
  * block. */
-INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, const float *rescale)
+INLINE void weigh_block_wide(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
+                             const float *rescale)
 {
-    ta_walk walk = ta_walk_start(&b, ta_dtype_bytes(dtype));
     const int chunk = b.heads == 1 ? TA_TOKEN_BLOCK : 4;
     int head_floats = rows * b.dim;
     for (int t = 0; t < b.tokens.n; t += chunk) {
@@ -151,9 +153,9 @@ INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, con
             const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
             int64_t offset = h * b.token_head_bytes;
             if (t == 0)
-                weigh_tokens_wide(dtype, rows, 1, sums, weights, &walk, 0, offset, n, b.dim);
+                weigh_tokens_wide(dtype, rows, even, 1, sums, weights, &walk, 0, offset, n, b.dim);
             else
-                weigh_tokens_wide(dtype, rows, 0, sums, weights, &walk, t, offset, n, b.dim);
+                weigh_tokens_wide(dtype, rows, even, 0, sums, weights, &walk, t, offset, n, b.dim);
         }
     }
     for (int h = 0; h < b.heads; h++) {
@@ -165,12 +167,22 @@ INLINE void weigh_block_wide(ta_dtype dtype, int rows, ta_block b, float *o, con
     }
 }
 
+INLINE void weigh_rows_wide(ta_dtype dtype, int rows, const ta_block *b, float *o,
+                            const float *rescale)
+{
+    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    if (ta_walk_is_even(&walk))
+        weigh_block_wide(dtype, rows, 1, *b, walk, o, rescale);
+    else
+        weigh_block_wide(dtype, rows, 0, *b, walk, o, rescale);
+}
+
 INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
     if (b->rows == TA_ROW_BLOCK && dtype != TA_F32)
-        weigh_block_wide(dtype, TA_ROW_BLOCK, *b, o, rescale);
+        weigh_rows_wide(dtype, TA_ROW_BLOCK, b, o, rescale);
     else if (b->rows == 1 && b->heads == 1)
-        weigh_block_wide(dtype, 1, *b, o, rescale);
+        weigh_rows_wide(dtype, 1, b, o, rescale);
     else
         weigh_any(dtype, b, o, rescale);
 }

@@ -41,6 +41,7 @@ static void start(const ta_tile_source *source, int32_t first, int count, ta_til
     int64_t size = (int64_t)ta_dtype_bytes(source->problem->kv_dtype);
     tile->first = first;
     tile->count = count;
+    tile->more = 0;
     tile->k.step = source->kv->k.token_stride * size;
     tile->v.step = source->kv->v.token_stride * size;
     tile->run_tokens = source->pages ? source->kv->page_tokens : 0;
@@ -82,11 +83,14 @@ static void find_positions(const ta_tile_source *source, int32_t first, int coun
             (int32_t)ta_shard_global(&source->problem->shard, source->bounds, first + i);
 }
 
-void ta_tile_find(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
+void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_t end,
+                  ta_tile *tile)
 {
     start(source, first, count, tile);
     if (source->pages)
         list(source, first, count, 0, 1, tile);
+    else
+        tile->more = end - first - count;
     find_positions(source, first, count, 0, 1, tile);
 }
 

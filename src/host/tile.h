@@ -42,6 +42,7 @@ typedef struct ta_tile_side {
 typedef struct ta_tile {
     int32_t first; /* local position of the first token */
     int count;
+    int32_t more;       /* tokens that the next tiles will have, of a walk without pages or lanes */
     int32_t run_tokens; /* how many are at equal distances: of a page, or 1; 0: all */
     ta_tile_side k, v;
     int32_t positions[TA_TILE_MAX]; /* in the whole sequence; only with ALiBi */
@@ -60,8 +61,9 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
  * of TA_TOKEN_BLOCK. */
 int ta_tile_tokens(const ta_problem *problem, int heads, int rows);
 
-/* The `count` tokens from local position `first` on. */
-void ta_tile_find(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
+/* The first `count` of the tokens [first, end), local positions. */
+void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_t end,
+                  ta_tile *tile);
 
 /* TA_TILE_LANES times `count` tokens: those from each of the local positions first, first +
  * lane_tokens, … on. */

@@ -43,13 +43,26 @@ static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
     return w;
 }
 
+/* Is nothing about the walk listed? Kernels take the answer as a constant: then all that they need is
+ * in registers, and no address is loaded. */
+static inline int ta_walk_is_even(const ta_walk *w)
+{
+    return w->tokens.step && w->next == w->ahead.n;
+}
+
+static inline __attribute__((always_inline)) const char *ta_walk_at(const ta_walk *w, int even,
+                                                                    int token)
+{
+    return even ? w->tokens.first + token * w->tokens.step : ta_vector_at(&w->tokens, token);
+}
+
 /* Ask for the next so many lines of what is ahead. */
-static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int lines)
+static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int even, int lines)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < lines; i++) {
         if (w->line >= w->run_end) {
-            if (w->next == w->ahead.n)
+            if (even || w->next == w->ahead.n)
                 return;
             w->line = ta_vector_at(&w->ahead, w->next++);
             w->run_end = w->line + w->ahead_bytes;
