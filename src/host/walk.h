@@ -43,8 +43,8 @@ static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
     return w;
 }
 
-/* Is nothing about the walk listed? Kernels take the answer as a constant: then all that they need is
- * in registers, and no address is loaded. */
+/* Is nothing about the walk listed? Kernels take the answer as a constant: then all that they need
+ * is in registers, and no address is loaded. */
 static inline int ta_walk_is_even(const ta_walk *w)
 {
     return w->tokens.step && w->next == w->ahead.n;
