@@ -193,7 +193,7 @@ INLINE void score_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
                         const float *q)
 {
     const int most = rows == 1 ? 4 : SCORE_TOKENS;
-    int n = b.tokens.n, group = b.heads == 1 ? n : most;
+    int n = b.tokens.n, group = rows == 1 ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
     for (int t = 0; rows == 1 && b.heads == 1 && t < n; t += 4)
         score_in_order(dtype, even, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
     for (int t = 0; (rows > 1 || b.heads > 1) && t < n; t += group) {
@@ -391,7 +391,8 @@ INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *su
 INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
                         const float *rescale)
 {
-    const int chunk = rows == 1 || dtype == TA_F32 || b.heads > 1 ? 4 : 32;
+    int pass = rows == 1 ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
+    int chunk = rows == 1 || dtype == TA_F32 ? 4 : pass < 32 ? pass : 32;
     int head_floats = rows * b.dim;
     for (int t = 0; t < b.tokens.n; t += chunk) {
         int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;

@@ -144,7 +144,7 @@ INLINE void finish_sums_wide(ta_dtype dtype, float *o, float rescale, const floa
 INLINE void weigh_block_wide(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
                              const float *rescale)
 {
-    const int chunk = b.heads == 1 ? TA_TOKEN_BLOCK : 4;
+    int chunk = rows == 1 ? b.tokens.n : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
     int head_floats = rows * b.dim;
     for (int t = 0; t < b.tokens.n; t += chunk) {
         int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;

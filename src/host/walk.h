@@ -16,6 +16,17 @@
 
 #define TA_LINE_BYTES 64
 
+/* Bytes of K or V that a pass over several heads, one after the other, may come back to: the second
+ * level of cache keeps them, and what is fetched ahead. */
+#define TA_PASS_BYTES (128 << 10)
+
+/* How many tokens such a pass takes: a multiple of 4, all of them for one head. */
+static inline int ta_pass_tokens(const ta_block *b, size_t element_bytes)
+{
+    int64_t most = TA_PASS_BYTES / (b->heads * b->dim * (int64_t)element_bytes) / 4 * 4;
+    return b->heads == 1 || most >= b->tokens.n ? b->tokens.n : most > 4 ? (int)most : 4;
+}
+
 typedef struct ta_walk {
     ta_vectors tokens;
     /* What is fetched ahead: the lines from `line` up to `run_end`, then those of more vectors. A
