@@ -119,26 +119,32 @@ static void test_every_type_and_dimension(void)
 static void test_groups(void)
 {
     static const struct {
-        int rows, columns; /* 0: a ring */
-        int ranks;
+        ta_attention_algorithm algorithm;
+        int rows, columns, ranks;
         ta_shard_kind kind;
-    } groups[] = {{1, 2, 2, TA_SHARD_ZIGZAG},       {2, 1, 2, TA_SHARD_CONTIGUOUS},
-                  {2, 2, 4, TA_SHARD_BLOCK_CYCLIC}, {3, 1, 3, TA_SHARD_ZIGZAG},
-                  {2, 3, 6, TA_SHARD_ZIGZAG},       {0, 0, 3, TA_SHARD_ZIGZAG},
-                  {0, 0, 4, TA_SHARD_BLOCK_CYCLIC}};
+    } groups[] = {{TA_ATTENTION_GRID, 1, 2, 2, TA_SHARD_ZIGZAG},
+                  {TA_ATTENTION_GRID, 2, 1, 2, TA_SHARD_CONTIGUOUS},
+                  {TA_ATTENTION_GRID, 2, 2, 4, TA_SHARD_BLOCK_CYCLIC},
+                  {TA_ATTENTION_GRID, 3, 1, 3, TA_SHARD_ZIGZAG},
+                  {TA_ATTENTION_GRID, 2, 3, 6, TA_SHARD_ZIGZAG},
+                  {TA_ATTENTION_RING, 0, 0, 3, TA_SHARD_ZIGZAG},
+                  {TA_ATTENTION_RING, 0, 0, 4, TA_SHARD_BLOCK_CYCLIC},
+                  {TA_ATTENTION_GRID_OVERLAP, 2, 2, 4, TA_SHARD_ZIGZAG},
+                  {TA_ATTENTION_GRID_OVERLAP, 3, 2, 6, TA_SHARD_BLOCK_CYCLIC}};
+    enum { COUNT = sizeof groups / sizeof *groups };
     options.ccl = true;
     for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
         attention_case c = small_case((ta_dtype)dtype, 53, 4, 2, 24);
         c.seed += (uint64_t)dtype; /* bf16: rows that are not aligned */
         attention_case_make(&c, 6);
-        for (size_t i = 0; i < sizeof groups / sizeof *groups; ++i) {
-            attention_run run = {.ranks = groups[i].ranks,
+        for (int i = 0; i < COUNT; ++i) {
+            attention_run run = {.algorithm = groups[i].algorithm,
+                                 .ranks = groups[i].ranks,
                                  .grid_rows = groups[i].rows,
                                  .grid_columns = groups[i].columns,
                                  .kind = groups[i].kind};
-            if (!options_chosen((uint64_t)dtype * 7 + i))
+            if (!options_chosen((uint64_t)(dtype * COUNT + i)))
                 continue;
-            run.algorithm = groups[i].rows ? TA_ATTENTION_GRID : TA_ATTENTION_RING;
             run.block = run.kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0;
             uint64_t bits = check_case(&c, &run).bits;
             TEST_ASSERT_EQUAL_HEX64(bits, run_case(&c, &run).bits);
@@ -152,7 +158,12 @@ static void test_groups_of_host_memory(void)
 {
     attention_case c = small_case(TA_BF16, 41, 2, 1, 32);
     attention_run runs[] = {{.ranks = 3, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG},
-                            {.ranks = 4, .grid_rows = 2, .grid_columns = 2}};
+                            {.ranks = 4, .grid_rows = 2, .grid_columns = 2},
+                            {.ranks = 4,
+                             .algorithm = TA_ATTENTION_GRID_OVERLAP,
+                             .grid_rows = 2,
+                             .grid_columns = 2,
+                             .kind = TA_SHARD_ZIGZAG}};
     attention_case_make(&c, 4);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
         options.ccl = false;
