@@ -58,27 +58,13 @@ struct ta_local_row {
     float m, l;
 };
 
-/* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the
- * key, become weights. Returns what o must be multiplied by. As ta_soften(): a NaN makes only l
- * NaN. */
+/* ta_soften_scores() for a row, but for o. Returns what o must be multiplied by. */
 template <int Lanes, int Keys>
 TA_DEVICE float ta_local_soften(ta_local_row &row, float (&scores)[Keys])
 {
-    float largest = row.m;
-#pragma unroll
-    for (int i = 0; i < Keys; i++)
-        largest = fmaxf(largest, scores[i]);
-    largest = ta_lanes_max<Lanes>(largest);
-    float base = largest == -INFINITY ? 0.0f : largest;
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < Keys; i++) {
-        scores[i] = ta_exp2(scores[i] - base);
-        sum += scores[i];
-    }
-    float rescale = ta_exp2(row.m - base);
-    row.m = largest;
-    row.l = fmaf(row.l, rescale, ta_lanes_sum<Lanes>(sum));
+    float sum;
+    float rescale = ta_soften_scores<Lanes>(row.m, scores, sum);
+    row.l = fmaf(row.l, rescale, sum);
     return rescale;
 }
 

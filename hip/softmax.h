@@ -35,28 +35,39 @@ template <int Lanes> TA_DEVICE float ta_lanes_sum(float x)
 }
 
 /* The scores of a tile, `Keys` on each of `Lanes` lanes and -inf where the row does not see the
- * key, become weights; the row's sums are brought up to date but for o. Returns what o of the
- * current run must be multiplied by. A NaN among the scores makes its weight and then l NaN; it
- * never makes m one, so see ta_row_m(). */
-template <int Lanes, int Keys> TA_DEVICE float ta_soften(ta_row &row, float (&scores)[Keys])
+ * key, become weights, whose sum is `sum`, and m is brought up to date. Returns what earlier sums
+ * must be multiplied by. A NaN among the scores makes its weight and then the sum NaN; it never
+ * makes m one. */
+template <int Lanes, int Keys>
+TA_DEVICE float ta_soften_scores(float &m, float (&scores)[Keys], float &sum)
 {
-    float largest = row.m;
+    float largest = m;
 #pragma unroll
     for (int i = 0; i < Keys; i++)
         largest = fmaxf(largest, scores[i]);
     largest = ta_lanes_max<Lanes>(largest);
     /* Nothing seen yet: a difference to -inf would be NaN. */
     float base = largest == -INFINITY ? 0.0f : largest;
-    float sum = 0.0f;
+    sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < Keys; i++) {
         scores[i] = ta_exp2(scores[i] - base);
         sum += scores[i];
     }
-    float rescale = ta_exp2(row.m - base);
-    row.m = largest;
+    float rescale = ta_exp2(m - base);
+    m = largest;
+    sum = ta_lanes_sum<Lanes>(sum);
+    return rescale;
+}
+
+/* The same, and the row's sums are brought up to date but for o. Returns what o of the current run
+ * must be multiplied by. Of a NaN see ta_row_m(). */
+template <int Lanes, int Keys> TA_DEVICE float ta_soften(ta_row &row, float (&scores)[Keys])
+{
+    float sum;
+    float rescale = ta_soften_scores<Lanes>(row.m, scores, sum);
     row.l *= rescale;
-    row.run = fmaf(row.run, rescale, ta_lanes_sum<Lanes>(sum));
+    row.run = fmaf(row.run, rescale, sum);
     row.o_scale *= rescale;
     return rescale;
 }

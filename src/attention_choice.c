@@ -19,21 +19,6 @@ const char *ta_attention_algorithm_name(ta_attention_algorithm algorithm)
 
 /* ---- Predictions --------------------------------------------------------------------------- */
 
-static void note_busiest(const ta_cost *cost, ta_traffic *most)
-{
-    for (int rank = 0; rank < cost->ranks; ++rank) {
-        const ta_traffic *t = &cost->traffic[rank];
-        if (t->messages_sent > most->messages_sent)
-            most->messages_sent = t->messages_sent;
-        if (t->messages_received > most->messages_received)
-            most->messages_received = t->messages_received;
-        if (t->bytes_sent > most->bytes_sent)
-            most->bytes_sent = t->bytes_sent;
-        if (t->bytes_received > most->bytes_received)
-            most->bytes_received = t->bytes_received;
-    }
-}
-
 static ta_status predict_pass(const ta_attention *a, const ta_cluster *cluster, int backward,
                               ta_attention_pass *pass)
 {
@@ -44,7 +29,7 @@ static ta_status predict_pass(const ta_attention *a, const ta_cluster *cluster, 
     pass->attend_s = ta_attention_attend_s(a, cluster, ta_attention_scores(a), backward);
     pass->phase_count = cost.phase_count;
     memcpy(pass->phases, cost.phases, sizeof pass->phases);
-    note_busiest(&cost, &pass->busiest);
+    ta_cost_busiest(&cost, &pass->busiest);
     ta_cost_end(&cost);
     return status;
 }

@@ -32,6 +32,21 @@ void ta_cost_end(ta_cost *cost)
     cost->unit_bytes = NULL;
 }
 
+void ta_cost_busiest(const ta_cost *cost, ta_traffic *most)
+{
+    for (int rank = 0; rank < cost->ranks; ++rank) {
+        const ta_traffic *t = &cost->traffic[rank];
+        if (t->messages_sent > most->messages_sent)
+            most->messages_sent = t->messages_sent;
+        if (t->messages_received > most->messages_received)
+            most->messages_received = t->messages_received;
+        if (t->bytes_sent > most->bytes_sent)
+            most->bytes_sent = t->bytes_sent;
+        if (t->bytes_received > most->bytes_received)
+            most->bytes_received = t->bytes_received;
+    }
+}
+
 double ta_cost_memory_s(const ta_cluster *cluster, int kernels, double bytes)
 {
     return cluster ? kernels * cluster->kernel_s + bytes / cluster->memory_bytes_per_s : 0;

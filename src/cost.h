@@ -66,6 +66,10 @@ void ta_cost_round(ta_cost *cost, const char *phase);
 /* Work of all ranks at once, outside of rounds. */
 void ta_cost_local(ta_cost *cost, const char *phase, double seconds);
 
+/* The most that any rank sends and receives so far, each number by itself; `most` starts at what it
+ * is. */
+void ta_cost_busiest(const ta_cost *cost, ta_traffic *most);
+
 /* Seconds that a device takes to read or write so many bytes in so many kernels. */
 double ta_cost_memory_s(const ta_cluster *cluster, int kernels, double bytes);
 

@@ -132,19 +132,9 @@ static ta_status predict_one_device(const ta_step_shape *shape, ta_cost *cost, t
 
 static void sum_up(const ta_step_shape *shape, const ta_cost *cost, ta_candidate *c)
 {
-    for (int rank = 0; rank < cost->ranks; ++rank) {
-        const ta_traffic *t = &cost->traffic[rank];
-        ta_traffic *most = &c->busiest;
-        if (t->messages_sent > most->messages_sent)
-            most->messages_sent = t->messages_sent;
-        if (t->messages_received > most->messages_received)
-            most->messages_received = t->messages_received;
-        if (t->bytes_sent > most->bytes_sent)
-            most->bytes_sent = t->bytes_sent;
-        if (t->bytes_received > most->bytes_received)
-            most->bytes_received = t->bytes_received;
-        c->total_bytes += t->bytes_sent;
-    }
+    ta_cost_busiest(cost, &c->busiest);
+    for (int rank = 0; rank < cost->ranks; ++rank)
+        c->total_bytes += cost->traffic[rank].bytes_sent;
     c->seconds = cost->seconds;
     c->phase_count = cost->phase_count;
     memcpy(c->phases, cost->phases, sizeof c->phases);
