@@ -3,7 +3,11 @@
  * hwloc's own variables count: with HWLOC_SYNTHETIC or HWLOC_XMLFILE it sees another machine
  * than this one. */
 #include <hwloc.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "module.h"
 #include "status.h"
@@ -20,9 +24,24 @@ static void leave_out_parts(hwloc_topology_t topology)
                                             names[i]);
 }
 
+/* Without what the kernel tells of CPUs hwloc would find nothing, and say so on stderr. Where it is
+ * told to look elsewhere, it has no need of it. */
+static int has_machine(void)
+{
+    char path[64];
+    int found = getenv("HWLOC_SYNTHETIC") || getenv("HWLOC_XMLFILE") || getenv("HWLOC_FSROOT");
+    for (int cpu = 0; cpu < CPU_SETSIZE && !found; ++cpu) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology", cpu);
+        found = access(path, R_OK) == 0;
+    }
+    return found;
+}
+
 static ta_status load(const char *text, hwloc_topology_t *topology)
 {
     int is_path = text && strchr(text, '/') != NULL, set = 0;
+    if (!text && !has_machine())
+        return core->fail(TA_ERR_NOT_FOUND, "hwloc needs /sys, which is not mounted here");
     if (hwloc_topology_init(topology) != 0)
         return core->fail(TA_ERR_NO_MEMORY, "no memory for hwloc's topology");
     leave_out_parts(*topology);
