@@ -26,6 +26,12 @@
  * with the 0.3 µs of an InfiniBand or Ethernet switch that stores and forwards. */
 #define RACK_HOP_S 0.6e-6
 
+/* Of messages that are never announced. */
+#define LEVEL(latency, rank, total)                                                                \
+    {                                                                                              \
+        .latency_s = (latency), .rank_bytes_per_s = (rank), .total_bytes_per_s = (total)           \
+    }
+
 /* NVIDIA H100 data sheet (SXM5): 80 GB, 3.35 TB/s, 67 TFLOP/s in f32, 989 in bf16; NVLink 900 GB/s
  * both ways. DGX H100 user guide: 8 GPUs on NVSwitch, so that all talk at full speed at once, and
  * 8 ConnectX-7 of 400 Gb/s. */
@@ -37,9 +43,9 @@ static const ta_cluster h100 = {
     .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {67e12, 989e12},
     .nics_per_node = 8,
-    .levels = {{NCCL_CALL_S + NVLINK_HOP_S, 450e9, 8 * 450e9},
-               {NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9},
-               {NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9}},
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 450e9, 8 * 450e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
 };
 
 /* NVIDIA A100 data sheet (SXM4, 80 GB): 2,039 GB/s, 19.5 TFLOP/s in f32, 312 in bf16; NVLink 600
@@ -52,9 +58,9 @@ static const ta_cluster a100 = {
     .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {19.5e12, 312e12},
     .nics_per_node = 8,
-    .levels = {{NCCL_CALL_S + NVLINK_HOP_S, 300e9, 8 * 300e9},
-               {NCCL_CALL_S + NETWORK_HOP_S, 25e9, 8 * 25e9},
-               {NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9}},
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 300e9, 8 * 300e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 8 * 25e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9)},
 };
 
 /* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7
@@ -69,9 +75,9 @@ static const ta_cluster mi300x = {
     .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {163.4e12, 1307.4e12},
     .nics_per_node = 8,
-    .levels = {{NCCL_CALL_S + NVLINK_HOP_S, 64e9, 8 * 7 * 64e9},
-               {NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9},
-               {NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9}},
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 64e9, 8 * 7 * 64e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
 };
 
 /* NVIDIA GeForce RTX 4090 data sheet and Ada white paper: 24 GB, 1,008 GB/s, 82.6 TFLOP/s in f32,
@@ -86,9 +92,9 @@ static const ta_cluster rtx4090 = {
     .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {82.6e12, 165.2e12},
     .nics_per_node = 1,
-    .levels = {{NCCL_CALL_S + 2 * PCIE_HOP_S, 15.75e9, 2 * 15.75e9},
-               {NCCL_CALL_S + NETWORK_HOP_S, 12.5e9, 12.5e9},
-               {NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 12.5e9, 8 * 12.5e9}},
+    .levels = {LEVEL(NCCL_CALL_S + 2 * PCIE_HOP_S, 15.75e9, 2 * 15.75e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 12.5e9, 12.5e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 12.5e9, 8 * 12.5e9)},
 };
 
 /* Ranks that are threads of one process on a machine with two memory channels or less: docs/
@@ -103,7 +109,8 @@ static const ta_cluster local = {
     .kernel_s = 1e-6,
     .flops_per_s = {48e9, 48e9},
     .nics_per_node = 1,
-    .levels = {{2e-6, 9.5e9, 15e9}, {30e-6, 1.25e9, 1.25e9}, {40e-6, 1.25e9, 1.25e9}},
+    .levels = {LEVEL(2e-6, 9.5e9, 15e9), LEVEL(30e-6, 1.25e9, 1.25e9),
+               LEVEL(40e-6, 1.25e9, 1.25e9)},
 };
 
 static double this_machines_memory_bytes(void)
