@@ -162,11 +162,17 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, ta_status status)
         answer->blind = plan->device->ops->alloc_host != NULL;
     if (status != TA_OK)
         snprintf(answer->error, sizeof answer->error, "%s", ta_last_error());
-    TA_TRY_GOTO(ta_group_broadcast_host(group, &first, sizeof first, 0), free_answers);
-    compare(&own, &first, answer);
-    for (int r = 0; r <= ranks; ++r)
-        offsets[r] = (size_t)r * sizeof *answers;
-    TA_TRY_GOTO(ta_group_all_gather_host(group, answers, offsets), free_answers);
+    ta_status heard = ta_group_broadcast_host(group, &first, sizeof first, 0);
+    if (heard == TA_OK) {
+        compare(&own, &first, answer);
+        for (int r = 0; r <= ranks; ++r)
+            offsets[r] = (size_t)r * sizeof *answers;
+        heard = ta_group_all_gather_host(group, answers, offsets);
+    }
+    if (heard != TA_OK) { /* a rank that heard already may have left; the first cause counts */
+        status = status == TA_OK ? heard : ta_fail(status, "%s", answer->error);
+        goto free_answers;
+    }
     status = report(answers, ranks, rank, &first);
     for (int r = 0; r < ranks; ++r)
         plan->blind |= answers[r].blind != 0;
