@@ -57,7 +57,7 @@ static void make_flags(attention_options *o, arg_flag flags[FLAG_COUNT])
         {0, "device", ARG_TEXT, &o->device, 0, 0, NULL, "NAME",
          "where it runs: host, or auto for the best there is (host)"},
         {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
-         "host: scalar, avx2, avx512 (the best this CPU has)"},
+         "host: scalar, avx2, avx512, avx512bf16 (the best this CPU has)"},
         {0, "json", ARG_TEXT, &o->json, 0, 0, NULL, "FILE", "also write every sample there"},
         {'h', "help", ARG_HELP, &o->help, 0, 0, NULL, "", "print this"},
     };

@@ -68,7 +68,7 @@ static void make_flags(decode_options *o, arg_flag flags[FLAG_COUNT])
          "also predict each row, on this cluster: probe (this one, measured), h100:2x8,\n"
          "                           a file … (see treeattn-bench model)"},
         {0, "simd", ARG_TEXT, &o->simd, 0, 0, NULL, "LEVEL",
-         "host: scalar, avx2, avx512 (the best this CPU has)"},
+         "host: scalar, avx2, avx512, avx512bf16 (the best this CPU has)"},
         {0, "map", ARG_CHOICE, &o->map, 0, 0, map_words, "KIND",
          "shard map: contiguous or cyclic (contiguous)"},
         {0, "block", ARG_INT, &o->block, 1, most, NULL, "TOKENS",

@@ -26,13 +26,16 @@ static random_source source = {0};
 static float q[HEADS * TA_ROW_BLOCK * MOST_DIM];
 static uint32_t elements[HEADS * TA_TOKEN_BLOCK * MOST_DIM]; /* of any type */
 static const void *tokens[TA_TOKEN_BLOCK];
-static int even; /* are the vectors at equal distances? */
+static int even;   /* are the vectors at equal distances? */
+static int heads;  /* of a block */
+static int packed; /* are queries in bf16, for score_packed()? */
 static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
 
 static void fill(ta_dtype dtype, int dim)
 {
     for (int i = 0; i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i)
-        q[i] = (float)random_normal(&source);
+        q[i] = packed ? ta_bf16_to_f32(ta_f32_to_bf16((float)random_normal(&source)))
+                      : (float)random_normal(&source);
     for (int i = 0; i < HEADS * TA_TOKEN_BLOCK * dim; ++i)
         ta_store(dtype, elements, i, (float)random_normal(&source));
     for (int t = 0; t < TA_TOKEN_BLOCK; ++t) { /* in any order, as pages are, or backwards */
@@ -48,7 +51,7 @@ static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scor
     if (even)
         all = (ta_vectors){.n = n, .first = tokens[0], .step = -HEADS * head_bytes};
     return (ta_block){.rows = rows,
-                      .heads = HEADS,
+                      .heads = heads,
                       .row_stride = dim,
                       .head_stride = (int64_t)rows * dim,
                       .tokens = all,
@@ -56,7 +59,15 @@ static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scor
                       .token_head_bytes = head_bytes,
                       .dim = dim,
                       .scores = scores,
-                      .sums = sums};
+                      .sums = sums,
+                      .factor = 0.25f};
+}
+
+static void describe(char *text, size_t size, ta_dtype dtype, int rows, int n, int dim, int at)
+{
+    snprintf(text, size, "%s %s%s, %s, heads %d rows %d n %d dim %d, at %d", best->name,
+             ta_dtype_name(dtype), packed ? " packed" : "", even ? "even" : "listed", heads, rows,
+             n, dim, at);
 }
 
 static void check_score(ta_dtype dtype, int rows, int n, int dim)
@@ -64,21 +75,21 @@ static void check_score(ta_dtype dtype, int rows, int n, int dim)
     static float arranged[HEADS * TA_ROW_BLOCK * MOST_DIM], scores[HEADS * TA_BLOCK_SCORES];
     char text[128];
     memcpy(arranged, q, sizeof q);
-    for (int row = 0; row < HEADS * rows; ++row)
-        best->arrange[dtype](arranged + row * dim, dim);
+    for (int row = 0; row < heads * rows; ++row)
+        (packed ? best->pack : best->arrange[dtype])(arranged + row * dim, dim);
     ta_block block = make_block(dtype, rows, n, dim, scores);
-    best->score[dtype](&block, arranged);
-    for (int i = 0; i < HEADS * n * rows; ++i) {
+    (packed ? best->score_packed : best->score[dtype])(&block, arranged);
+    for (int i = 0; i < heads * n * rows; ++i) {
         int head = i / (n * rows), token = i / rows % n, row = i % rows;
         double sum = 0, magnitude = 0;
         for (int d = 0; d < dim; ++d) {
             double product = (double)q[(head * rows + row) * dim + d] *
-                             ta_load(dtype, tokens[token], (int64_t)head * dim + d);
+                             ta_load(dtype, tokens[token], (int64_t)head * dim + d) *
+                             (packed ? block.factor : 1.0f);
             sum += product;
             magnitude += fabs(product);
         }
-        snprintf(text, sizeof text, "%s %s rows %d n %d dim %d at %d", best->name,
-                 ta_dtype_name(dtype), rows, n, dim, i);
+        describe(text, sizeof text, dtype, rows, n, dim, i);
         double error = fabs(scores[head * TA_BLOCK_SCORES + token * rows + row] - sum),
                allowed = (dim / 8 + 4) * FLT_EPSILON * magnitude;
         TEST_ASSERT_TRUE_MESSAGE(error <= allowed, text); /* false for a NaN */
@@ -90,17 +101,17 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
     static float weights[HEADS * TA_BLOCK_SCORES], o[TA_BLOCK_VALUES], before[TA_BLOCK_VALUES];
     float rescale[HEADS * TA_ROW_BLOCK];
     char text[128];
-    if (HEADS * rows * dim > TA_BLOCK_VALUES)
+    if (heads * rows * dim > TA_BLOCK_VALUES)
         return;
     for (int i = 0; i < HEADS * TA_BLOCK_SCORES; ++i)
         weights[i] = (float)random_unit(&source);
     for (int i = 0; i < HEADS * TA_ROW_BLOCK; ++i)
         rescale[i] = (float)random_unit(&source);
-    for (int i = 0; i < HEADS * rows * dim; ++i)
+    for (int i = 0; i < heads * rows * dim; ++i)
         o[i] = before[i] = (float)random_normal(&source);
     ta_block block = make_block(dtype, rows, n, dim, weights);
     best->weigh[dtype](&block, o, rescale);
-    for (int i = 0; i < HEADS * rows * dim; ++i) {
+    for (int i = 0; i < heads * rows * dim; ++i) {
         int head = i / (rows * dim), row = i / dim % rows, d = i % dim;
         double sum = (double)before[i] * rescale[head * TA_ROW_BLOCK + row], magnitude = fabs(sum);
         for (int t = 0; t < n; ++t) {
@@ -109,8 +120,7 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
             sum += product;
             magnitude += fabs(product);
         }
-        snprintf(text, sizeof text, "%s %s rows %d n %d dim %d at %d", best->name,
-                 ta_dtype_name(dtype), rows, n, dim, i);
+        describe(text, sizeof text, dtype, rows, n, dim, i);
         TEST_ASSERT_TRUE_MESSAGE(fabs(o[i] - sum) <= (n + 2) * FLT_EPSILON * magnitude, text);
     }
 }
@@ -119,13 +129,14 @@ static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
 {
     static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
                      counts[] = {1, 2, 3, 5, 63, 64};
-    for (int i = 0; i < 9 * TA_BF16; ++i) {
+    for (int i = packed ? 9 * (TA_BF16 - TA_F32) : 0; i < 9 * TA_BF16; ++i) {
         ta_dtype dtype = (ta_dtype)(TA_F32 + i / 9);
         for (even = 0; even < 2; ++even) {
             fill(dtype, dims[i % 9]);
-            for (int j = 0; j < 6; ++j) {
-                check(dtype, 1, counts[j], dims[i % 9]);
-                check(dtype, TA_ROW_BLOCK, counts[j], dims[i % 9]);
+            for (int j = 0; j < 12; ++j) {
+                heads = j % 2 ? HEADS : 1;
+                check(dtype, 1, counts[j / 2], dims[i % 9]);
+                check(dtype, TA_ROW_BLOCK, counts[j / 2], dims[i % 9]);
             }
         }
     }
@@ -134,6 +145,13 @@ static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
 static void test_scores(void)
 {
     for_shapes(check_score);
+}
+
+static void test_scores_of_packed_queries(void)
+{
+    packed = 1;
+    for_shapes(check_score);
+    packed = 0;
 }
 
 static void test_weighted_sums(void)
@@ -234,6 +252,8 @@ static void run_level(const char *name)
     best = ta_host_kernels_find(name);
     printf("level %s\n", best->name);
     RUN_TEST(test_scores);
+    if (best->pack)
+        RUN_TEST(test_scores_of_packed_queries);
     RUN_TEST(test_weighted_sums);
     RUN_TEST(test_softmax);
     RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
@@ -243,8 +263,8 @@ static void run_level(const char *name)
 int main(void)
 {
     UNITY_BEGIN();
-    static const char *const levels[] = {"scalar", "avx2", "avx512"};
-    for (int i = 0; i < 3; ++i) {
+    static const char *const levels[] = {"scalar", "avx2", "avx512", "avx512bf16"};
+    for (int i = 0; i < 4; ++i) {
         if (ta_host_kernels_find(levels[i])) /* this CPU has it */
             run_level(levels[i]);
     }

@@ -121,7 +121,8 @@ typedef struct ta_device_config {
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
      * use. Results do not depend on it. */
     int threads;
-    /* Host: "scalar", "avx2" or "avx512", at most what the CPU has. NULL: the best it has. */
+    /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it
+     * has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \

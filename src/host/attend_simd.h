@@ -35,6 +35,9 @@
 #define SCORE_TOKENS (SIMD_REGISTERS == 32 ? 4 : 3)
 #define PAIR (2 * LANES)
 
+/* Sums of values that are kept in registers, beside values and a weight. */
+#define WEIGH_SUMS (SIMD_REGISTERS == 32 ? 16 : 8)
+
 /* ---- Elements ------------------------------------------------------------------------------ */
 
 /* 8 elements in their own order. */
@@ -98,6 +101,14 @@ static void arrange_even_odd(float *q, int32_t k_dim)
 
 /* ---- Scores -------------------------------------------------------------------------------- */
 
+/* Beside the element types: K in bf16 for packed query rows, of levels that define SIMD_DOTS. */
+#define PACKED ((ta_dtype)TA_DTYPES)
+
+INLINE int key_bytes(ta_dtype dtype)
+{
+    return (int)ta_dtype_bytes(dtype == PACKED ? TA_BF16 : dtype);
+}
+
 /* Add 8 products for each of `rows` query rows and `tokens` keys. */
 INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, const vf *key,
                        vf *sums)
@@ -111,15 +122,58 @@ INLINE void score_step(int rows, int tokens, const float *q, int64_t q_stride, c
     }
 }
 
+/* The same for `count` products at once, 16 or 8, from dimension i on. */
+INLINE void score_dots(int rows, int tokens, int count, const float *q, int64_t q_stride,
+                       const char *const *from, int32_t i, vf *sums)
+{
+#ifdef SIMD_DOTS
+    vd key[4];
+    UNROLL
+    for (int t = 0; t < tokens; t++)
+        key[t] = vd_load(from[t], i, count);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vd query = vd_load(q + r * q_stride, i, count);
+        UNROLL
+        for (int t = 0; t < tokens; t++)
+            sums[t * rows + r] = vf_add_dots(sums[t * rows + r], query, key[t]);
+    }
+#else
+    (void)rows, (void)tokens, (void)count, (void)q, (void)q_stride, (void)from, (void)i, (void)sums;
+#endif
+}
+
+/* The products of the dimensions from i on: 16, or the last 8. */
+INLINE void score_dims(ta_dtype dtype, int rows, int tokens, int count, const float *q,
+                       int64_t q_stride, const char *const *from, int32_t i, vf *sums)
+{
+    vf key[4];
+    if (dtype == PACKED) {
+        score_dots(rows, tokens, count, q, q_stride, from, i, sums);
+        return;
+    }
+    UNROLL
+    for (int half = 0; half < count / LANES; half++) {
+        UNROLL
+        for (int t = 0; t < tokens; t++)
+            key[t] = count == LANES ? load8(dtype, from[t], i)
+                     : dtype == TA_BF16 && half && SIMD_REGISTERS == 16
+                         ? vf_load_bf16_odd_tight((const uint16_t *)(const void *)from[t] + i)
+                         : load_half(dtype, from[t], i, half);
+        score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
+    }
+}
+
 /* `rows` query rows against `tokens` keys from `first` on, which start `offset` bytes after those
  * of the first head. Writes scores by fours; those beyond the sums mean nothing. */
 INLINE void score_tokens(ta_dtype dtype, int rows, int even, int tokens, const float *q,
                          int64_t q_stride, ta_walk *walk, int first, int64_t offset, int32_t k_dim,
                          float *scores)
 {
-    const int pair_bytes = tokens * PAIR * (int)ta_dtype_bytes(dtype);
+    const int lines = (tokens * PAIR * key_bytes(dtype) + TA_LINE_BYTES - 1) / TA_LINE_BYTES;
+    const int eights = rows * tokens / 8 * 8;
     const char *from[4];
-    vf sums[TA_ROW_BLOCK * SCORE_TOKENS], key[4];
+    vf sums[TA_ROW_BLOCK * SCORE_TOKENS];
     UNROLL
     for (int t = 0; t < tokens; t++)
         from[t] = ta_walk_at(walk, even, first + t) + offset;
@@ -128,25 +182,16 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int even, int tokens, const f
         sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
-        ta_walk_fetch(walk, even, (pair_bytes + TA_LINE_BYTES - 1) / TA_LINE_BYTES);
-        UNROLL
-        for (int half = 0; half < 2; half++) {
-            UNROLL
-            for (int t = 0; t < tokens; t++)
-                key[t] = dtype == TA_BF16 && half && SIMD_REGISTERS == 16
-                             ? vf_load_bf16_odd_tight((const uint16_t *)(const void *)from[t] + i)
-                             : load_half(dtype, from[t], i, half);
-            score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);
-        }
+        ta_walk_fetch(walk, even, lines);
+        score_dims(dtype, rows, tokens, PAIR, q, q_stride, from, i, sums);
     }
-    if (i < k_dim) {
-        UNROLL
-        for (int t = 0; t < tokens; t++)
-            key[t] = load8(dtype, from[t], i);
-        score_step(rows, tokens, q + i, q_stride, key, sums);
-    }
+    if (i < k_dim)
+        score_dims(dtype, rows, tokens, LANES, q, q_stride, from, i, sums);
     UNROLL
-    for (int s = 0; s < rows * tokens; s += 4)
+    for (int s = 0; s < eights; s += 8)
+        vf_store_sum8(scores + s, sums + s);
+    UNROLL
+    for (int s = eights; s < rows * tokens; s += 4)
         vf_store_sum4(scores + s, sums + s);
 }
 
@@ -155,21 +200,25 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int even, int tokens, const f
 INLINE void score_in_order(ta_dtype dtype, int even, const float *q, ta_walk *walk, int first,
                            int tokens, int32_t k_dim, float *scores)
 {
-    const int key_lines = k_dim * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
+    const int key_lines = k_dim * key_bytes(dtype) / TA_LINE_BYTES;
     vf sums[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     for (int t = 0; t < tokens; t++) {
         const char *key = ta_walk_at(walk, even, first + t);
-        vf first_half = vf_zero(), second_half = vf_zero();
+        vf half[2] = {vf_zero(), vf_zero()};
         if (!even) /* else the CPU follows by itself */
             ta_walk_fetch(walk, even, key_lines);
         int32_t i = 0;
         for (; i + PAIR <= k_dim; i += PAIR) {
-            first_half = vf_fma(vf_load(q + i), load_half(dtype, key, i, 0), first_half);
-            second_half = vf_fma(vf_load(q + i + LANES), load_half(dtype, key, i, 1), second_half);
+            if (dtype == PACKED) {
+                score_dots(1, 1, PAIR, q, 0, &key, i, half);
+            } else {
+                half[0] = vf_fma(vf_load(q + i), load_half(dtype, key, i, 0), half[0]);
+                half[1] = vf_fma(vf_load(q + i + LANES), load_half(dtype, key, i, 1), half[1]);
+            }
         }
         if (i < k_dim)
-            first_half = vf_fma(vf_load(q + i), load8(dtype, key, i), first_half);
-        sums[t] = vf_add(first_half, second_half);
+            score_dims(dtype, 1, 1, LANES, q, 0, &key, i, half);
+        sums[t] = vf_add(half[0], half[1]);
     }
     vf_store_sum4(scores, sums);
 }
@@ -193,7 +242,7 @@ INLINE void score_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
                         const float *q)
 {
     const int most = rows == 1 ? 4 : SCORE_TOKENS;
-    int n = b.tokens.n, group = rows == 1 ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
+    int n = b.tokens.n, group = rows == 1 ? 4 : ta_pass_tokens(&b, (size_t)key_bytes(dtype));
     for (int t = 0; rows == 1 && b.heads == 1 && t < n; t += 4)
         score_in_order(dtype, even, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
     for (int t = 0; (rows > 1 || b.heads > 1) && t < n; t += group) {
@@ -206,7 +255,7 @@ INLINE void score_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
 
 INLINE void score_rows(ta_dtype dtype, int rows, const ta_block *b, const float *q)
 {
-    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    ta_walk walk = ta_walk_start(b, (size_t)key_bytes(dtype));
     if (ta_walk_is_even(&walk))
         score_block(dtype, rows, 1, *b, walk, q);
     else
@@ -314,103 +363,146 @@ static int softmax(float *scores, int n, int rows, float *m, float *l, float *re
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-/* Add the dimensions [at, at + 8·vectors) of n values, weighed for `rows` rows, to the rows' sums,
- * which are v_dim apart. */
-INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, int start, float *sums,
-                       const float *weights, ta_walk *walk, int first, int64_t offset, int n,
-                       int32_t v_dim, int32_t at)
+/* One pass over values: those of tokens [first, first + n) of a block, of the head that is `offset`
+ * bytes after the first one. The sums of the block's `rows` rows are v_dim apart, and o is
+ * row_stride apart. */
+typedef struct weigh_pass {
+    int first, n;
+    int64_t offset;
+    const float *weights;
+    float *sums; /* of the tokens before, unless this is the first pass; see is_last */
+    float *o;
+    const float *rescale;
+    int64_t row_stride;
+    int32_t v_dim;
+    int is_first, is_last;
+} weigh_pass;
+
+/* o = o · rescale + sums, for the vectors of one row from dimension `at` on. */
+INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row, int32_t at,
+                       vf *sums)
+{
+    float *o = p->o + row * p->row_stride + at;
+    vf rescale = vf_set(p->rescale[row]);
+    UNROLL
+    for (int i = 0; i < vectors; i++) {
+        if (dtype == TA_BF16 && vectors > 1 && i % 2 == 0)
+            vf_interleave(&sums[i], &sums[i + 1]);
+        vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
+    }
+}
+
+/* The dimensions [at, at + 8·vectors) of a pass. */
+INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const weigh_pass *p,
+                       ta_walk *walk, int32_t at)
 {
     /* Of vectors smaller than a line, one that begins a line asks for the next. */
     const int bytes = vectors * LANES * (int)ta_dtype_bytes(dtype);
     int lines = bytes >= TA_LINE_BYTES ? bytes / TA_LINE_BYTES
                                        : at * (int)ta_dtype_bytes(dtype) % TA_LINE_BYTES == 0;
-    vf part[8];
+    const int64_t offset = p->offset + at * (int64_t)ta_dtype_bytes(dtype);
+    const float *weights = p->weights;
+    vf part[WEIGH_SUMS];
     UNROLL
-    for (int r = 0; r < rows; r++) {
-        UNROLL
-        for (int i = 0; i < vectors; i++)
-            part[r * vectors + i] = start ? vf_zero() : vf_load(sums + r * v_dim + at + i * LANES);
-    }
-    for (int t = 0; t < n; t++) {
-        const char *from = ta_walk_at(walk, even, first + t) + offset;
+    for (int i = 0; i < rows * vectors; i++)
+        part[i] = p->is_first
+                      ? vf_zero()
+                      : vf_load(p->sums + i / vectors * p->v_dim + at + i % vectors * LANES);
+    for (int t = 0; t < p->n; t++) {
+        const char *from = ta_walk_at(walk, even, p->first + t) + offset;
         vf value[8];
         if (rows > 1 || !even)
             ta_walk_fetch(walk, even, lines);
+        if (rows > 1)
+            ta_walk_fetch_near(walk, even, from);
         UNROLL
         for (int i = 0; i < vectors; i++)
-            value[i] = vectors == 1 ? load8(dtype, from, at)
-                                    : load_half(dtype, from, at + i / 2 * PAIR, i % 2);
+            value[i] =
+                vectors == 1 ? load8(dtype, from, 0) : load_half(dtype, from, i / 2 * PAIR, i % 2);
         UNROLL
         for (int r = 0; r < rows; r++) {
-            vf weight = vf_set(weights[t * rows + r]);
+            vf weight = vf_load_all(weights + r);
             UNROLL
             for (int i = 0; i < vectors; i++)
                 part[r * vectors + i] = vf_fma(weight, value[i], part[r * vectors + i]);
         }
+        weights += rows;
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
+        if (p->is_last) {
+            finish_row(dtype, vectors, p, r, at, part + r * vectors);
+            continue;
+        }
         UNROLL
         for (int i = 0; i < vectors; i++)
-            vf_store(sums + r * v_dim + at + i * LANES, part[r * vectors + i]);
+            vf_store(p->sums + r * p->v_dim + at + i * LANES, part[r * vectors + i]);
     }
 }
 
-INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, int start, float *sums,
-                         const float *weights, ta_walk *walk, int first, int64_t offset, int n,
-                         int32_t v_dim)
+/* Nearly all values of several rows are weighed here. Functions of their own: in larger ones,
+ * compilers run out of registers. */
+#define WEIGH_MANY(suffix, dtype, even)                                                            \
+    static __attribute__((noinline)) void weigh_many_##suffix(const weigh_pass *p, ta_walk *walk,  \
+                                                              int32_t at)                          \
+    {                                                                                              \
+        weigh_dims(dtype, TA_ROW_BLOCK, even, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);             \
+    }
+
+WEIGH_MANY(f32, TA_F32, 0)
+WEIGH_MANY(f16, TA_F16, 0)
+WEIGH_MANY(bf16, TA_BF16, 0)
+WEIGH_MANY(f32_even, TA_F32, 1)
+WEIGH_MANY(f16_even, TA_F16, 1)
+WEIGH_MANY(bf16_even, TA_BF16, 1)
+
+INLINE void weigh_many(ta_dtype dtype, int even, const weigh_pass *p, ta_walk *walk, int32_t at)
 {
+    if (dtype == TA_F32)
+        even ? weigh_many_f32_even(p, walk, at) : weigh_many_f32(p, walk, at);
+    else if (dtype == TA_F16)
+        even ? weigh_many_f16_even(p, walk, at) : weigh_many_f16(p, walk, at);
+    else
+        even ? weigh_many_bf16_even(p, walk, at) : weigh_many_bf16(p, walk, at);
+}
+
+INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, const weigh_pass *p, ta_walk *walk)
+{
+    const int most = rows == 1 ? 8 : WEIGH_SUMS / rows;
     int32_t at = 0;
-    for (; rows == 1 && at + 8 * LANES <= v_dim; at += 8 * LANES)
-        weigh_dims(dtype, rows, even, 8 / rows, start, sums, weights, walk, first, offset, n, v_dim,
-                   at);
-    for (; at + PAIR <= v_dim; at += PAIR)
-        weigh_dims(dtype, rows, even, 2, start, sums, weights, walk, first, offset, n, v_dim, at);
-    if (at < v_dim)
-        weigh_dims(dtype, rows, even, 1, start, sums, weights, walk, first, offset, n, v_dim, at);
+    for (; rows > 1 && at + most * LANES <= p->v_dim; at += most * LANES)
+        weigh_many(dtype, even, p, walk, at);
+    for (; rows == 1 && at + most * LANES <= p->v_dim; at += most * LANES)
+        weigh_dims(dtype, rows, even, most, p, walk, at);
+    for (; most > 2 && at + PAIR <= p->v_dim; at += PAIR)
+        weigh_dims(dtype, rows, even, 2, p, walk, at);
+    if (at < p->v_dim)
+        weigh_dims(dtype, rows, even, 1, p, walk, at);
 }
 
-/* o = o · rescale + sums, with the sums in the order of pairs. */
-INLINE void finish_sums(ta_dtype dtype, float *o, float rescale, const float *sums, int32_t v_dim)
-{
-    int32_t i = 0;
-    for (; i + PAIR <= v_dim; i += PAIR) {
-        vf a = vf_load(sums + i), b = vf_load(sums + i + LANES);
-        if (dtype == TA_BF16)
-            vf_interleave(&a, &b);
-        vf_store(o + i, vf_fma(vf_load(o + i), vf_set(rescale), a));
-        vf_store(o + i + LANES, vf_fma(vf_load(o + i + LANES), vf_set(rescale), b));
-    }
-    if (i < v_dim)
-        vf_store(o + i, vf_fma(vf_load(o + i), vf_set(rescale), vf_load(sums + i)));
-}
-
-/* Values are taken in chunks of a few tokens: within a chunk dimension by dimension, with sums in
- * registers. Short chunks load and store the sums more often, long ones read memory less in its own
+/* Values are taken in passes of a few tokens: within a pass dimension by dimension, with sums in
+ * registers. Short passes load and store the sums more often, long ones read memory less in its own
  * order, which is worth it where arithmetic is the limit. */
 INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
                         const float *rescale)
 {
-    int pass = rows == 1 ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
-    int chunk = rows == 1 || dtype == TA_F32 ? 4 : pass < 32 ? pass : 32;
-    int head_floats = rows * b.dim;
-    for (int t = 0; t < b.tokens.n; t += chunk) {
-        int n = b.tokens.n - t < chunk ? b.tokens.n - t : chunk;
+    int most = rows == 1 || dtype == TA_F32 ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
+    for (int t = 0; t < b.tokens.n; t += most) {
+        int n = b.tokens.n - t < most ? b.tokens.n - t : most;
         for (int h = 0; h < b.heads; h++) {
-            float *sums = b.sums + h * head_floats;
-            const float *weights = b.scores + h * TA_BLOCK_SCORES + t * rows;
-            int64_t offset = h * b.token_head_bytes;
-            if (t == 0)
-                weigh_tokens(dtype, rows, even, 1, sums, weights, &walk, 0, offset, n, b.dim);
-            else
-                weigh_tokens(dtype, rows, even, 0, sums, weights, &walk, t, offset, n, b.dim);
+            weigh_pass pass = {.first = t,
+                               .n = n,
+                               .offset = h * b.token_head_bytes,
+                               .weights = b.scores + h * TA_BLOCK_SCORES + t * rows,
+                               .sums = b.sums + h * rows * b.dim,
+                               .o = o + h * b.head_stride,
+                               .rescale = rescale + h * TA_ROW_BLOCK,
+                               .row_stride = b.row_stride,
+                               .v_dim = b.dim,
+                               .is_first = t == 0,
+                               .is_last = t + n == b.tokens.n};
+            weigh_tokens(dtype, rows, even, &pass, &walk);
         }
-    }
-    for (int h = 0; h < b.heads; h++) {
-        UNROLL
-        for (int r = 0; r < rows; r++)
-            finish_sums(dtype, o + h * b.head_stride + r * b.row_stride,
-                        rescale[h * TA_ROW_BLOCK + r], b.sums + h * head_floats + r * b.dim, b.dim);
     }
 }
 
@@ -469,10 +561,14 @@ static void merge(float *into, const float *from, int32_t v_dim)
         SIMD_WEIGH(dtype, block, o, rescale);                                                      \
     }
 
-/* A level that has better versions defines SIMD_WEIGH and SIMD_SOFTMAX. */
+/* A level that has better versions defines these. */
 #ifndef SIMD_WEIGH
 #define SIMD_WEIGH weigh_any
 #define SIMD_SOFTMAX softmax
+#endif
+#ifndef SIMD_PACK
+#define SIMD_PACK NULL
+#define SIMD_SCORE_PACKED NULL
 #endif
 
 #define TA_SIMD_TABLE(level)                                                                       \
@@ -484,5 +580,6 @@ static void merge(float *into, const float *from, int32_t v_dim)
         .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
         .softcap = softcap, .softmax = SIMD_SOFTMAX,                                               \
         .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
-        .merge = merge, .panels = &simd_panels,                                                    \
+        .pack = SIMD_PACK, .score_packed = SIMD_SCORE_PACKED, .merge = merge,                      \
+        .panels = &simd_panels,                                                                    \
     }

@@ -3,12 +3,19 @@
  * looked up, and a row never reads a token that it does not see. */
 #include "item.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "../dtype.h"
 #include "tally.h"
 #include "tile.h"
+
+/* Bytes of K or V between what kernels read and what they fetch ahead, as far as blocks allow. */
+#define AHEAD_BYTES (32 << 10)
+
+/* The most of a number of a packed query row, and of the factor of its scores. */
+#define PACK_MOST 0x1p40f
 
 /* What a query row sees, the same for all heads. */
 typedef struct query_row {
@@ -36,8 +43,9 @@ typedef struct item_state {
     query_row *rows; /* [row] */
     float *slopes;   /* of ALiBi, for scores in base 2 */
     float *m, *l;    /* of the rows' partials */
-    float *q;        /* k_dim each, arranged, ready to give scores in base 2 */
-    float *records;  /* of the first head and row; o is summed in place */
+    float *q;        /* k_dim each, arranged or packed, ready to give scores in base 2 */
+    int packed;
+    float *records; /* of the first head and row; o is summed in place */
     int64_t record_stride, record_head_stride;
     /* Reproducible mode: tallies of the first head and row, strides as the workspace has them. Then
      * `records` are in the scratch, for one tile after the other. */
@@ -93,6 +101,12 @@ static float *row_record(const item_state *s, int head, int32_t row)
     return s->records + head * s->record_head_stride + row * s->record_stride;
 }
 
+/* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
+static float score_factor(const ta_problem *p)
+{
+    return (float)(p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E));
+}
+
 /* scores[t·rows + r] -= slope_r · |x_r - y_t|. */
 static void add_alibi(const query_row *query, const float *slopes, int rows,
                       const int32_t *positions, int n, float *scores)
@@ -113,13 +127,22 @@ static ta_vectors ahead_of(const ta_tile *tile, const ta_tile_side *side, int32_
 {
     int left = tile->count - at;
     if (left <= 0 && side == &tile->k)
-        return ahead_of(tile, &tile->v, row, 0, n);
+        return ahead_of(tile, &tile->v, row, -left, n);
     if (left <= 0) {
         side = &tile->k;
-        left = tile->more;
+        left += tile->more;
     }
     return row > 0 || left <= 0 ? (ta_vectors){0}
                                 : ta_tile_vectors(tile, side, at, left < n ? left : n);
+}
+
+/* How far ahead that is, in tokens. Kernels read the block ahead line by line of all tokens, so
+ * that half of a small block is wanted at once: that much must have come by then. */
+static int ahead_tokens(const item_state *s, int32_t dim)
+{
+    int64_t token_bytes =
+        (int64_t)s->item.heads * dim * (int)ta_dtype_bytes(s->job->problem->kv_dtype);
+    return token_bytes * TA_TOKEN_BLOCK <= AHEAD_BYTES / 2 ? 2 * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
 /* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
@@ -135,11 +158,13 @@ static void find_weights(const item_state *s, int32_t row, int rows, int at, int
                       .row_stride = p->k_dim,
                       .head_stride = row_index(s, 1, 0) * p->k_dim,
                       .tokens = ta_tile_vectors(tile, &tile->k, at, n),
-                      .ahead = ahead_of(tile, &tile->k, row, at + n, n),
+                      .ahead = ahead_of(tile, &tile->k, row, at + ahead_tokens(s, p->k_dim), n),
                       .token_head_bytes = s->source.k_head_bytes,
                       .dim = p->k_dim,
-                      .scores = b->weights[slot]};
-    kernels->score[p->kv_dtype](&block, s->q + (int64_t)row * p->k_dim);
+                      .scores = b->weights[slot],
+                      .factor = score_factor(p)};
+    (s->packed ? kernels->score_packed
+               : kernels->score[p->kv_dtype])(&block, s->q + (int64_t)row * p->k_dim);
     for (int h = 0; h < s->item.heads; h++, slot++) {
         int64_t index = row_index(s, h, row);
         float *scores = b->weights[slot];
@@ -182,7 +207,7 @@ static void add_values(const item_state *s, int32_t row, int rows, int at, int n
                       .row_stride = s->record_stride,
                       .head_stride = s->record_head_stride,
                       .tokens = ta_tile_vectors(tile, &tile->v, at, n),
-                      .ahead = ahead_of(tile, &tile->v, row, at + n, n),
+                      .ahead = ahead_of(tile, &tile->v, row, at + ahead_tokens(s, p->v_dim), n),
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
@@ -292,28 +317,64 @@ static void empty_partial(const item_state *s, int head, int32_t row)
     memset(row_record(s, head, row), 0, (size_t)s->job->problem->v_dim * sizeof(float));
 }
 
-/* Load a query row and empty its partial. */
 static void start_row(const item_state *s, int head, int32_t row)
 {
     const ta_problem *p = s->job->problem;
+    int32_t query_heads = p->query_heads / p->kv_heads;
+    int32_t token = (s->item.row + row) / query_heads;
+    int32_t query_head = (s->item.kv_head + head) * query_heads + (s->item.row + row) % query_heads;
+    s->rows[row].visible = row_visible(s->job, s->item.sequence, token);
+    s->rows[row].position = s->job->kv->lengths[s->item.sequence] - p->query_tokens + token;
+    s->slopes[row_index(s, head, row)] =
+        p->alibi_slopes ? (float)(p->alibi_slopes[query_head] * M_LOG2E) : 0.0f;
+    empty_partial(s, head, row);
+}
+
+/* The query row times `factor`. */
+static float *load_query(const item_state *s, int head, int32_t row, float factor)
+{
+    const ta_problem *p = s->job->problem;
     const ta_tensor *q = s->job->q;
-    const ta_host_kernels *kernels = s->job->kernels;
     int32_t query_heads = p->query_heads / p->kv_heads;
     int32_t token = (s->item.row + row) / query_heads;
     int32_t query_head = (s->item.kv_head + head) * query_heads + (s->item.row + row) % query_heads;
     int64_t at =
         s->item.sequence * q->batch_stride + token * q->token_stride + query_head * q->head_stride;
-    int64_t index = row_index(s, head, row);
-    float *query = s->q + index * p->k_dim;
-    /* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
-    double factor = p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E);
-    kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim, (float)factor,
-                                  query);
-    kernels->arrange[p->kv_dtype](query, p->k_dim);
-    s->rows[row].visible = row_visible(s->job, s->item.sequence, token);
-    s->rows[row].position = s->job->kv->lengths[s->item.sequence] - p->query_tokens + token;
-    s->slopes[index] = p->alibi_slopes ? (float)(p->alibi_slopes[query_head] * M_LOG2E) : 0.0f;
-    empty_partial(s, head, row);
+    float *to = s->q + row_index(s, head, row) * p->k_dim;
+    s->job->kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim, factor,
+                                          to);
+    return to;
+}
+
+/* Can score_packed() take this query row? With such numbers, what it takes for 0 changes a score by
+ * less than 2^-36. */
+static int can_pack(const float *q, int32_t k_dim)
+{
+    int can = 1;
+    for (int32_t i = 0; i < k_dim; i++) {
+        float magnitude = fabsf(q[i]);
+        can &= magnitude <= PACK_MOST && (magnitude >= FLT_MIN || magnitude == 0.0f);
+    }
+    return can;
+}
+
+static void load_queries(item_state *s)
+{
+    const ta_problem *p = s->job->problem;
+    const ta_host_kernels *kernels = s->job->kernels;
+    int count = s->item.heads * s->item.rows;
+    float factor = score_factor(p);
+    s->packed = kernels->pack && p->query_dtype == TA_BF16 && p->kv_dtype == TA_BF16 &&
+                fabsf(factor) <= PACK_MOST;
+    for (int i = 0; i < count && s->packed; i++)
+        s->packed = can_pack(load_query(s, i / s->item.rows, i % s->item.rows, 1.0f), p->k_dim);
+    for (int i = 0; i < count; i++) {
+        int head = i / s->item.rows, row = i % s->item.rows;
+        if (s->packed)
+            kernels->pack(s->q + row_index(s, head, row) * p->k_dim, p->k_dim);
+        else
+            kernels->arrange[p->kv_dtype](load_query(s, head, row, factor), p->k_dim);
+    }
 }
 
 static item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
@@ -383,6 +444,7 @@ void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
     item_state s = prepare(job, item, scratch);
     for (int i = 0; i < item.heads * item.rows; i++)
         start_row(&s, i / item.rows, i % item.rows);
+    load_queries(&s);
     /* These rows may see less than all rows of the sequence. */
     ta_visible seen = {s.rows[0].visible.first, s.rows[item.rows - 1].visible.end};
     first = first > seen.first ? first : seen.first;

@@ -23,6 +23,14 @@ static bool has_avx512(void)
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+
+#ifdef TA_HAVE_AVX512BF16
+static bool has_avx512bf16(void)
+{
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5);
+}
+#endif
 #endif
 
 static bool always(void)
@@ -36,6 +44,9 @@ static const struct level {
     const char *and_below; /* the names of this level and all below it */
 } levels[] = {
 #if defined(__x86_64__)
+#ifdef TA_HAVE_AVX512BF16
+    {&ta_kernels_avx512bf16, has_avx512bf16, "avx512bf16 avx512 avx2 scalar"},
+#endif
     {&ta_kernels_avx512, has_avx512, "avx512 avx2 scalar"},
     {&ta_kernels_avx2, has_avx2, "avx2 scalar"},
 #endif

@@ -54,6 +54,7 @@ typedef struct ta_block {
     int32_t dim;                     /* of those vectors */
     float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
     float *sums;   /* room for heads · rows · dim floats, for weigh() only */
+    float factor;  /* of scores, for score_packed() only */
 } ta_block;
 
 typedef struct ta_host_kernels {
@@ -71,6 +72,12 @@ typedef struct ta_host_kernels {
 
     /* The products of arranged query rows and keys. */
     void (*score[TA_DTYPES])(const ta_block *block, const float *q);
+
+    /* For levels that multiply bf16 with bf16, else NULL: pack() takes a row of k_dim numbers that
+     * are all bf16, in place, and score_packed() is score() with K in bf16 for such rows, times
+     * `factor`. Numbers below 2^-126 may be taken for 0. */
+    void (*pack)(float *q, int32_t k_dim);
+    void (*score_packed)(const ta_block *block, const float *q);
 
     /* s = cap · tanh(s) for n scores. */
     void (*softcap)(float *scores, int n, float cap);
@@ -100,8 +107,11 @@ const ta_host_kernels *ta_host_kernels_find(const char *name);
 
 extern const ta_host_kernels ta_kernels_scalar;
 #if defined(__x86_64__)
-extern const ta_host_kernels ta_kernels_avx2;   /* needs AVX2, FMA and F16C */
-extern const ta_host_kernels ta_kernels_avx512; /* also AVX-512 F, BW, DQ and VL */
+extern const ta_host_kernels ta_kernels_avx2;       /* needs AVX2, FMA and F16C */
+extern const ta_host_kernels ta_kernels_avx512;     /* also AVX-512 F, BW, DQ and VL */
+#ifdef TA_HAVE_AVX512BF16                           /* the compiler knows it */
+extern const ta_host_kernels ta_kernels_avx512bf16; /* also AVX512_BF16 */
+#endif
 #endif
 
 #endif

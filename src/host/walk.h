@@ -20,6 +20,9 @@
  * level of cache keeps them, and what is fetched ahead. */
 #define TA_PASS_BYTES (128 << 10)
 
+/* How many tokens further such kernels ask the first level of cache to be. */
+#define TA_NEAR_TOKENS 16
+
 /* How many tokens such a pass takes: a multiple of 4, all of them for one head. */
 static inline int ta_pass_tokens(const ta_block *b, size_t element_bytes)
 {
@@ -81,6 +84,15 @@ static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int 
         __builtin_prefetch(w->line, 0, 2);
         w->line += TA_LINE_BYTES;
     }
+}
+
+/* Ask for what is as far into a vector as `from`, a few tokens on, from the second level of cache
+ * into the first: for kernels that take a line of each token in turn. */
+static inline __attribute__((always_inline)) void ta_walk_fetch_near(const ta_walk *w, int even,
+                                                                     const char *from)
+{
+    if (even)
+        __builtin_prefetch(from + TA_NEAR_TOKENS * w->tokens.step, 0, 3);
 }
 
 #endif
