@@ -26,7 +26,7 @@ decode_case case_plain(void)
     c.lengths[0] = 1;
     c.page_tokens = 1;
     c.want_lse = true;
-    c.query_deviation = 1;
+    c.query_deviation = c.key_deviation = 1;
     return c;
 }
 

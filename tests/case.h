@@ -68,6 +68,7 @@ typedef struct decode_case {
     bool want_lse;
     bool absent_null;       /* a rank without a query or output passes NULL, not an empty tensor */
     double query_deviation; /* of the random query elements */
+    double key_deviation;
     double value_mean;
     int value_binades;    /* values are multiplied by 2^-n … 2^n, of each element at random */
     case_special special; /* put one such number into the inputs */

@@ -83,7 +83,7 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     int64_t queries = (int64_t)p->query_tokens * p->query_heads * p->k_dim;
     int64_t places = (int64_t)c->lengths[b] * p->kv_heads;
     draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
-    draw(r, p->kv_dtype, 0, 1, places * p->k_dim, &data->k[b], &data->k_stored[b]);
+    draw(r, p->kv_dtype, 0, c->key_deviation, places * p->k_dim, &data->k[b], &data->k_stored[b]);
     draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
     if (c->value_binades)
         stretch_values(c, r, b, data);

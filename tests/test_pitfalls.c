@@ -239,6 +239,23 @@ static void test_scores_far_apart(void)
     run(c);
 }
 
+/* Keys or queries too small for instructions that take subnormal numbers for 0, beside others so
+ * large that they count. */
+static void test_subnormal_numbers_count(void)
+{
+    if (!options_host())
+        return;
+    for (int i = 0; i < 4; ++i) {
+        decode_case c = usual(2, 90);
+        c.plan.query_heads = i % 2 ? 8 : 2;
+        c.plan.query_dtype = c.plan.kv_dtype = TA_BF16;
+        c.plan.scale = 0x1p8f;
+        c.query_deviation = i < 2 ? 0x1p-127 : 0x1p116;
+        c.key_deviation = i < 2 ? 0x1p116 : 0x1p-127;
+        run(c);
+    }
+}
+
 static void test_a_nan_or_infinity_stays_in_its_row(void)
 {
     for (int special = CASE_NAN_QUERY; special <= CASE_INFINITE_VALUE; ++special)
@@ -272,6 +289,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_7_a_sink_counts_once);
     RUN_TEST(test_9_partials_travel_in_full_precision);
     RUN_TEST(test_scores_far_apart);
+    RUN_TEST(test_subnormal_numbers_count);
     RUN_TEST(test_a_nan_or_infinity_stays_in_its_row);
     return UNITY_END() != 0;
 }
