@@ -60,13 +60,35 @@ static void test_pools_come_and_go(void)
         run_loops(1 + i % 5, i % 3);
 }
 
+/* An item that runs, and the next. */
+typedef struct {
+    ta_pool *pool;
+    int64_t item;
+    int64_t next;
+} progress;
+
+static void look_at_next(void *context, int64_t item, int thread)
+{
+    progress *p = context;
+    TEST_ASSERT_EQUAL_INT64(p->item + 1, item);
+    TEST_ASSERT_EQUAL_INT(0, thread);
+    p->item = item;
+    p->next = ta_pool_next(p->pool);
+    TEST_ASSERT_EQUAL_INT64(item + 1, p->next);
+}
+
 static void test_alone_and_in_order(void)
 {
-    static tally t;
-    memset(&t, 0, sizeof t);
-    ta_pool_run_here(MOST_ITEMS, count, &t);
-    for (int i = 0; i < MOST_ITEMS; ++i)
-        TEST_ASSERT_EQUAL_INT(1, atomic_load(&t.runs[i]));
+    for (int threads = 1; threads <= 3; ++threads) {
+        progress p = {.item = -1};
+        EXPECT_OK(ta_pool_create(threads, &p.pool));
+        ta_pool_run_here(p.pool, MOST_ITEMS, look_at_next, &p);
+        TEST_ASSERT_EQUAL_INT64(MOST_ITEMS - 1, p.item);
+        p.item = -1;
+        if (threads == 1) /* nobody else takes items */
+            ta_pool_run(p.pool, MOST_ITEMS, look_at_next, &p);
+        ta_pool_destroy(p.pool);
+    }
     TEST_ASSERT_TRUE(ta_pool_cpus() >= 1);
 }
 

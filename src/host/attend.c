@@ -109,7 +109,7 @@ static int worth_waking(const ta_attend_job *job)
 void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_problem *problem,
                     const ta_tensor *q, const ta_kv *kv, float *records, void *workspace)
 {
-    ta_attend_job job = {.problem = problem, .q = q, .kv = kv, .kernels = kernels};
+    ta_attend_job job = {.problem = problem, .q = q, .kv = kv, .kernels = kernels, .pool = pool};
     job.division = ta_divide(problem, heads_together(kv));
     job.records = records;
     job.scratch = workspace;
@@ -122,7 +122,7 @@ void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_prob
         ta_pool_run(pool, job.division.items, run_item, &job);
         ta_pool_run(pool, turns, merge_rows, &job);
     } else {
-        ta_pool_run_here(job.division.items, run_item, &job);
-        ta_pool_run_here(turns, merge_rows, &job);
+        ta_pool_run_here(pool, job.division.items, run_item, &job);
+        ta_pool_run_here(pool, turns, merge_rows, &job);
     }
 }

@@ -64,8 +64,8 @@ INLINE void interleave_wide(wf *even, wf *odd)
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-/* o = o · rescale + Σ weight · value for one row and one head: the dimensions [at, at + 16·vectors).
- * With 0 vectors it is the last 8 dimensions. */
+/* o = o · rescale + Σ weight · value for one row and one head: the dimensions [at, at +
+ * 16·vectors). With 0 vectors it is the last 8 dimensions. */
 INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_block *b, ta_walk *walk,
                             float *o, float rescale, int32_t at)
 {

@@ -113,7 +113,7 @@ static void for_records(ta_host *host, int64_t records, int32_t v_dim, ta_pool_f
 {
     int64_t turns = (records + RECORDS_PER_TURN - 1) / RECORDS_PER_TURN;
     if (records * ta_record_floats(v_dim) < FLOATS_WORTH_WAKING)
-        ta_pool_run_here(turns, fn, context);
+        ta_pool_run_here(host->pool, turns, fn, context);
     else
         ta_pool_run(host->pool, turns, fn, context);
 }

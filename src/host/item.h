@@ -6,6 +6,7 @@
 
 #include "division.h"
 #include "kernels.h"
+#include "pool.h"
 
 /* All that items share; read-only while they run. */
 typedef struct ta_attend_job {
@@ -14,6 +15,7 @@ typedef struct ta_attend_job {
     const ta_kv *kv;
     const ta_host_kernels *kernels;
     ta_division division;
+    ta_pool *pool;
     float *split_records; /* [sequence][KV head][split][row] records of record_floats */
     float *records;       /* the result */
     char *scratch;        /* scratch_bytes for each thread */
@@ -33,6 +35,12 @@ ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence);
 /* The local positions that splits divide: those, and in reproducible mode from the beginning of the
  * first tile on. */
 ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence);
+
+/* The local positions that query token `token` of a sequence sees. */
+ta_visible ta_job_row_visible(const ta_attend_job *job, int32_t sequence, int32_t token);
+
+/* The local positions of an item; may be empty. */
+ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item);
 
 /* Where the record of a row and split is in the workspace. */
 static inline float *ta_job_record(const ta_attend_job *job, int32_t sequence, int32_t kv_head,

@@ -34,6 +34,7 @@ typedef struct ta_vectors {
     const char *first; /* with a step */
     int64_t step;      /* bytes from each to the next; 0: see `each` */
     const void *const *each;
+    int more; /* with a step: how many follow them at the same distance, and are read next */
 } ta_vectors;
 
 static inline __attribute__((always_inline)) const char *ta_vector_at(const ta_vectors *v, int i)

@@ -1,7 +1,7 @@
 /* The kernels for x86 CPUs that also multiply bf16 (AVX512_BF16): those of AVX-512, and scores of
- * queries and keys that are both in bf16. One instruction takes 16 elements of each, multiplies them
- * exactly and adds the products to 8 sums, two to each: as much as two instructions do with floats,
- * and nothing is widened.
+ * queries and keys that are both in bf16. One instruction takes 16 elements of each, multiplies
+ * them exactly and adds the products to 8 sums, two to each: as much as two instructions do with
+ * floats, and nothing is widened.
  *
  * It takes elements and sums below 2^-126 for 0: see ta_can_pack(). */
 #include "simd_avx2.h"

@@ -70,7 +70,7 @@ void ta_host_pack_kv(ta_pool *pool, const ta_problem *problem, const ta_kv *kv, 
     pack_job job = {p, kv, slots, packed, (char *)packed + k_bytes};
     int64_t turns = (int64_t)p->batch * ((slots + TOKENS_PER_TURN - 1) / TOKENS_PER_TURN);
     if (bytes < BYTES_WORTH_WAKING)
-        ta_pool_run_here(turns, pack_turn, &job);
+        ta_pool_run_here(pool, turns, pack_turn, &job);
     else
         ta_pool_run(pool, turns, pack_turn, &job);
 }

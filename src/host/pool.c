@@ -137,10 +137,17 @@ static void *work(void *argument)
     return NULL;
 }
 
-void ta_pool_run_here(int64_t items, ta_pool_fn fn, void *context)
+int64_t ta_pool_next(ta_pool *pool)
 {
-    for (int64_t item = 0; item < items; item++)
+    return atomic_load_explicit(&pool->next, memory_order_relaxed);
+}
+
+void ta_pool_run_here(ta_pool *pool, int64_t items, ta_pool_fn fn, void *context)
+{
+    for (int64_t item = 0; item < items; item++) {
+        atomic_store_explicit(&pool->next, item + 1, memory_order_relaxed);
         fn(context, item, 0);
+    }
 }
 
 static void open_gate(ta_pool *pool)
@@ -176,7 +183,7 @@ static void close_gate(ta_pool *pool)
 void ta_pool_run(ta_pool *pool, int64_t items, ta_pool_fn fn, void *context)
 {
     if (pool->workers == 0 || items <= 1) {
-        ta_pool_run_here(items, fn, context);
+        ta_pool_run_here(pool, items, fn, context);
         return;
     }
     pool->fn = fn;

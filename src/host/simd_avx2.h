@@ -206,7 +206,7 @@ VF void vf_store_sum8(float *to, const vf *x)
     for (int i = 0; i < 4; i++)
         a[i] = _mm256_add_ps(_mm256_blend_ps(x[i], x[i + 4], 0xf0),
                              _mm256_permute2f128_ps(x[i], x[i + 4], 0x21));
-    vf_store(to, fold_by_1(fold_by_2(a[0], a[2]), fold_by_2(a[1], a[3])));
+    vf_store(to, _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3])));
 }
 
 /* Numbers of `rows` rows, 1 or 4, one after the other in memory, repeated to fill a vector. */

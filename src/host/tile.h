@@ -74,7 +74,10 @@ void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lan
 static inline ta_vectors ta_tile_vectors(const ta_tile *tile, const ta_tile_side *side, int at,
                                          int n)
 {
-    ta_vectors all = {.n = n, .first = side->first + at * side->step, .step = side->step};
+    ta_vectors all = {.n = n,
+                      .first = side->first + at * side->step,
+                      .step = side->step,
+                      .more = tile->count - at - n};
     if (!tile->run_tokens)
         return all;
     int one_run = (tile->first + at) % tile->run_tokens + n <= tile->run_tokens;

@@ -20,7 +20,8 @@
  * level of cache keeps them, and what is fetched ahead. */
 #define TA_PASS_BYTES (128 << 10)
 
-/* How many tokens further such kernels ask the first level of cache to be. */
+/* How many tokens further on kernels that take a few bytes of each token in turn ask for those
+ * bytes from the second level of cache into the first. */
 #define TA_NEAR_TOKENS 16
 
 /* How many tokens such a pass takes: a multiple of 4, all of them for one head. */
@@ -32,11 +33,13 @@ static inline int ta_pass_tokens(const ta_block *b, size_t element_bytes)
 
 typedef struct ta_walk {
     ta_vectors tokens;
-    /* What is fetched ahead: the lines from `line` up to `run_end`, then those of more vectors. A
-     * vector may be those of several heads, one after the other. */
+    /* What is fetched ahead: the lines from `line` on. Of vectors that do not follow each other
+     * only up to `run_end`, then those of the next. A vector may be those of several heads, one
+     * after the other. */
     ta_vectors ahead;
     int next;
     const char *line, *run_end;
+    int64_t line_step; /* 0 where nothing is fetched */
     int64_t ahead_bytes;
 } ta_walk;
 
@@ -49,9 +52,10 @@ static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
     if (b->rows == 1 ? b->tokens.step || b->heads > 1
                      : b->heads > 1 && b->token_head_bytes != head_bytes)
         w.ahead.n = 0;
+    w.line = w.tokens.first; /* any that is there */
     if (w.ahead.n > 0 && w.ahead.step == w.ahead_bytes) {
         w.line = w.ahead.first;
-        w.run_end = w.line + w.ahead.n * w.ahead_bytes;
+        w.line_step = TA_LINE_BYTES;
         w.next = w.ahead.n;
     }
     return w;
@@ -70,13 +74,19 @@ static inline __attribute__((always_inline)) const char *ta_walk_at(const ta_wal
     return even ? w->tokens.first + token * w->tokens.step : ta_vector_at(&w->tokens, token);
 }
 
-/* Ask for the next so many lines of what is ahead. */
+/* Ask for the next so many lines of what is ahead. An even walk does not look where that ends: it
+ * costs more than to ask for a few lines too many after the last tokens, which does no harm. */
 static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int even, int lines)
 {
 #pragma GCC unroll 16
     for (int i = 0; i < lines; i++) {
+        if (even) {
+            __builtin_prefetch(w->line, 0, 2);
+            w->line += w->line_step;
+            continue;
+        }
         if (w->line >= w->run_end) {
-            if (even || w->next == w->ahead.n)
+            if (w->next == w->ahead.n)
                 return;
             w->line = ta_vector_at(&w->ahead, w->next++);
             w->run_end = w->line + w->ahead_bytes;
@@ -84,15 +94,6 @@ static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int 
         __builtin_prefetch(w->line, 0, 2);
         w->line += TA_LINE_BYTES;
     }
-}
-
-/* Ask for what is as far into a vector as `from`, a few tokens on, from the second level of cache
- * into the first: for kernels that take a line of each token in turn. */
-static inline __attribute__((always_inline)) void ta_walk_fetch_near(const ta_walk *w, int even,
-                                                                     const char *from)
-{
-    if (even)
-        __builtin_prefetch(from + TA_NEAR_TOKENS * w->tokens.step, 0, 3);
 }
 
 #endif

@@ -1,0 +1,179 @@
+/* weigh() of kernels.h over vectors of 8 floats: part of attend_simd.h. */
+
+/* Passes over 4 tokens load and store sums more often, long ones read memory less in its own order,
+ * which is worth it where arithmetic is the limit. */
+#define SHORT_PASSES(dtype, rows) ((rows) == 1 || (dtype) == TA_F32)
+
+/* One pass over values: those of tokens [first, first + n) of a block, of the head that is `offset`
+ * bytes after the first one. The sums of the block's `rows` rows are v_dim apart, and o is
+ * row_stride apart. */
+typedef struct weigh_pass {
+    int first, n;
+    int64_t offset;
+    const float *weights;
+    float *sums; /* of the tokens before, unless this is the first pass; see is_last */
+    float *o;
+    const float *rescale;
+    int64_t row_stride;
+    int32_t v_dim;
+    int is_first, is_last;
+    int following; /* tokens whose values follow at the same distance, and are read next */
+} weigh_pass;
+
+/* o = o · rescale + sums, for the vectors of one row from dimension `at` on. */
+INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row, int32_t at,
+                       vf *sums)
+{
+    float *o = p->o + row * p->row_stride + at;
+    vf rescale = vf_set(p->rescale[row]);
+    UNROLL
+    for (int i = 0; i < vectors; i++) {
+        if (dtype == TA_BF16 && vectors > 1 && i % 2 == 0)
+            vf_interleave(&sums[i], &sums[i + 1]);
+        vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
+    }
+}
+
+/* What is wanted TA_NEAR_TOKENS tokens after the last of a pass over `bytes` of each: bytes from
+ * the one that is read to the one that is wanted, or 0. */
+INLINE int64_t near_after(const weigh_pass *p, int64_t step, int at_bytes, int bytes, int all_bytes)
+{
+    int64_t on = p->following >= TA_NEAR_TOKENS ? TA_NEAR_TOKENS * step : 0;
+    if (p->n <= TA_NEAR_TOKENS)
+        return on;
+    if (at_bytes + bytes < all_bytes) /* the first of the next pass over these tokens */
+        return bytes - (p->n - TA_NEAR_TOKENS) * step;
+    return on ? on - at_bytes : 0;
+}
+
+/* The dimensions [at, at + 8·vectors) of a pass. */
+INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const weigh_pass *p,
+                       ta_walk *walk, int32_t at)
+{
+    /* Of vectors smaller than a line, one that begins a line asks for the next. */
+    const int bytes = vectors * LANES * (int)ta_dtype_bytes(dtype);
+    int lines = bytes >= TA_LINE_BYTES ? bytes / TA_LINE_BYTES
+                                       : at * (int)ta_dtype_bytes(dtype) % TA_LINE_BYTES == 0;
+    const int64_t offset = p->offset + at * (int64_t)ta_dtype_bytes(dtype);
+    const float *weights = p->weights;
+    vf part[WEIGH_SUMS];
+    UNROLL
+    for (int i = 0; i < rows * vectors; i++)
+        part[i] = p->is_first
+                      ? vf_zero()
+                      : vf_load(p->sums + i / vectors * p->v_dim + at + i % vectors * LANES);
+    /* The last few tokens ask for something else than all others. */
+    int64_t step = even ? walk->tokens.step : 0, near = TA_NEAR_TOKENS * step;
+    int64_t last_near = near_after(p, step, at * (int)ta_dtype_bytes(dtype), bytes,
+                                   p->v_dim * (int)ta_dtype_bytes(dtype));
+    for (int t = 0; t < p->n; t++) {
+        const char *from = ta_walk_at(walk, even, p->first + t) + offset;
+        vf value[8];
+        if (rows > 1 || !even)
+            ta_walk_fetch(walk, even, lines);
+        if (!SHORT_PASSES(dtype, rows) && even)
+            __builtin_prefetch(from + (t < p->n - TA_NEAR_TOKENS ? near : last_near), 0, 3);
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            value[i] =
+                vectors == 1 ? load8(dtype, from, 0) : load_half(dtype, from, i / 2 * PAIR, i % 2);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            vf weight = vf_load_all(weights + r);
+            UNROLL
+            for (int i = 0; i < vectors; i++)
+                part[r * vectors + i] = vf_fma(weight, value[i], part[r * vectors + i]);
+        }
+        weights += rows;
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        if (p->is_last) {
+            finish_row(dtype, vectors, p, r, at, part + r * vectors);
+            continue;
+        }
+        UNROLL
+        for (int i = 0; i < vectors; i++)
+            vf_store(p->sums + r * p->v_dim + at + i * LANES, part[r * vectors + i]);
+    }
+}
+
+/* Nearly all values of several rows are weighed here. Functions of their own: in larger ones,
+ * compilers run out of registers. */
+#define WEIGH_MANY(suffix, dtype, even)                                                            \
+    static __attribute__((noinline)) void weigh_many_##suffix(const weigh_pass *p, ta_walk *walk,  \
+                                                              int32_t at)                          \
+    {                                                                                              \
+        weigh_dims(dtype, TA_ROW_BLOCK, even, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);             \
+    }
+
+WEIGH_MANY(f16, TA_F16, 0)
+WEIGH_MANY(bf16, TA_BF16, 0)
+WEIGH_MANY(f16_even, TA_F16, 1)
+WEIGH_MANY(bf16_even, TA_BF16, 1)
+
+INLINE void weigh_many(ta_dtype dtype, int even, const weigh_pass *p, ta_walk *walk, int32_t at)
+{
+    if (dtype == TA_F16)
+        even ? weigh_many_f16_even(p, walk, at) : weigh_many_f16(p, walk, at);
+    else
+        even ? weigh_many_bf16_even(p, walk, at) : weigh_many_bf16(p, walk, at);
+}
+
+INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, const weigh_pass *p, ta_walk *walk)
+{
+    const int most = rows == 1 ? 8 : WEIGH_SUMS / rows;
+    int32_t at = 0;
+    for (; at + most * LANES <= p->v_dim; at += most * LANES) {
+        if (SHORT_PASSES(dtype, rows))
+            weigh_dims(dtype, rows, even, most, p, walk, at);
+        else
+            weigh_many(dtype, even, p, walk, at);
+    }
+    for (; most > 2 && at + PAIR <= p->v_dim; at += PAIR)
+        weigh_dims(dtype, rows, even, 2, p, walk, at);
+    if (at < p->v_dim)
+        weigh_dims(dtype, rows, even, 1, p, walk, at);
+}
+
+/* Values are taken in passes: within a pass dimension by dimension, with sums in registers. */
+INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
+                        const float *rescale)
+{
+    int most = SHORT_PASSES(dtype, rows) ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
+    for (int t = 0; t < b.tokens.n; t += most) {
+        int n = b.tokens.n - t < most ? b.tokens.n - t : most;
+        for (int h = 0; h < b.heads; h++) {
+            weigh_pass pass = {.first = t,
+                               .n = n,
+                               .offset = h * b.token_head_bytes,
+                               .weights = b.scores + h * TA_BLOCK_SCORES + t * rows,
+                               .sums = b.sums + h * rows * b.dim,
+                               .o = o + h * b.head_stride,
+                               .rescale = rescale + h * TA_ROW_BLOCK,
+                               .row_stride = b.row_stride,
+                               .v_dim = b.dim,
+                               .is_first = t == 0,
+                               .is_last = t + n == b.tokens.n,
+                               .following = b.heads > 1 ? 0 : b.tokens.n - t - n + b.tokens.more};
+            weigh_tokens(dtype, rows, even, &pass, &walk);
+        }
+    }
+}
+
+INLINE void weigh_rows(ta_dtype dtype, int rows, const ta_block *b, float *o, const float *rescale)
+{
+    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    if (ta_walk_is_even(&walk))
+        weigh_block(dtype, rows, 1, *b, walk, o, rescale);
+    else
+        weigh_block(dtype, rows, 0, *b, walk, o, rescale);
+}
+
+INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
+{
+    if (b->rows == TA_ROW_BLOCK)
+        weigh_rows(dtype, TA_ROW_BLOCK, b, o, rescale);
+    else
+        weigh_rows(dtype, 1, b, o, rescale);
+}
