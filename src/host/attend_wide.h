@@ -90,10 +90,13 @@ INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_bloc
         }
     }
     UNROLL
+    for (int i = 0; i < vectors / 2; i++) {
+        if (dtype == TA_BF16)
+            interleave_wide(&sums[2 * i], &sums[2 * i + 1]);
+    }
+    UNROLL
     for (int i = 0; i < count; i++) {
         float *place = o + at + i * WIDE;
-        if (dtype == TA_BF16 && vectors > 1 && i % 2 == 0)
-            interleave_wide(&sums[i], &sums[i + 1]);
         wf before = _mm512_maskz_loadu_ps(lanes, place);
         _mm512_mask_storeu_ps(place, lanes,
                               _mm512_fmadd_ps(before, _mm512_set1_ps(rescale), sums[i]));

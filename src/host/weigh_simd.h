@@ -27,11 +27,13 @@ INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row
     float *o = p->o + row * p->row_stride + at;
     vf rescale = vf_set(p->rescale[row]);
     UNROLL
-    for (int i = 0; i < vectors; i++) {
-        if (dtype == TA_BF16 && vectors > 1 && i % 2 == 0)
-            vf_interleave(&sums[i], &sums[i + 1]);
-        vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
+    for (int i = 0; i < vectors / 2; i++) {
+        if (dtype == TA_BF16)
+            vf_interleave(&sums[2 * i], &sums[2 * i + 1]);
     }
+    UNROLL
+    for (int i = 0; i < vectors; i++)
+        vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
 }
 
 /* What is wanted TA_NEAR_TOKENS tokens after the last of a pass over `bytes` of each: bytes from
