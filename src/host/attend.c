@@ -11,6 +11,7 @@
 #include "../partial.h"
 #include "item.h"
 #include "tally.h"
+#include "tile.h"
 
 /* Less K and V than this is read faster by one thread than it takes to wake a second. */
 #define BYTES_WORTH_WAKING (256 << 10)
@@ -34,8 +35,8 @@ size_t ta_host_attend_bytes(const ta_problem *problem, int threads)
 /* Is a token's next head nearer in memory than a head's next token? */
 static int heads_together(const ta_kv *kv)
 {
-    return llabs(kv->k.head_stride) < llabs(kv->k.token_stride) &&
-           llabs(kv->v.head_stride) < llabs(kv->v.token_stride);
+    return llabs(kv->k.head_stride) < llabs(ta_kv_token_stride(kv, &kv->k)) &&
+           llabs(kv->v.head_stride) < llabs(ta_kv_token_stride(kv, &kv->v));
 }
 
 static void run_item(void *context, int64_t item, int thread)

@@ -64,7 +64,8 @@ static int ahead_tokens(const ta_item_state *s, int32_t dim)
 {
     int64_t token_bytes =
         (int64_t)s->item.heads * dim * (int)ta_dtype_bytes(s->job->problem->kv_dtype);
-    return token_bytes * TA_TOKEN_BLOCK <= SMALL_BLOCK_BYTES ? 2 * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
+    int small = token_bytes * TA_TOKEN_BLOCK <= SMALL_BLOCK_BYTES;
+    return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
 }
 
 /* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
@@ -133,7 +134,8 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
-                      .sums = b->sums};
+                      .sums = b->sums,
+                      .scattered = ta_tile_is_scattered(tile)};
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];

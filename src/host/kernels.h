@@ -56,6 +56,7 @@ typedef struct ta_block {
     float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
     float *sums;   /* room for heads · rows · dim floats, for weigh() only */
     float factor;  /* of scores, for score_packed() only */
+    int scattered; /* are neighbours in `tokens` mostly apart in memory? For weigh() only */
 } ta_block;
 
 typedef struct ta_host_kernels {

@@ -42,8 +42,8 @@ static void start(const ta_tile_source *source, int32_t first, int count, ta_til
     tile->first = first;
     tile->count = count;
     tile->more = 0;
-    tile->k.step = source->kv->k.token_stride * size;
-    tile->v.step = source->kv->v.token_stride * size;
+    tile->k.step = ta_kv_token_stride(source->kv, &source->kv->k) * size;
+    tile->v.step = ta_kv_token_stride(source->kv, &source->kv->v) * size;
     tile->run_tokens = source->pages ? source->kv->page_tokens : 0;
     tile->k.first = source->k + first * tile->k.step; /* without pages */
     tile->v.first = source->v + first * tile->v.step;
@@ -87,10 +87,11 @@ void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_
                   ta_tile *tile)
 {
     start(source, first, count, tile);
-    if (source->pages)
-        list(source, first, count, 0, 1, tile);
-    else
-        tile->more = end - first - count;
+    tile->more = end - first - count;
+    if (source->pages) {
+        tile->more = tile->more < TA_TILE_AHEAD ? tile->more : TA_TILE_AHEAD;
+        list(source, first, count + tile->more, 0, 1, tile);
+    }
     find_positions(source, first, count, 0, 1, tile);
 }
 

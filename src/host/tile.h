@@ -18,6 +18,9 @@
 #define TA_TILE_MAX 2048
 #define TA_TILE_BLOCKS 64
 
+/* Tokens after those of a tile that are looked up with it, to be fetched ahead. */
+#define TA_TILE_AHEAD (2 * TA_TOKEN_BLOCK)
+
 /* The most bytes of K or V in a tile that several blocks of query rows use, if that is more than
  * one block of tokens: the second cache level keeps it for them. */
 #define TA_TILE_BYTES (128 << 10)
@@ -36,13 +39,13 @@ typedef struct ta_tile_source {
 typedef struct ta_tile_side {
     const char *first;
     int64_t step;
-    const void *each[TA_TILE_MAX]; /* only if not all are at equal distances */
+    const void *each[TA_TILE_MAX + TA_TILE_AHEAD]; /* only if not all are at equal distances */
 } ta_tile_side;
 
 typedef struct ta_tile {
     int32_t first; /* local position of the first token */
     int count;
-    int32_t more;       /* tokens that the next tiles will have, of a walk without pages or lanes */
+    int32_t more;       /* tokens of the next tiles that are known already; none with lanes */
     int32_t run_tokens; /* how many are at equal distances: of a page, or 1; 0: all */
     ta_tile_side k, v;
     int32_t positions[TA_TILE_MAX]; /* in the whole sequence; only with ALiBi */
@@ -52,6 +55,13 @@ typedef struct ta_tile {
 static inline const int32_t *ta_kv_bounds(const ta_kv *kv, int32_t sequence)
 {
     return kv->bounds ? kv->bounds + sequence * kv->bounds_stride : NULL;
+}
+
+/* From one token to the next where they follow each other: where each has a page of its own, that is
+ * from page to page. */
+static inline int64_t ta_kv_token_stride(const ta_kv *kv, const ta_tensor *k_or_v)
+{
+    return kv->page_table && kv->page_tokens == 1 ? k_or_v->batch_stride : k_or_v->token_stride;
 }
 
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
@@ -70,6 +80,24 @@ void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_
 void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
                         ta_tile *tile);
 
+/* Are neighbours mostly apart in memory? */
+static inline int ta_tile_is_scattered(const ta_tile *tile)
+{
+    return tile->run_tokens > 0 && tile->run_tokens < 4;
+}
+
+/* Do the runs of the n tokens from place `at` on follow each other, as pages in their order do? */
+static inline int ta_tile_is_even(const ta_tile *tile, const ta_tile_side *side, int at, int n)
+{
+    int next = tile->run_tokens - (tile->first + at) % tile->run_tokens;
+    for (; next < n; next += tile->run_tokens) {
+        if ((const char *)side->each[at + next] - (const char *)side->each[at + next - 1] !=
+            side->step)
+            return 0;
+    }
+    return 1;
+}
+
 /* The vectors of n tokens from place `at` of the tile on. */
 static inline ta_vectors ta_tile_vectors(const ta_tile *tile, const ta_tile_side *side, int at,
                                          int n)
@@ -80,9 +108,10 @@ static inline ta_vectors ta_tile_vectors(const ta_tile *tile, const ta_tile_side
                       .more = tile->count - at - n};
     if (!tile->run_tokens)
         return all;
-    int one_run = (tile->first + at) % tile->run_tokens + n <= tile->run_tokens;
-    return (ta_vectors){
-        .n = n, .first = side->each[at], .step = one_run ? side->step : 0, .each = side->each + at};
+    return (ta_vectors){.n = n,
+                        .first = side->each[at],
+                        .step = ta_tile_is_even(tile, side, at, n) ? side->step : 0,
+                        .each = side->each + at};
 }
 
 #endif

@@ -20,10 +20,6 @@
  * level of cache keeps them, and what is fetched ahead. */
 #define TA_PASS_BYTES (128 << 10)
 
-/* How many tokens further on kernels that take a few bytes of each token in turn ask for those
- * bytes from the second level of cache into the first. */
-#define TA_NEAR_TOKENS 16
-
 /* How many tokens such a pass takes: a multiple of 4, all of them for one head. */
 static inline int ta_pass_tokens(const ta_block *b, size_t element_bytes)
 {

@@ -17,7 +17,8 @@ typedef struct weigh_pass {
     int64_t row_stride;
     int32_t v_dim;
     int is_first, is_last;
-    int following; /* tokens whose values follow at the same distance, and are read next */
+    int following; /* tokens that follow these at the same distance, and come next */
+    int scattered;
 } weigh_pass;
 
 /* o = o · rescale + sums, for the vectors of one row from dimension `at` on. */
@@ -36,16 +37,16 @@ INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row
         vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
 }
 
-/* What is wanted TA_NEAR_TOKENS tokens after the last of a pass over `bytes` of each: bytes from
- * the one that is read to the one that is wanted, or 0. */
-INLINE int64_t near_after(const weigh_pass *p, int64_t step, int at_bytes, int bytes, int all_bytes)
+/* While `bytes` from byte `at` on of a token are weighed, what is weighed next at its place is asked
+ * for, from the second level of cache into the first: the token's next bytes, or the first ones of
+ * the token that is as far into the next pass. How far away that is; 0 if it is not known. */
+INLINE int64_t near_bytes(const weigh_pass *p, int64_t step, int bytes, int at, int all)
 {
-    int64_t on = p->following >= TA_NEAR_TOKENS ? TA_NEAR_TOKENS * step : 0;
-    if (p->n <= TA_NEAR_TOKENS)
-        return on;
-    if (at_bytes + bytes < all_bytes) /* the first of the next pass over these tokens */
-        return bytes - (p->n - TA_NEAR_TOKENS) * step;
-    return on ? on - at_bytes : 0;
+    if (p->scattered) /* it may not have come into the second level yet */
+        return 0;
+    if (at + bytes < all)
+        return bytes;
+    return p->following >= p->n ? p->n * step - at : 0;
 }
 
 /* The dimensions [at, at + 8·vectors) of a pass. */
@@ -54,9 +55,9 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
 {
     /* Of vectors smaller than a line, one that begins a line asks for the next. */
     const int bytes = vectors * LANES * (int)ta_dtype_bytes(dtype);
-    int lines = bytes >= TA_LINE_BYTES ? bytes / TA_LINE_BYTES
-                                       : at * (int)ta_dtype_bytes(dtype) % TA_LINE_BYTES == 0;
-    const int64_t offset = p->offset + at * (int64_t)ta_dtype_bytes(dtype);
+    const int at_bytes = at * (int)ta_dtype_bytes(dtype);
+    int lines = bytes >= TA_LINE_BYTES ? bytes / TA_LINE_BYTES : at_bytes % TA_LINE_BYTES == 0;
+    const int64_t offset = p->offset + at_bytes;
     const float *weights = p->weights;
     vf part[WEIGH_SUMS];
     UNROLL
@@ -64,17 +65,15 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
         part[i] = p->is_first
                       ? vf_zero()
                       : vf_load(p->sums + i / vectors * p->v_dim + at + i % vectors * LANES);
-    /* The last few tokens ask for something else than all others. */
-    int64_t step = even ? walk->tokens.step : 0, near = TA_NEAR_TOKENS * step;
-    int64_t last_near = near_after(p, step, at * (int)ta_dtype_bytes(dtype), bytes,
-                                   p->v_dim * (int)ta_dtype_bytes(dtype));
+    const int64_t near = near_bytes(p, even ? walk->tokens.step : 0, bytes, at_bytes,
+                                    p->v_dim * (int)ta_dtype_bytes(dtype));
     for (int t = 0; t < p->n; t++) {
         const char *from = ta_walk_at(walk, even, p->first + t) + offset;
         vf value[8];
         if (rows > 1 || !even)
             ta_walk_fetch(walk, even, lines);
-        if (!SHORT_PASSES(dtype, rows) && even)
-            __builtin_prefetch(from + (t < p->n - TA_NEAR_TOKENS ? near : last_near), 0, 3);
+        if (!SHORT_PASSES(dtype, rows))
+            __builtin_prefetch(from + near, 0, 3);
         UNROLL
         for (int i = 0; i < vectors; i++)
             value[i] =
@@ -157,7 +156,8 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
                                .v_dim = b.dim,
                                .is_first = t == 0,
                                .is_last = t + n == b.tokens.n,
-                               .following = b.heads > 1 ? 0 : b.tokens.n - t - n + b.tokens.more};
+                               .following = b.heads > 1 ? 0 : b.tokens.n - t - n + b.tokens.more,
+                               .scattered = b.scattered};
             weigh_tokens(dtype, rows, even, &pass, &walk);
         }
     }
