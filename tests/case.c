@@ -1,6 +1,7 @@
 /* The parameters of a decode case: see case.h. */
 #include "case.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,6 +161,7 @@ static void choose_memory(random_source *r, bool large, decode_case *c)
     if (large)
         c->page_tokens *= 7;
     c->spare_pages = random_int(r, 0, 3);
+    c->orderly_pages = random_one_in(r, 2) ? 0 : random_one_in(r, 2) ? 9 : INT_MAX;
     c->spare_tokens = random_one_in(r, 2) ? random_int(r, 0, 9) : 0;
     choose_layout(r, &c->q);
     choose_layout(r, &c->k);

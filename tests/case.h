@@ -61,6 +61,7 @@ typedef struct decode_case {
     case_bounds bounds;
     bool paged;
     int32_t page_tokens, spare_pages;
+    int orderly_pages; /* one page in so many is out of order; 0: all are */
     case_layout k, v, q, out;
     bool v_in_k; /* V is part of K's memory, from k_dim element `v_offset` on */
     int v_offset;

@@ -59,7 +59,8 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
     ta_text_add(&t, " algorithm=%d", (int)p->algorithm);
     describe_options(&t, c);
     if (c->paged)
-        ta_text_add(&t, " page=%d+%d", (int)c->page_tokens, (int)c->spare_pages);
+        ta_text_add(&t, " page=%d+%d,%d", (int)c->page_tokens, (int)c->spare_pages,
+                    c->orderly_pages);
     if (c->v_in_k)
         ta_text_add(&t, " v_in_k@%d", c->v_offset);
     describe_layout(&t, "Q", &c->q);

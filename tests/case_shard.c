@@ -109,8 +109,8 @@ static void make_output(const decode_case *c, case_shard *shard)
     number_poison(TA_F32, shard->lse, shard->lse_count + 2 * CASE_GUARD);
 }
 
-/* Give every sequence enough pages, in random order, and leave some unused. Entries that are not in
- * use are no page at all. */
+/* Give every sequence enough pages, in random or nearly ascending order, and leave some unused.
+ * Entries that are not in use are no page at all. */
 static void make_page_table(const decode_case *c, const case_data *data, const int32_t *held,
                             random_source *r, case_shard *shard)
 {
@@ -120,7 +120,8 @@ static void make_page_table(const decode_case *c, const case_data *data, const i
     int pages = needed + c->spare_pages > 0 ? needed + c->spare_pages : 1;
     int32_t *pool = allocate((size_t)pages * sizeof *pool);
     for (int i = 0; i < pages; ++i) {
-        int other = random_int(r, 0, i);
+        int in_place = c->orderly_pages && !random_one_in(r, c->orderly_pages);
+        int other = in_place ? i : random_int(r, 0, i);
         pool[i] = pool[other];
         pool[other] = i;
     }

@@ -57,8 +57,8 @@ static inline const int32_t *ta_kv_bounds(const ta_kv *kv, int32_t sequence)
     return kv->bounds ? kv->bounds + sequence * kv->bounds_stride : NULL;
 }
 
-/* From one token to the next where they follow each other: where each has a page of its own, that is
- * from page to page. */
+/* From one token to the next where they follow each other; from page to page where each token has a
+ * page of its own. */
 static inline int64_t ta_kv_token_stride(const ta_kv *kv, const ta_tensor *k_or_v)
 {
     return kv->page_table && kv->page_tokens == 1 ? k_or_v->batch_stride : k_or_v->token_stride;

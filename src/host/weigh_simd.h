@@ -37,9 +37,9 @@ INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row
         vf_store(o + i * LANES, vf_fma(vf_load(o + i * LANES), rescale, sums[i]));
 }
 
-/* While `bytes` from byte `at` on of a token are weighed, what is weighed next at its place is asked
- * for, from the second level of cache into the first: the token's next bytes, or the first ones of
- * the token that is as far into the next pass. How far away that is; 0 if it is not known. */
+/* While `bytes` from byte `at` on of a token are weighed, what is weighed next at its place is
+ * asked for, from the second level of cache into the first: the token's next bytes, or the first
+ * ones of the token that is as far into the next pass. How far away that is; 0: not known. */
 INLINE int64_t near_bytes(const weigh_pass *p, int64_t step, int bytes, int at, int all)
 {
     if (p->scattered) /* it may not have come into the second level yet */
