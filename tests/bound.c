@@ -16,7 +16,7 @@ static const double EXP_ERROR = 4;       /* relative error of one exp2, in u */
 static const double LOG_ERROR = 4;       /* of one log2, relative, in u */
 static const double TANH_ERROR = 4;      /* of one tanh, relative, in u */
 static const double LANES = 8;           /* interleaved sums of a dot product, at least */
-static const double TILE = 64;           /* tokens whose weights are added in one run, at most */
+static const double RUN_TOKENS = 64;     /* whose weights are added in one run, if not told */
 static const double SMALLEST = 0x1p-126; /* weights below it may become 0 */
 static const double DROPPED = 0x1p-8;    /* what a tally drops of a tile, of the largest, in u */
 
@@ -110,12 +110,17 @@ static void add_term(const oracle_problem *problem, const oracle_row *row, const
     }
 }
 
+static double run_tokens(const oracle_problem *problem)
+{
+    return problem->run_tokens ? problem->run_tokens : RUN_TOKENS;
+}
+
 /* How often a weight is rescaled on its way to the result. */
 static double count_rescales(const oracle_problem *problem, const oracle_row *row, int partials)
 {
     if (problem->tile) /* from block to block of its tile, and to the anchor */
-        return log2_steps(ceil(fmin(row->terms, problem->tile) / TILE)) + 1;
-    return log2_steps(ceil(row->terms / TILE)) + log2_steps(partials);
+        return log2_steps(ceil(fmin(row->terms, problem->tile) / run_tokens(problem))) + 1;
+    return log2_steps(ceil(row->terms / run_tokens(problem))) + log2_steps(partials);
 }
 
 /* Adding up all terms of a row. In reproducible mode sums are rounded inside of tiles only, and of
@@ -124,10 +129,11 @@ static void add_row_summation(const oracle_problem *problem, bound_spread *s, do
                               double sum_abs, double sum_square)
 {
     if (!problem->tile) {
-        bound_add_summation(s, n, TILE, sum, sum_abs, sum_square);
+        bound_add_summation(s, n, run_tokens(problem), sum, sum_abs, sum_square);
         return;
     }
-    double tile = fmin(n, problem->tile), run = fmin(tile, TILE), runs = ceil(tile / run);
+    double tile = fmin(n, problem->tile), run = fmin(tile, run_tokens(problem)),
+           runs = ceil(tile / run);
     double tiles = ceil(n / tile) + 1, dropped = DROPPED * sum_abs;
     s->most += (1 + run + runs) * sum_abs + tiles * dropped;
     s->square += sum_square * (1 + run / 2 + runs / 6) +

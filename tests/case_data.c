@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "number.h"
+#include "options.h"
 
 static void *allocate(int64_t count)
 {
@@ -209,6 +210,7 @@ void case_data_make(const decode_case *c, case_data *data)
         .softcap = (double)p->softcap,
         .alibi_slopes = c->alibi ? data->alibi : NULL,
         .sinks = c->sinks ? data->sinks : NULL,
+        .run_tokens = options_host() && p->kv_dtype != TA_F32 ? 128 : 64,
         .tile = p->reproducible_tile,
     };
     expect(c, out_dtype, data);

@@ -178,6 +178,7 @@ bool small_step_right(const small_step *step)
                               NULL,
                               NULL,
                               0,
+                              0,
                               0};
     oracle_row row = {0};
     bool right = true;

@@ -159,7 +159,7 @@ static void make_example(example *e)
     e->slopes[0] = 0.05f, e->slopes[1] = 0.01f;
     e->sinks[0] = 0.5f, e->sinks[1] = -1.0f;
     e->problem =
-        (oracle_problem){3, 2, 1, 32, 16, true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks, 0, 0};
+        (oracle_problem){3, 2, 1, 32, 16, true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks, 0, 0, 0};
     e->sequence = (oracle_sequence){60, e->q, e->k, e->v};
 }
 

@@ -24,8 +24,8 @@ void tearDown(void)
 static const ta_host_kernels *best;
 static random_source source = {0};
 static float q[HEADS * TA_ROW_BLOCK * MOST_DIM];
-static uint32_t elements[HEADS * TA_TOKEN_BLOCK * MOST_DIM]; /* of any type */
-static const void *tokens[TA_TOKEN_BLOCK];
+static uint32_t elements[HEADS * TA_TOKENS_MOST * MOST_DIM]; /* of any type */
+static const void *tokens[TA_TOKENS_MOST];
 static int even;   /* are the vectors at equal distances? */
 static int heads;  /* of a block */
 static int packed; /* are queries in bf16, for score_packed()? */
@@ -36,10 +36,10 @@ static void fill(ta_dtype dtype, int dim)
     for (int i = 0; i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i)
         q[i] = packed ? ta_bf16_to_f32(ta_f32_to_bf16((float)random_normal(&source)))
                       : (float)random_normal(&source);
-    for (int i = 0; i < HEADS * TA_TOKEN_BLOCK * dim; ++i)
+    for (int i = 0; i < HEADS * TA_TOKENS_MOST * dim; ++i)
         ta_store(dtype, elements, i, (float)random_normal(&source));
-    for (int t = 0; t < TA_TOKEN_BLOCK; ++t) { /* in any order, as pages are, or backwards */
-        int place = even ? TA_TOKEN_BLOCK - 1 - t : t * 29 % TA_TOKEN_BLOCK;
+    for (int t = 0; t < TA_TOKENS_MOST; ++t) { /* in any order, as pages are, or backwards */
+        int place = even ? TA_TOKENS_MOST - 1 - t : t * 29 % TA_TOKENS_MOST;
         tokens[t] = ta_element(dtype, elements, (int64_t)place * HEADS * dim);
     }
 }
@@ -128,7 +128,7 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
 static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
 {
     static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
-                     counts[] = {1, 2, 3, 5, 63, 64};
+                     counts[] = {1, 2, 5, 63, 64, 128};
     for (int i = packed ? 9 * (TA_BF16 - TA_F32) : 0; i < 9 * TA_BF16; ++i) {
         ta_dtype dtype = (ta_dtype)(TA_F32 + i / 9);
         for (even = 0; even < 2; ++even) {
@@ -165,7 +165,7 @@ static void check_softmax(int rows, int n, int nan_row)
 {
     float scores[TA_BLOCK_SCORES], given[TA_BLOCK_SCORES], rescale[TA_ROW_BLOCK];
     float m[TA_ROW_BLOCK], l[TA_ROW_BLOCK];
-    uint64_t hidden[TA_ROW_BLOCK];
+    ta_token_set hidden[TA_ROW_BLOCK];
     for (int i = 0; i < n * rows; ++i)
         given[i] = scores[i] = (float)(random_normal(&source) * 20);
     if (nan_row >= 0)
@@ -199,10 +199,32 @@ static void check_softmax(int rows, int n, int nan_row)
 
 static void test_softmax(void)
 {
-    for (int n = 1; n <= TA_TOKEN_BLOCK; ++n) {
+    for (int n = 1; n <= TA_TOKENS_MOST; ++n) {
         check_softmax(1, n, -1);
         check_softmax(TA_ROW_BLOCK, n, -1);
         check_softmax(TA_ROW_BLOCK, n, n % TA_ROW_BLOCK);
+    }
+}
+
+/* Tokens with a score of -inf have no weight, and are told. */
+static void test_softmax_tells_what_is_hidden(void)
+{
+    for (int n = 1; n <= TA_TOKENS_MOST; ++n) {
+        int rows = n % 2 ? TA_ROW_BLOCK : 1;
+        float scores[TA_BLOCK_SCORES], rescale[TA_ROW_BLOCK], m[TA_ROW_BLOCK], l[TA_ROW_BLOCK];
+        ta_token_set hidden[TA_ROW_BLOCK];
+        for (int i = 0; i < n * rows; ++i)
+            scores[i] = i / rows % 5 == i % rows ? -INFINITY : (float)random_normal(&source);
+        for (int r = 0; r < rows; ++r) {
+            m[r] = 0.5f;
+            l[r] = 1.0f;
+        }
+        TEST_ASSERT_EQUAL_INT(1, best->softmax(scores, n, rows, m, l, rescale, hidden));
+        for (int i = 0; i < n * rows; ++i) {
+            int t = i / rows, is_hidden = t % 5 == i % rows;
+            TEST_ASSERT_EQUAL_INT(is_hidden, hidden[i % rows].words[t / 64] >> t % 64 & 1);
+            TEST_ASSERT_EQUAL_INT(is_hidden, scores[i] == 0.0f);
+        }
     }
 }
 
@@ -256,6 +278,7 @@ static void run_level(const char *name)
         RUN_TEST(test_scores_of_packed_queries);
     RUN_TEST(test_weighted_sums);
     RUN_TEST(test_softmax);
+    RUN_TEST(test_softmax_tells_what_is_hidden);
     RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
     RUN_TEST(test_conversions_are_the_scalar_ones);
 }

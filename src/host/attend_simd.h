@@ -151,7 +151,7 @@ static void softcap(float *scores, int n, float cap)
 
 /* For `rows` rows at once: lane i of a vector belongs to row i % rows. */
 INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float *rescale,
-                       uint64_t *hidden)
+                       ta_token_set *hidden)
 {
     int count = n * rows, whole = count / LANES * LANES;
     vf before = vf_load_rows(m, rows), after = before;
@@ -186,7 +186,7 @@ INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float
 }
 
 static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
-                   uint64_t *hidden)
+                   ta_token_set *hidden)
 {
     return rows == 1 ? softmax_any(1, scores, n, m, l, rescale, hidden)
                      : softmax_any(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden);

@@ -155,7 +155,7 @@ INLINE wf exp2_negative_wide(wf x)
 
 /* A whole block of four rows; the rest is left to the narrow version. */
 static int softmax_wide(float *scores, int n, int rows, float *m, float *l, float *rescale,
-                        uint64_t *hidden)
+                        ta_token_set *hidden)
 {
     int count = n * rows;
     if (rows != TA_ROW_BLOCK || count % WIDE)

@@ -19,7 +19,7 @@ typedef struct ta_item_buffers {
     ta_tile tile;
     float weights[TA_TILE_BLOCKS][TA_BLOCK_SCORES]; /* [block of tokens][head] */
     float rescale[TA_TILE_BLOCKS][TA_ROW_BLOCK];
-    uint64_t hidden[TA_TILE_BLOCKS][TA_ROW_BLOCK];
+    ta_token_set hidden[TA_TILE_BLOCKS][TA_ROW_BLOCK];
     int any_hidden[TA_TILE_BLOCKS];
     _Alignas(64) float sums[TA_BLOCK_VALUES];
 } ta_item_buffers;

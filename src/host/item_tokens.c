@@ -57,15 +57,23 @@ static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int
                      : ta_tile_vectors(tile, side, at, left < n ? left : n);
 }
 
-/* How far ahead that is, in tokens. Kernels take a line of each token in turn, so the last token
- * of a block is wanted soon after its first: blocks that are read in little time are fetched two
- * ahead. */
-static int ahead_tokens(const ta_item_state *s, int32_t dim)
+/* How many tokens kernels take at a time. Several rows of one head in a 16-bit type compute more
+ * than they wait for memory: fewer and longer calls suit them. */
+static int block_tokens(const ta_item_state *s, int rows)
+{
+    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 && s->job->problem->kv_dtype != TA_F32;
+    return longer ? TA_TOKENS_MOST : TA_TOKEN_BLOCK;
+}
+
+/* How far ahead of a block that is. Its last token is wanted soon after its first, because kernels
+ * take a line of each token in turn: blocks that are read in little time are fetched two ahead. */
+static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
 {
     int64_t token_bytes =
         (int64_t)s->item.heads * dim * (int)ta_dtype_bytes(s->job->problem->kv_dtype);
-    int small = token_bytes * TA_TOKEN_BLOCK <= SMALL_BLOCK_BYTES;
-    return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
+    int tokens = block_tokens(s, rows);
+    int small = token_bytes * tokens <= SMALL_BLOCK_BYTES;
+    return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * tokens : tokens;
 }
 
 /* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
@@ -81,7 +89,7 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
                       .row_stride = p->k_dim,
                       .head_stride = ta_row_index(s, 1, 0) * p->k_dim,
                       .tokens = ta_tile_vectors(tile, &tile->k, at, n),
-                      .ahead = ahead_of(s, &tile->k, row, at + ahead_tokens(s, p->k_dim), n),
+                      .ahead = ahead_of(s, &tile->k, row, at + ahead_tokens(s, rows, p->k_dim), n),
                       .token_head_bytes = s->source.k_head_bytes,
                       .dim = p->k_dim,
                       .scores = b->weights[slot],
@@ -102,14 +110,14 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
 
 /* Add the values of one row's tokens except the hidden ones, run by run. */
 static void add_visible_values(const ta_item_state *s, ta_block block, float *o, float rescale,
-                               const float *weights, int step, uint64_t hidden)
+                               const float *weights, int step, const ta_token_set *hidden)
 {
     float run_weights[TA_BLOCK_SCORES];
     ta_vectors all = block.tokens;
     block.scores = run_weights;
     for (int t = 0; t < all.n; t++) {
         int n = 0;
-        for (; t < all.n && !(hidden >> t & 1); t++)
+        for (; t < all.n && !(hidden->words[t / 64] >> t % 64 & 1); t++)
             run_weights[n++] = weights[t * step];
         if (n == 0)
             continue;
@@ -130,7 +138,7 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
                       .row_stride = s->record_stride,
                       .head_stride = s->record_head_stride,
                       .tokens = ta_tile_vectors(tile, &tile->v, at, n),
-                      .ahead = ahead_of(s, &tile->v, row, at + ahead_tokens(s, p->v_dim), n),
+                      .ahead = ahead_of(s, &tile->v, row, at + ahead_tokens(s, rows, p->v_dim), n),
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
@@ -143,7 +151,8 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
         s->job->kernels->weigh[p->kv_dtype](&block, ta_row_record(s, 0, row), b->rescale[slot]);
         return;
     }
-    const void *of_head[TA_TOKEN_BLOCK];
+    const ta_token_set none = {0};
+    const void *of_head[TA_TOKENS_MOST];
     ta_vectors all = block.tokens;
     block.rows = block.heads = 1;
     block.tokens = (ta_vectors){.n = n, .each = of_head};
@@ -154,7 +163,7 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
         for (int r = 0; r < rows; r++)
             add_visible_values(s, block, ta_row_record(s, h, row + r), b->rescale[slot][r],
                                b->weights[slot] + r, rows,
-                               b->any_hidden[slot] ? b->hidden[slot][r] : 0);
+                               b->any_hidden[slot] ? &b->hidden[slot][r] : &none);
     }
 }
 
@@ -162,12 +171,12 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
  * first, then all V. */
 static void attend_block(const ta_item_state *s, int32_t row, int rows, int from, int end)
 {
-    int slot = 0;
-    for (int at = from; at < end; at += TA_TOKEN_BLOCK, slot += s->item.heads)
-        find_weights(s, row, rows, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK, slot);
+    int most = block_tokens(s, rows), slot = 0;
+    for (int at = from; at < end; at += most, slot += s->item.heads)
+        find_weights(s, row, rows, at, end - at < most ? end - at : most, slot);
     slot = 0;
-    for (int at = from; at < end; at += TA_TOKEN_BLOCK, slot += s->item.heads)
-        add_values(s, row, rows, at, end - at < TA_TOKEN_BLOCK ? end - at : TA_TOKEN_BLOCK, slot);
+    for (int at = from; at < end; at += most, slot += s->item.heads)
+        add_values(s, row, rows, at, end - at < most ? end - at : most, slot);
 }
 
 /* What a row sees of the tile, as places in it; may be empty. */

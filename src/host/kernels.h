@@ -11,15 +11,21 @@
 
 #include "panel.h"
 
-/* Tokens that one call of a kernel takes: a bit set of them fits one word. */
+/* Tokens that one call of a kernel takes: a block, or two of them where calls would be short. */
 #define TA_TOKEN_BLOCK 64
+#define TA_TOKENS_MOST (2 * TA_TOKEN_BLOCK)
+
+/* A set of them, bit t % 64 of word t / 64 for token t. */
+typedef struct ta_token_set {
+    uint64_t words[TA_TOKENS_MOST / 64];
+} ta_token_set;
 
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
 #define TA_ROW_BLOCK 4
 
 /* Room for the scores of a block of tokens and rows; functions may write up to the next multiple of
  * 8. */
-#define TA_BLOCK_SCORES (TA_TOKEN_BLOCK * TA_ROW_BLOCK + 8)
+#define TA_BLOCK_SCORES (TA_TOKENS_MOST * TA_ROW_BLOCK + 8)
 
 /* The most KV heads of a block, and the most floats of o: heads · rows · v_dim. */
 #define TA_HEADS_MAX 64
@@ -43,7 +49,7 @@ static inline __attribute__((always_inline)) const char *ta_vector_at(const ta_v
 }
 
 /* A block of work for score() and weigh(): `rows` query rows, 1 or TA_ROW_BLOCK, of each of `heads`
- * KV heads, against the same n ≤ TA_TOKEN_BLOCK tokens. Several heads at a time are for caches in
+ * KV heads, against the same n ≤ TA_TOKENS_MOST tokens. Several heads at a time are for caches in
  * which the heads of a token are neighbours: memory is then read in its own order. Strides count
  * floats, except in K and V. */
 typedef struct ta_block {
@@ -88,9 +94,9 @@ typedef struct ta_host_kernels {
      * where m is the row's new maximum. m[r] and l[r] are brought up to date, rescale[r] is what
      * the row's o must be multiplied by. A NaN among a row's scores makes its m, l and weights NaN.
      * Returns whether there is a score of -inf; only then hidden[r] is the set of such tokens of
-     * row r, bit t for token t, whose values must not be used. */
+     * row r, whose values must not be used. */
     int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
-                   uint64_t *hidden);
+                   ta_token_set *hidden);
 
     /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROW_BLOCK]. The sum
      * over the tokens is made first, which keeps rounding errors small over long sequences. */

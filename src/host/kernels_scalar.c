@@ -93,21 +93,24 @@ static void softcap(float *scores, int n, float cap)
         scores[t] = cap * tanhf(scores[t]);
 }
 
-/* One row, whose scores are `rows` apart; returns its hidden tokens. */
-static uint64_t softmax_row(float *scores, int n, int rows, float *m, float *l, float *rescale)
+/* One row, whose scores are `rows` apart; returns how many tokens are hidden. */
+static int softmax_row(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                       ta_token_set *hidden)
 {
-    uint64_t hidden = 0;
+    int count = 0;
     float before = *m, after = *m;
     for (int t = 0; t < n; t++) {
         float s = scores[t * rows];
         if (!(s <= after)) /* larger, or NaN, which nothing replaces */
             after = after != after ? after : s;
-        if (s == -INFINITY)
-            hidden |= 1ull << t;
+        if (s == -INFINITY) {
+            hidden->words[t / 64] |= 1ull << t % 64;
+            count++;
+        }
     }
     *rescale = 1.0f;
     if (after == -INFINITY) /* nothing seen yet: a difference to it would be NaN */
-        return hidden;
+        return count;
     float sum = 0.0f;
     for (int t = 0; t < n; t++) {
         scores[t * rows] = exp2f(scores[t * rows] - after);
@@ -117,18 +120,18 @@ static uint64_t softmax_row(float *scores, int n, int rows, float *m, float *l, 
         *rescale = exp2f(before - after);
     *l = *l * *rescale + sum;
     *m = after;
-    return hidden;
+    return count;
 }
 
 static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
-                   uint64_t *hidden)
+                   ta_token_set *hidden)
 {
-    int any = 0;
+    int count = 0;
     for (int r = 0; r < rows; r++) {
-        hidden[r] = softmax_row(scores + r, n, rows, &m[r], &l[r], &rescale[r]);
-        any |= hidden[r] != 0;
+        hidden[r] = (ta_token_set){0};
+        count += softmax_row(scores + r, n, rows, &m[r], &l[r], &rescale[r], &hidden[r]);
     }
-    return any;
+    return count > 0;
 }
 
 static void merge(float *into, const float *from, int32_t v_dim)

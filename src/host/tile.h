@@ -19,7 +19,7 @@
 #define TA_TILE_BLOCKS 64
 
 /* Tokens after those of a tile that are looked up with it, to be fetched ahead. */
-#define TA_TILE_AHEAD (2 * TA_TOKEN_BLOCK)
+#define TA_TILE_AHEAD (2 * TA_TOKENS_MOST)
 
 /* The most bytes of K or V in a tile that several blocks of query rows use, if that is more than
  * one block of tokens: the second cache level keeps it for them. */
