@@ -4,49 +4,20 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "attention_case.h"
+#include "attention_check.h"
 #include "expect.h"
 #include "options.h"
 #include "simt_control.h"
-
-static const char *const kinds[5] = {"out", "lse", "dq", "dk", "dv"};
-static double worst[4][5]; /* by dtype */
 
 void setUp(void)
 {
     options.device = "simt";
     options.ccl = false;
+    attention_settings = simt_settings;
 }
 
 void tearDown(void)
 {
-}
-
-static attention_result run_case(const attention_case *c, const attention_run *run)
-{
-    attention_result result;
-    if (attention_run_group(c, run, NULL, &result) != TA_OK) {
-        char text[1600];
-        snprintf(text, sizeof text, "%s: %s", attention_describe(c, run), ta_last_error());
-        TEST_FAIL_MESSAGE(text);
-    }
-    return result;
-}
-
-static attention_result check_case(const attention_case *c, const attention_run *run)
-{
-    attention_result result = run_case(c, run);
-    for (int i = 0; i < 5; ++i) {
-        if (!(result.worst[i] <= worst[c->dtype][i]))
-            worst[c->dtype][i] = result.worst[i];
-        if (!(result.worst[i] <= 1)) {
-            char text[900];
-            snprintf(text, sizeof text, "%s is %.3g times its bound off: %s [%s]", kinds[i],
-                     result.worst[i], attention_describe(c, run), simt_settings());
-            TEST_FAIL_MESSAGE(text);
-        }
-    }
-    return result;
 }
 
 /* Small: the executor multiplies some thousand times slower than a GPU. */
@@ -80,23 +51,9 @@ static void test_random_cases(void)
         attention_case c = random_case(seed);
         attention_run run = {.ranks = 1, .kind = TA_SHARD_CONTIGUOUS};
         attention_case_make(&c, 1);
-        check_case(&c, &run);
+        attention_check(&c, &run);
         attention_case_free(&c);
     }
-}
-
-static attention_case small_case(ta_dtype dtype, int length, int query_heads, int kv_heads, int dim)
-{
-    attention_case c = {.seed = 8, .dtype = dtype, .sequences = 2};
-    c.problem = (oracle_problem){.query_heads = query_heads,
-                                 .kv_heads = kv_heads,
-                                 .k_dim = dim,
-                                 .v_dim = dim,
-                                 .causal = true,
-                                 .scale = (float)(1 / sqrt(dim))};
-    c.lengths[0] = length;
-    c.lengths[1] = length / 3;
-    return c;
 }
 
 static void test_every_type_and_dimension(void)
@@ -105,12 +62,12 @@ static void test_every_type_and_dimension(void)
     uint64_t number = 0;
     for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
         for (size_t i = 0; i < sizeof dims / sizeof *dims; ++i) {
-            attention_case c = small_case((ta_dtype)dtype, 37, 1, 1, dims[i]);
+            attention_case c = attention_small_case(8, (ta_dtype)dtype, 37, 1, 1, dims[i]);
             attention_run run = {.ranks = 1, .kind = TA_SHARD_CONTIGUOUS};
             if (!options_chosen(number++))
                 continue;
             attention_case_make(&c, 1);
-            check_case(&c, &run);
+            attention_check(&c, &run);
             attention_case_free(&c);
         }
 }
@@ -134,7 +91,7 @@ static void test_groups(void)
     enum { COUNT = sizeof groups / sizeof *groups };
     options.ccl = true;
     for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
-        attention_case c = small_case((ta_dtype)dtype, 53, 4, 2, 24);
+        attention_case c = attention_small_case(8, (ta_dtype)dtype, 53, 4, 2, 24);
         c.seed += (uint64_t)dtype; /* bf16: rows that are not aligned */
         attention_case_make(&c, 6);
         for (int i = 0; i < COUNT; ++i) {
@@ -146,8 +103,8 @@ static void test_groups(void)
             if (!options_chosen((uint64_t)(dtype * COUNT + i)))
                 continue;
             run.block = run.kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0;
-            uint64_t bits = check_case(&c, &run).bits;
-            TEST_ASSERT_EQUAL_HEX64(bits, run_case(&c, &run).bits);
+            uint64_t bits = attention_check(&c, &run).bits;
+            TEST_ASSERT_EQUAL_HEX64(bits, attention_run_case(&c, &run).bits);
         }
         attention_case_free(&c);
     }
@@ -156,7 +113,7 @@ static void test_groups(void)
 /* The same over groups of host memory: through pinned memory, and the same bits. */
 static void test_groups_of_host_memory(void)
 {
-    attention_case c = small_case(TA_BF16, 41, 2, 1, 32);
+    attention_case c = attention_small_case(8, TA_BF16, 41, 2, 1, 32);
     attention_run runs[] = {{.ranks = 3, .algorithm = TA_ATTENTION_RING, .kind = TA_SHARD_ZIGZAG},
                             {.ranks = 4, .grid_rows = 2, .grid_columns = 2},
                             {.ranks = 4,
@@ -167,9 +124,9 @@ static void test_groups_of_host_memory(void)
     attention_case_make(&c, 4);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
         options.ccl = false;
-        uint64_t bits = check_case(&c, &runs[i]).bits;
+        uint64_t bits = attention_check(&c, &runs[i]).bits;
         options.ccl = true;
-        TEST_ASSERT_EQUAL_HEX64(bits, check_case(&c, &runs[i]).bits);
+        TEST_ASSERT_EQUAL_HEX64(bits, attention_check(&c, &runs[i]).bits);
     }
     attention_case_free(&c);
 }
@@ -185,8 +142,6 @@ int main(int argc, char **argv)
         RUN_TEST(test_groups);
         RUN_TEST(test_groups_of_host_memory);
     }
-    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
-        for (int i = 0; i < 5; ++i)
-            printf("dtype %d: worst %s is %.3f of its bound\n", dtype, kinds[i], worst[dtype][i]);
+    (void)attention_print_worst();
     return UNITY_END() != 0;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention_case.h"
+#include "attention_check.h"
 #include "case.h"
 #include "device.h"
 #include "expect.h"
@@ -23,6 +23,7 @@ static ta_device *device;
 void setUp(void)
 {
     options.device = "simt";
+    attention_settings = simt_settings;
     options.ccl = false;
     EXPECT_OK(ta_device_open("simt", NULL, &device));
 }
@@ -65,17 +66,6 @@ static void compare_kept(const attention_case *c, const attention_run *run, int 
     }
 }
 
-static attention_result run_case(const attention_case *c, const attention_run *run)
-{
-    attention_result result;
-    if (attention_run_group(c, run, NULL, &result) != TA_OK) {
-        char text[1600];
-        snprintf(text, sizeof text, "%s: %s", attention_describe(c, run), ta_last_error());
-        TEST_FAIL_MESSAGE(text);
-    }
-    return result;
-}
-
 static void test_against_the_host(void)
 {
     for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
@@ -96,10 +86,10 @@ static void test_against_the_host(void)
         make_kept(&c, gpu);
         attention_case_make(&c, 1);
         options.device = "host";
-        (void)run_case(&c, &run);
+        (void)attention_run_case(&c, &run);
         options.device = "simt";
         run.kept = gpu;
-        (void)run_case(&c, &run);
+        (void)attention_run_case(&c, &run);
         for (int kind = 0; kind < 5; ++kind)
             for (int s = 0; s < c.sequences; ++s) {
                 compare_kept(&c, &run, kind, s, host[kind][s], gpu[kind][s]);
