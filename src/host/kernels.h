@@ -11,7 +11,7 @@
 
 #include "panel.h"
 
-/* Tokens that one call of a kernel takes: a block, or two of them where calls would be short. */
+/* Tokens that one call of a kernel takes: a block, or two of them where longer calls pay. */
 #define TA_TOKEN_BLOCK 64
 #define TA_TOKENS_MOST (2 * TA_TOKEN_BLOCK)
 
