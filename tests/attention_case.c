@@ -9,6 +9,7 @@
 #include "bound.h"
 #include "case.h"
 #include "device.h"
+#include "digest.h"
 #include "number.h"
 #include "options.h"
 #include "status.h"
@@ -378,5 +379,6 @@ ta_status attention_run_group(const attention_case *c, const attention_run *run,
                              : ta_group_run_threads(run->ranks, NULL, run_rank, &shared);
     pthread_mutex_destroy(&shared.lock);
     *result = shared.result;
+    digest_add(result->bits);
     return status;
 }

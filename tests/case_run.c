@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "digest.h"
 #include "group.h"
 #include "number.h"
 #include "options.h"
@@ -278,6 +279,7 @@ static void collect(const decode_case *c, whole_run *run, bound_worst *worst, ch
     for (int rank = 0; rank < c->ranks; ++rank) {
         rank_result *result = &run->results[rank];
         bound_worst_include(worst, &result->worst);
+        digest_add(result->out_hash);
         /* Devices may round the last division differently. */
         int same = strcmp(device_of(c, rank), device_of(c, 0)) ? 1 : 0;
         if (c->plan.out_placement == TA_PLACE_ALL && case_launch == ta_group_run_threads &&
