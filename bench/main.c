@@ -1,4 +1,4 @@
-/* treeattn-bench: measures the library on this machine. This file has the commands; decode.c the
+/* treeattn-bench: measures the library on this machine. This file has the commands; decode/decode.c the
  * main one. docs/benchmarks.md explains the output. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,13 +6,14 @@
 
 #include <treeattn/treeattn.h>
 
-#include "attention.h"
-#include "compare.h"
-#include "decode.h"
-#include "decode_options.h"
-#include "launch.h"
-#include "machine.h"
-#include "model.h"
+#include "attention/attention.h"
+#include "common/exit_code.h"
+#include "common/launch.h"
+#include "common/machine.h"
+#include "compare/compare.h"
+#include "decode/decode.h"
+#include "decode/options.h"
+#include "model/model.h"
 
 static void print_help(FILE *file)
 {

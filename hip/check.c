@@ -1,5 +1,5 @@
 /* The check_kv() slot of a GPU: whatever can be seen without reading device memory, where lengths,
- * bounds and page tables are. A token that those give no place is read as NaN (tile.h). */
+ * bounds and page tables are. A token that those give no place is read as NaN (attend/tile.h). */
 #include "gpu.h"
 
 /* Positions are counted in 32 bits, some beyond the end. */

@@ -1,7 +1,7 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
- * attend.c has the attend slots. Every slot makes its device current and puts the caller's back. */
+ * attend/attend.c has the attend slots. Every slot makes its device current and puts the caller's back. */
+#include "attention/attention.h"
 #include "gpu.h"
-#include "local.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/partial.h"
+#include "base/partial.h"
 
 ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
 {
@@ -296,7 +296,7 @@ static const ta_device_ops gpu_ops = {
     .finish = gpu_finish,
     .merge_tracking = gpu_merge_tracking,
     .finish_tracking = gpu_finish_tracking,
-    .local = &ta_gpu_local_ops,
+    .attention = &ta_gpu_attention_ops,
     .time = ta_gpu_time,
     .span = ta_gpu_span,
     .record = ta_gpu_record,
@@ -319,7 +319,7 @@ static ta_status prepare(ta_gpu_device *gpu)
     if (!gpu->limits.matrix)
         return TA_OK;
     static ta_launched (*const prepares[])(int, int) = {
-        ta_prepare_attend_mma, ta_prepare_local_forward_mma, ta_prepare_local_backward};
+        ta_prepare_attend_mma, ta_prepare_attention_forward_mma, ta_prepare_attention_backward};
     for (size_t i = 0; i < sizeof prepares / sizeof *prepares; i++) {
         ta_launched prepared = prepares[i](g->wave, g->shared_bytes);
         TA_TRY(ta_gpu_check(gpu, (hipError_t)prepared.error, "preparing kernel %.*s",

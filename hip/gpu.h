@@ -5,12 +5,13 @@
 
 #include "vendor.h"
 
-#include "../src/local.h"
-#include "../src/module.h"
-#include "../src/status.h"
+#include "base/status.h"
+#include "device/attention.h"
+#include "device/module.h"
+#include "group/group.h"
 #include "kernels.h"
 
-/* Pinned memory on its way to the device (local_arrays.c). */
+/* Pinned memory on its way to the device (arrays.c). */
 typedef struct ta_gpu_turn {
     void *memory;
     hipEvent_t event; /* behind the copy */
@@ -76,7 +77,7 @@ ta_status ta_gpu_time(ta_device *device, void *stream, double *seconds);
 ta_status ta_gpu_span(ta_device *device, int end, void *stream);
 void ta_gpu_free_graphs(ta_gpu_device *gpu);
 
-/* The attend slots of the vtable (attend.c) and its check of the caller's cache (check.c). */
+/* The attend slots of the vtable (attend/attend.c) and its check of the caller's cache (check.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);
@@ -84,13 +85,13 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 
-/* Attention over full sequences: its table (local.c), and its arrays on the device
- * (local_arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in
+/* Attention over full sequences: its table (attention/attention.c), and its arrays on the device
+ * (arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in
  * stream order, and let `work` point there. */
-extern const ta_local_ops ta_gpu_local_ops;
-size_t ta_gpu_arrays_bytes(const ta_local *shape);
-ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_local *largest);
-ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_local *work, void *to, void *stream);
+extern const ta_attention_ops ta_gpu_attention_ops;
+size_t ta_gpu_arrays_bytes(const ta_attention_work *shape);
+ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_attention_work *largest);
+ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_attention_work *work, void *to, void *stream);
 void ta_gpu_free_arrays(ta_gpu_device *gpu);
 
 #endif

@@ -200,7 +200,7 @@ TA_DEVICE ta_float4 ta_mma_cdna(ta_type_f16, ta_float4 c, ta_operand<64> a, ta_o
 #elif defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
     c = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(ta_half4, a),
                                               __builtin_bit_cast(ta_half4, b), c, 0, 0, 0);
-#else /* never runs: attend.c asks ta_mma_runs() */
+#else /* never runs: attend/attend.c asks ta_mma_runs() */
     (void)a, (void)b;
 #endif
     return c;

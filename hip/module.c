@@ -1,7 +1,7 @@
 /* The module's one exported function and the table it returns. The core loads this
- * (src/module.c). */
+ * (src/device/module.c). */
 #ifdef TA_CCL
-#include "ccl.h"
+#include "ccl/ccl.h"
 #else
 #include "gpu.h"
 #endif

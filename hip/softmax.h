@@ -3,7 +3,7 @@
 #ifndef TA_HIP_SOFTMAX_H
 #define TA_HIP_SOFTMAX_H
 
-#include "rows.h"
+#include "attend/rows.h"
 
 TA_DEVICE float ta_make_score(const ta_score_rule &rule, const ta_row &row, float dot,
                               const int32_t *position)
@@ -39,7 +39,7 @@ template <int Lanes> TA_DEVICE float ta_lanes_sum(float x)
  * must be multiplied by. A NaN among the scores makes its weight and then the sum NaN; it never
  * makes m one. */
 template <int Lanes, int Keys>
-TA_DEVICE float ta_soften_scores(float &m, float (&scores)[Keys], float &sum)
+TA_DEVICE float ta_softmax_scores(float &m, float (&scores)[Keys], float &sum)
 {
     float largest = m;
 #pragma unroll
@@ -62,10 +62,10 @@ TA_DEVICE float ta_soften_scores(float &m, float (&scores)[Keys], float &sum)
 
 /* The same, and the row's sums are brought up to date but for o. Returns what o of the current run
  * must be multiplied by. Of a NaN see ta_row_m(). */
-template <int Lanes, int Keys> TA_DEVICE float ta_soften(ta_row &row, float (&scores)[Keys])
+template <int Lanes, int Keys> TA_DEVICE float ta_softmax_row(ta_row &row, float (&scores)[Keys])
 {
     float sum;
-    float rescale = ta_soften_scores<Lanes>(row.m, scores, sum);
+    float rescale = ta_softmax_scores<Lanes>(row.m, scores, sum);
     row.l *= rescale;
     row.run = fmaf(row.run, rescale, sum);
     row.o_scale *= rescale;

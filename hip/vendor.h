@@ -21,9 +21,9 @@
  *     ta_store16(p, v)
  *     ta_load_global(p)                          an int32_t that is in the device's own memory
  *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
- *     ta_forget(i)                               in a loop: what follows from a thread's own i is
+ *     ta_opaque(i)                               in a loop: what follows from a thread's own i is
  *                                                not computed in advance, in dear registers
- *     ta_forget_uniform(i)                       the same for an i that the wave's lanes share
+ *     ta_opaque_uniform(i)                       the same for an i that the wave's lanes share
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
  *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
@@ -261,7 +261,7 @@ static inline ta_memory ta_memory_of(const void *address)
 
 #ifdef TA_CCL_CALLS
 
-/* Types and prototypes; no call is linked, ccl_library.c finds them in this file at run time. */
+/* Types and prototypes; no call is linked, library.c finds them in this file at run time. */
 #if defined(TA_SIMT)
 #include "simt_ccl.h"
 #define TA_CCL_NAME "the executor's NCCL"
@@ -468,12 +468,12 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
     return value;
 }
 
-TA_DEVICE void ta_forget(int32_t &value)
+TA_DEVICE void ta_opaque(int32_t &value)
 {
     asm volatile("" : "+r"(value));
 }
 
-TA_DEVICE void ta_forget_uniform(int32_t &value)
+TA_DEVICE void ta_opaque_uniform(int32_t &value)
 {
     asm volatile("" : "+r"(value));
 }
@@ -589,12 +589,12 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
     return __builtin_amdgcn_readfirstlane(value);
 }
 
-TA_DEVICE void ta_forget(int32_t &value)
+TA_DEVICE void ta_opaque(int32_t &value)
 {
     asm volatile("" : "+v"(value));
 }
 
-TA_DEVICE void ta_forget_uniform(int32_t &value)
+TA_DEVICE void ta_opaque_uniform(int32_t &value)
 {
     asm volatile("" : "+s"(value));
 }
@@ -639,7 +639,7 @@ TA_DEVICE uint16_t ta_to_f16(float value)
 
 #else /* TA_SIMT: the last argument of each is where it was called from */
 
-#include "dtype.h"
+#include "base/dtype.h"
 
 #define TA_ONLY_WAVE(Wave) simt::check_wave(Wave, simt::call::here())
 
@@ -704,11 +704,11 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
     return value;
 }
 
-TA_DEVICE void ta_forget(int32_t &)
+TA_DEVICE void ta_opaque(int32_t &)
 {
 }
 
-TA_DEVICE void ta_forget_uniform(int32_t &)
+TA_DEVICE void ta_opaque_uniform(int32_t &)
 {
 }
 

@@ -20,7 +20,7 @@ run()
     echo "${TA_SIMT_WAVE:+wave $TA_SIMT_WAVE }$name${*:+ $*}: $(cat "$file")"
 }
 
-for program in decode decode_small energy growth pitfalls reproducible attention; do
+for program in decode decode_small pitfalls reproducible attention; do
     run "$build" "$program"
 done
 for ring in ring-kv ring-q; do
@@ -30,7 +30,7 @@ done
 export TREEATTN_MODULE_PATH=$simt/hip TA_SIMT_ORDER=random TA_SIMT_DEVICES=16
 for TA_SIMT_WAVE in 32 64; do
     export TA_SIMT_WAVE
-    for program in decode decode_small energy growth pitfalls reproducible; do
+    for program in decode decode_small pitfalls reproducible; do
         run "$simt" "$program" --device simt --cases 24
     done
     for algorithm in tree ring-kv ring-q; do

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "case.h"
-#include "soak_loop.h"
-#include "status.h"
+#include "base/status.h"
+#include "lib/case.h"
+#include "lib/soak_loop.h"
 
 /* One rank's thread, and what it does next. */
 typedef struct worker {

@@ -1,9 +1,9 @@
-/* Ranks whose plans differ (src/agree.c): for every field of the config, all ranks get an error
+/* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all ranks get an error
  * that names the field and the rank, no plan is left, and the group still works. */
-#include "differing_plan.h"
-#include "expect.h"
-#include "group.h"
-#include "small_step.h"
+#include "group/group.h"
+#include "lib/differing_plan.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 
 #define RANKS 3
 

@@ -3,10 +3,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "expect.h"
-#include "group.h"
-#include "options.h"
-#include "small_step.h"
+#include "group/group.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
 
 static atomic_int calls;
 

@@ -1,11 +1,11 @@
-/* Bad input of a decode step, for every argument (src/api.c): the error names it, nothing is
+/* Bad input of a decode step, for every argument (src/decode/api.c): the error names it, nothing is
  * written, and the plan still works. In a group, one rank's bad argument is an error on the others
  * too, nobody waits for long, and the next step is right. */
-#include "expect.h"
-#include "group.h"
-#include "number.h"
-#include "options.h"
-#include "small_step.h"
+#include "group/group.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
 
 /* One way to spoil a step, and what the error must name. */
 typedef struct mistake {

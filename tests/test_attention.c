@@ -1,16 +1,16 @@
-/* Attention plans (src/attention*.c, src/algo/grid.c) and the local attention below them
+/* Attention plans (src/attention*.c, src/attention/grid.c) and the local attention below them
  * (src/host/local*.c): results and gradients of random cases against the exact ones, on all grids
  * and layouts; the gradients themselves against finite differences; bits, balance and traffic. */
-#include "attention.h"
+#include "attention/plan.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention_check.h"
-#include "expect.h"
-#include "options.h"
+#include "lib/attention_check.h"
+#include "lib/expect.h"
+#include "lib/options.h"
 
 void setUp(void)
 {
@@ -170,7 +170,7 @@ static ta_status count_pairs(ta_group *group, void *context)
     one_thread.threads = 1;
     TA_TRY(ta_device_open("host", &one_thread, &device));
     TA_TRY(ta_attention_create(group, device, &b->config, &plan));
-    TA_TRY(ta_attention_place(plan, 1, &b->length, -1, -1));
+    TA_TRY(ta_attention_find_tokens(plan, 1, &b->length, -1, -1));
     int64_t pairs = 0;
     for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
         pairs += plan->visible[i].end - plan->visible[i].first;
@@ -232,7 +232,8 @@ static void test_traffic_is_what_the_choice_assumes(void)
     attention_case c = small_case(96, 2, 2, 32);
     c.sequences = 1;
     attention_case_make(&c, 8);
-    ta_local shape = {.query_heads = 2, .kv_heads = 2, .k_dim = 32, .v_dim = 32, .dtype = TA_F32};
+    ta_attention_work shape = {
+        .query_heads = 2, .kv_heads = 2, .k_dim = 32, .v_dim = 32, .dtype = TA_F32};
     for (int rows = 1; rows <= 8; rows *= 2) {
         attention_run run = {.ranks = 8,
                              .grid_rows = rows,

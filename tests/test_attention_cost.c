@@ -1,14 +1,14 @@
-/* Costs of attention plans (src/algo/attention_estimate.c, src/attention_choice.c, _explain.c):
+/* Costs of attention plans (src/attention/estimate.c, src/attention/choice.c, _explain.c):
  * messages and bytes of every rank as its group counted them, exactly; seconds that can be worked
  * out by hand; what is chosen, and how it is explained. */
-#include "attention_cost.h"
+#include "attention/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "expect.h"
-#include "random.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 #define MAX_RANKS 16
 

@@ -1,13 +1,13 @@
-/* Making attention plans (src/attention_config.c, _plan.c, _agree.c), the checks of a call, and
+/* Making attention plans (src/attention/config.c, _plan.c, _agree.c), the checks of a call, and
  * what a NaN may reach. The results of good calls are the matter of test_attention.c. */
-#include "attention.h"
+#include "attention/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "expect.h"
-#include "random.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 #define TOKENS 150
 #define DIM 16
@@ -87,7 +87,7 @@ static void test_a_device_without_it(void)
     ta_device other = {.ops = &without, .name = "plain"};
     ta_attention_config config = good_config();
     ta_attention *plan = NULL;
-    without.local = NULL;
+    without.attention = NULL;
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan), "plain",
                  "full sequences");
 }
@@ -107,8 +107,9 @@ static void test_decode_plans_refuse_zigzag(void)
 /* The grid with the fewest bytes is not always square. */
 static void test_traffic_of_grids(void)
 {
-    ta_local equal = {.query_heads = 8, .kv_heads = 8, .k_dim = 64, .v_dim = 64, .dtype = TA_F32};
-    ta_local grouped = {
+    ta_attention_work equal = {
+        .query_heads = 8, .kv_heads = 8, .k_dim = 64, .v_dim = 64, .dtype = TA_F32};
+    ta_attention_work grouped = {
         .query_heads = 32, .kv_heads = 4, .k_dim = 64, .v_dim = 64, .dtype = TA_F32};
     int64_t square = ta_attention_traffic(&equal, 4, 4, 0);
     TEST_ASSERT_TRUE(square < ta_attention_traffic(&equal, 8, 2, 0));
@@ -124,7 +125,8 @@ static void test_traffic_falls_with_the_ranks(void)
 {
     static const int ranks[] = {4, 8, 16};
     static const double parts[] = {0.67, 0.57, 0.40};
-    ta_local shape = {.query_heads = 2, .kv_heads = 2, .k_dim = 128, .v_dim = 128, .dtype = TA_F32};
+    ta_attention_work shape = {
+        .query_heads = 2, .kv_heads = 2, .k_dim = 128, .v_dim = 128, .dtype = TA_F32};
     for (int i = 0; i < 3; ++i) {
         int64_t least = INT64_MAX, ring = (ranks[i] - 1) * (int64_t)2 * 256 * 4;
         for (int columns = 1; columns <= ranks[i]; columns *= 2) {

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "case.h"
-#include "number.h"
-#include "options.h"
+#include "lib/case.h"
+#include "lib/number.h"
+#include "lib/options.h"
 #include "unity.h"
 
 static char failure[2048];

@@ -3,10 +3,10 @@
  * is the version to pretend, such as 21304. */
 #include <stdlib.h>
 
-#include "ccl_ranks.h"
-#include "expect.h"
-#include "simt_ccl.h"
-#include "simt_control.h"
+#include "lib/ccl_ranks.h"
+#include "lib/expect.h"
+#include "simt/simt_ccl.h"
+#include "simt/simt_control.h"
 
 void setUp(void)
 {

@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ccl_ranks.h"
-#include "device.h"
+#include "base/status.h"
+#include "decode/plan.h"
+#include "device/device.h"
 #include "exchange/estimate.h"
-#include "expect.h"
-#include "plan.h"
-#include "simt_control.h"
-#include "small_step.h"
-#include "status.h"
+#include "lib/ccl_ranks.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
+#include "simt/simt_control.h"
 
 #define MAX_RANKS 8
 

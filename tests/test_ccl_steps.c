@@ -7,14 +7,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "ccl_ranks.h"
-#include "device.h"
-#include "expect.h"
-#include "options.h"
-#include "simt_ccl.h"
-#include "simt_control.h"
-#include "small_step.h"
-#include "status.h"
+#include "base/status.h"
+#include "device/device.h"
+#include "lib/ccl_ranks.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
+#include "simt/simt_ccl.h"
+#include "simt/simt_control.h"
 
 #define TIMEOUT_MS 400
 #define BOUND_MS 8000 /* twice the timeout and much room for a busy machine */

@@ -1,11 +1,11 @@
-/* Clusters as data (src/cluster.c, cluster_text.c, cluster_presets.c): presets, the short
+/* Clusters as data (src/cluster/cluster.c, cluster/text.c, presets.c): presets, the short
  * description, files there and back, and every kind of bad input. */
-#include "cluster.h"
+#include "cluster/cluster.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "lib/expect.h"
 
 static char path[64];
 

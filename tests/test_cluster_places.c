@@ -1,12 +1,12 @@
-/* Places of ranks inside nodes (src/cluster_places.c, cluster_pairs.c): their lines, packages as a
+/* Places of ranks inside nodes (src/cluster/places.c, pairs.c): their lines, packages as a
  * level of links and as what a two-level exchange takes for nodes, and who swaps with whom in a
  * probe. */
-#include "cluster.h"
+#include "cluster/cluster.h"
 
 #include <stdlib.h>
 
-#include "cluster_pairs.h"
-#include "expect.h"
+#include "cluster/pairs.h"
+#include "lib/expect.h"
 
 void setUp(void)
 {

@@ -1,11 +1,11 @@
-/* Bad input in every field of a plan config (src/config.c): the error names the field and its
+/* Bad input in every field of a plan config (src/decode/config.c): the error names the field and its
  * value, no plan is made, and no output is touched. */
-#include "config.h"
+#include "decode/config.h"
 
 #include <math.h>
 
-#include "expect.h"
-#include "small_step.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 
 static ta_device *device;
 static small_step step;

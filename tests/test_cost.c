@@ -1,14 +1,14 @@
-/* The cost model (src/cost.c, cost_collectives.c, exchange/estimate.c): seconds that can be worked
+/* The cost model (src/cluster/cost.c, cost_collectives.c, exchange/estimate.c): seconds that can be worked
  * out by hand, and estimates against what a recording group saw, message for message. */
-#include "cost.h"
+#include "cluster/cost.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "exchange.h"
 #include "exchange/estimate.h"
-#include "expect.h"
-#include "recording.h"
+#include "exchange/exchange.h"
+#include "lib/expect.h"
+#include "lib/recording.h"
 
 #define MAX_RANKS 17
 #define ROWS 3

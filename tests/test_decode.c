@@ -2,8 +2,8 @@
  * prints its parameters; `test_decode --seed N` runs that one again. */
 #include <stdio.h>
 
-#include "case.h"
-#include "options.h"
+#include "lib/case.h"
+#include "lib/options.h"
 #include "unity.h"
 
 static char failure[2048];

@@ -2,8 +2,8 @@
  * mask and window that could matter at that size, contiguous and cyclic, with and without pages. */
 #include <string.h>
 
-#include "case.h"
-#include "options.h"
+#include "lib/case.h"
+#include "lib/options.h"
 #include "unity.h"
 
 static char failure[2048];

@@ -1,10 +1,10 @@
-/* Devices by name, ta_info() and the version (src/device.c). */
-#include "device.h"
+/* Devices by name, ta_info() and the version (src/device/device.c). */
+#include "device/device.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-#include "expect.h"
+#include "lib/expect.h"
 
 /* Under a sanitizer an allocation that is too large must return as it does without one. */
 const char *__asan_default_options(void);

@@ -1,12 +1,12 @@
-/* Conversions between binary32 and the half types (src/dtype.h), against double arithmetic written
+/* Conversions between binary32 and the half types (src/base/dtype.h), against double arithmetic written
  * apart from them: all 65,536 halves, and random, tie and neighbouring binary32 numbers. */
-#include "dtype.h"
+#include "base/dtype.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "number.h"
-#include "random.h"
+#include "lib/number.h"
+#include "lib/random.h"
 #include "unity.h"
 
 void setUp(void)

@@ -3,10 +3,10 @@
  * in double, from its definition, and its gradient by finite differences. */
 #include <math.h>
 
-#include "bound.h"
-#include "expect.h"
-#include "options.h"
-#include "small_step.h"
+#include "lib/bound.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
 
 void setUp(void)
 {

@@ -1,16 +1,16 @@
-/* The exchanges of partials (src/exchange.c, exchange/): every kind gives the right records for
+/* The exchanges of partials (src/exchange/exchange.c, exchange/): every kind gives the right records for
  * every placement, the same bits everywhere, and carries a fault. Without a cluster they send
  * one packed message per round, a logarithmic number of rounds, no more bytes than the partial has.
  * test_exchange_rounds.c looks at the rounds alone. */
-#include "exchange.h"
+#include "exchange/exchange.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/partial.h"
 #include "exchange/estimate.h"
-#include "expect.h"
-#include "partial.h"
-#include "random.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 #define ROWS 3
 #define V_DIM 8

@@ -5,9 +5,9 @@
 
 #include <stdlib.h>
 
+#include "base/shard_map.h"
 #include "exchange/estimate.h"
-#include "expect.h"
-#include "shard_map.h"
+#include "lib/expect.h"
 
 #define MAX_RANKS 24
 #define MAX_HEADS 19

@@ -1,7 +1,7 @@
-/* A plan in words (src/explain.c): every fact of the config appears, and the text rules hold. */
-#include "expect.h"
-#include "group.h"
-#include "small_step.h"
+/* A plan in words (src/decode/explain.c): every fact of the config appears, and the text rules hold. */
+#include "group/group.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 
 static char text[4000];
 

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "attention_check.h"
-#include "expect.h"
-#include "options.h"
-#include "simt_control.h"
+#include "lib/attention_check.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "simt/simt_control.h"
 
 void setUp(void)
 {

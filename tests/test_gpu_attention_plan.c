@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention_check.h"
-#include "case.h"
-#include "device.h"
-#include "expect.h"
-#include "number.h"
-#include "options.h"
-#include "simt_control.h"
+#include "device/device.h"
+#include "lib/attention_check.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/options.h"
+#include "simt/simt_control.h"
 
 #define TOKENS 70
 #define DIM 24

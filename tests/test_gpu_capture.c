@@ -4,12 +4,12 @@
  * on the host, it refuses and leaves the capture as it was. */
 #include <string.h>
 
-#include "case.h"
-#include "device.h"
-#include "expect.h"
-#include "group.h"
-#include "simt_control.h"
-#include "small_step.h"
+#include "device/device.h"
+#include "group/group.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
+#include "simt/simt_control.h"
 
 #define HIP_OK(call) TEST_ASSERT_EQUAL_INT_MESSAGE(hipSuccess, (call), #call)
 

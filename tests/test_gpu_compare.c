@@ -4,13 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "case.h"
-#include "device.h"
-#include "expect.h"
-#include "options.h"
-#include "partial.h"
-#include "plan.h"
-#include "simt_control.h"
+#include "base/partial.h"
+#include "decode/plan.h"
+#include "device/device.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "simt/simt_control.h"
 
 static char failure[2048];
 static bound_worst worst;

@@ -1,12 +1,12 @@
 /* The device table of the GPU modules (hip/device.c) on the executor, which runs queued work at the
  * latest moment that is allowed: copies, the counts that ta_explain() shows, and errors that come
  * late. test_gpu_capture.c has stream capture. */
-#include "device.h"
-#include "expect.h"
-#include "group.h"
-#include "plan.h"
-#include "simt_control.h"
-#include "small_step.h"
+#include "decode/plan.h"
+#include "device/device.h"
+#include "group/group.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
+#include "simt/simt_control.h"
 
 static ta_device *device;
 

@@ -1,11 +1,11 @@
-/* The public calls of a group and the collectives over its messages (src/group.c), on ranks that
+/* The public calls of a group and the collectives over its messages (src/group/group.c), on ranks that
  * are threads. */
-#include "group.h"
+#include "group/group.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "expect.h"
+#include "lib/expect.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8};
 #define RANK_COUNTS ((int)(sizeof rank_counts / sizeof *rank_counts))

@@ -1,6 +1,6 @@
 /* The conformance suite (conformance.h) on ranks that are threads. */
-#include "conformance.h"
-#include "expect.h"
+#include "lib/conformance.h"
+#include "lib/expect.h"
 
 void setUp(void)
 {

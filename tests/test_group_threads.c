@@ -1,12 +1,12 @@
-/* Messages between ranks that are threads (src/group_threads.c): what is sent arrives, and every
+/* Messages between ranks that are threads (src/group/threads.c): what is sent arrives, and every
  * way of not arriving ends within the timeout with an error that says who is to blame. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "expect.h"
-#include "group.h"
+#include "group/group.h"
+#include "lib/expect.h"
 
 void setUp(void)
 {

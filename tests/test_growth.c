@@ -4,12 +4,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bound.h"
-#include "device.h"
-#include "expect.h"
-#include "number.h"
-#include "options.h"
-#include "random.h"
+#include "device/device.h"
+#include "lib/bound.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/options.h"
+#include "lib/random.h"
 
 enum {
     BATCH = 3,

@@ -5,10 +5,10 @@
 #include <float.h>
 #include <math.h>
 
-#include "dtype.h"
-#include "expect.h"
-#include "partial.h"
-#include "random.h"
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 #define MOST_DIM 576
 #define HEADS 3

@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "expect.h"
 #include "host/kernels.h"
-#include "random.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 #define ROWS 66
 #define DIM 264

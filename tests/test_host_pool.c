@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "expect.h"
+#include "lib/expect.h"
 
 #define MOST_ITEMS 300
 

@@ -3,9 +3,9 @@
  * device. */
 #include <stdlib.h>
 
-#include "expect.h"
-#include "module.h"
-#include "modules.h"
+#include "device/module.h"
+#include "device/modules.h"
+#include "lib/expect.h"
 
 #define NUMBER_TEXT(number) #number
 #define NUMBER(number) NUMBER_TEXT(number)

@@ -1,10 +1,10 @@
-/* The laws of the merge algebra (src/partial.h): the empty partial is exactly neutral, the merge is
+/* The laws of the merge algebra (src/base/partial.h): the empty partial is exactly neutral, the merge is
  * exactly commutative, associative up to rounding, and a NaN reaches the result. */
-#include "partial.h"
+#include "base/partial.h"
 
 #include <string.h>
 
-#include "random.h"
+#include "lib/random.h"
 #include "unity.h"
 
 #define DIM 5

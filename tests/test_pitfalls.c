@@ -24,10 +24,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "case.h"
-#include "expect.h"
-#include "options.h"
-#include "small_step.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
 
 static char failure[2048];
 static bound_worst worst;

@@ -1,13 +1,13 @@
-/* Making and destroying plans (src/plan.c): workspace, arguments, several plans side by side.
+/* Making and destroying plans (src/decode/plan.c): workspace, arguments, several plans side by side.
  * Fields of the config are in test_config.c, ranks that disagree in test_agree.c. */
-#include "plan.h"
+#include "decode/plan.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "expect.h"
-#include "number.h"
-#include "small_step.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/small_step.h"
 
 /* Under a sanitizer an allocation that is too large must return as it does without one. */
 const char *__asan_default_options(void);

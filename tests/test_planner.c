@@ -1,13 +1,13 @@
-/* The planner (src/planner.c, explain_choice.c): the plan we expect on every cluster of
+/* The planner (src/decode/planner.c, explain_choice.c): the plan we expect on every cluster of
  * tests/clusters, rank 0's word, what cannot be asked for, and the explanation. */
-#include "planner.h"
+#include "decode/planner.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "expect.h"
-#include "plan.h"
-#include "small_step.h"
+#include "decode/plan.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 
 void setUp(void)
 {
@@ -280,7 +280,7 @@ static void test_what_cannot_be_asked_for(void)
 
 /* ---- The explanation ---- */
 
-/* Brackets and quotes of JSON match; bench/test_bench.sh has a parser read what it writes. */
+/* Brackets and quotes of JSON match; bench/tests/test_bench.sh has a parser read what it writes. */
 static void check_json(const char *json)
 {
     char open[32];

@@ -1,11 +1,11 @@
-/* Predictions of decode steps (src/predict.c, algo/ring_estimate.c): numbers that can be worked out
+/* Predictions of decode steps (src/decode/predict.c, ring_estimate.c): numbers that can be worked out
  * by hand, the formulas of the papers, and bad arguments. */
-#include "predict.h"
+#include "decode/predict.h"
 
 #include <math.h>
 
-#include "config.h"
-#include "expect.h"
+#include "decode/config.h"
+#include "lib/expect.h"
 
 void setUp(void)
 {

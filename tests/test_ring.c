@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
-#include "expect.h"
+#include "device/device.h"
+#include "lib/expect.h"
 
 enum { HEADS = 16, KV_HEADS = 8, DIM = 64, BATCH = 2, MAX_RANKS = 8 };
 

@@ -1,8 +1,8 @@
-/* One function on every rank of a group of threads, and one status for all (src/run_threads.c). */
+/* One function on every rank of a group of threads, and one status for all (src/group/run_threads.c). */
 #include <time.h>
 
-#include "expect.h"
-#include "group.h"
+#include "group/group.h"
+#include "lib/expect.h"
 
 void setUp(void)
 {

@@ -1,8 +1,8 @@
-/* The shapes of attend blocks: hip/shape.h, for every head dimension and many row counts on devices
+/* The shapes of attend blocks: hip/attend/shape.h, for every head dimension and many row counts on devices
  * with little and with much shared memory. What the kernels take for granted must hold. */
 #include <stdio.h>
 
-#include "../hip/shape.h"
+#include "../hip/attend/shape.h"
 #include "unity.h"
 
 static const ta_gpu_limits devices[] = {
@@ -41,7 +41,7 @@ static void name_case(const ta_problem *p, const ta_gpu_limits *d)
              p->query_heads, p->k_dim, p->v_dim, p->kv_dtype, d->shared_bytes);
 }
 
-/* What both kernels and tile.h rely on. */
+/* What both kernels and attend/tile.h rely on. */
 static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_attend_shape *s)
 {
     int unit = 16 / ta_number_bytes(p->kv_dtype);

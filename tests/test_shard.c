@@ -1,11 +1,11 @@
-/* Shard maps and the division of heads (src/shard.c, src/shard.h): against the definition in the
+/* Shard maps and the division of heads (src/base/shard.c, src/base/shard.h): against the definition in the
  * public header, exhaustively for small maps, and at the edges of 32-bit positions. */
-#include "shard.h"
+#include "base/shard.h"
 
 #include <stdint.h>
 
-#include "expect.h"
-#include "random.h"
+#include "lib/expect.h"
+#include "lib/random.h"
 
 void setUp(void)
 {

@@ -1,9 +1,9 @@
-/* The number of splits: hip/splits.h. It is arithmetic, so it is tested without a GPU: the worked
+/* The number of splits: hip/attend/splits.h. It is arithmetic, so it is tested without a GPU: the worked
  * example of the header, its limits, and random questions against a search in whole numbers. */
 #include <stdio.h>
 
-#include "../hip/splits.h"
-#include "random.h"
+#include "../hip/attend/splits.h"
+#include "lib/random.h"
 #include "unity.h"
 
 void setUp(void)

@@ -1,9 +1,9 @@
-/* Statuses: names, messages, the last error of a thread, the log (src/status.c). */
+/* Statuses: names, messages, the last error of a thread, the log (src/base/status.c). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "status.h"
+#include "base/status.h"
 #include "unity.h"
 
 static char logged[2048];

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "expect.h"
-#include "group.h"
-#include "small_step.h"
+#include "group/group.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 
 #define RANKS 5
 #define LOST 2

@@ -1,13 +1,13 @@
-/* The laws of tallies (src/tally.h, src/host/tally.c): whatever the order and the grouping, the
+/* The laws of tallies (src/base/tally.h, src/host/attend/tally.c): whatever the order and the grouping, the
  * same words come out; sums are exact but for digits that are dropped; infinities and NaN reach
  * the result, and stay in their sum. */
-#include "host/tally.h"
+#include "host/attend/tally.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "random.h"
+#include "lib/random.h"
 #include "unity.h"
 
 #define DIM 6

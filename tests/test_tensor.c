@@ -1,7 +1,7 @@
-/* Strides of the caller's tensors (src/tensor.c): defaults, overflow, overlap, alignment. */
-#include "tensor.h"
+/* Strides of the caller's tensors (src/base/tensor.c): defaults, overflow, overlap, alignment. */
+#include "base/tensor.h"
 
-#include "expect.h"
+#include "lib/expect.h"
 
 static float data[8];
 static const ta_tensor_shape shape = {"q", 3, 5, 4, 16, TA_F32};

@@ -1,6 +1,6 @@
-/* The text builder: cut at the capacity, always terminated, the full length counted (src/text.c).
+/* The text builder: cut at the capacity, always terminated, the full length counted (src/base/text.c).
  * */
-#include "text.h"
+#include "base/text.h"
 
 #include <string.h>
 

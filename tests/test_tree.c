@@ -1,14 +1,14 @@
-/* One step of tree decode (src/algo/tree.c): what it sends, and that its bits depend on nothing but
+/* One step of tree decode (src/decode/tree.c): what it sends, and that its bits depend on nothing but
  * the inputs and the number of ranks. */
 #include <math.h>
 
-#include "case.h"
-#include "device.h"
-#include "expect.h"
-#include "group.h"
-#include "number.h"
-#include "options.h"
-#include "small_step.h"
+#include "device/device.h"
+#include "group/group.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/options.h"
+#include "lib/small_step.h"
 
 void setUp(void)
 {

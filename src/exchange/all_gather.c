@@ -3,7 +3,7 @@
  * every rank receives and merges all that there is. */
 #include <stdlib.h>
 
-#include "../status.h"
+#include "base/status.h"
 #include "estimate.h"
 #include "messages.h"
 

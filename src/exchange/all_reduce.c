@@ -4,9 +4,9 @@
  * a third one in between, for the positions of their sums.
  *
  * The arithmetic in between is done here on the host, so it is for exchanges in host memory. */
-#include "../partial.h"
-#include "../status.h"
-#include "../tally.h"
+#include "base/partial.h"
+#include "base/status.h"
+#include "base/tally.h"
 #include "estimate.h"
 #include "messages.h"
 

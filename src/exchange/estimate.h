@@ -3,7 +3,7 @@
 #ifndef TA_EXCHANGE_ESTIMATE_H
 #define TA_EXCHANGE_ESTIMATE_H
 
-#include "../cost.h"
+#include "cluster/cost.h"
 #include "rounds.h"
 
 /* Which ranks share a node; `node_of` has a number for each rank, NULL means one node for all. Free

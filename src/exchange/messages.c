@@ -1,8 +1,8 @@
 /* Packing and unpacking the messages of an exchange: see messages.h. */
 #include "messages.h"
 
-#include "../partial.h"
-#include "../status.h"
+#include "base/partial.h"
+#include "base/status.h"
 
 ta_exchange_shape ta_exchange_shape_of(const ta_plan *plan)
 {

@@ -4,7 +4,7 @@
 #ifndef TA_EXCHANGE_MESSAGES_H
 #define TA_EXCHANGE_MESSAGES_H
 
-#include "../plan.h"
+#include "decode/plan.h"
 #include "rounds.h"
 
 /* What decides who sends what to whom. */

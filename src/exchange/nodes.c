@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../status.h"
+#include "base/status.h"
 #include "estimate.h"
 
 /* Count the ranks of each node, then give each its place behind those before it. */

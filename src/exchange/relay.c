@@ -1,8 +1,8 @@
 /* The rounds of an exchange in device memory, with one kernel each: taking in what came and making
  * the next message are one launch, and what came last is left to finish(). The same rounds and
  * merges as exchange.c runs in host memory, in the same order, so the same bits. Called by
- * exchange.c; algo/step.c finishes. */
-#include "../status.h"
+ * exchange.c; step.c finishes. */
+#include "base/status.h"
 #include "estimate.h"
 #include "messages.h"
 

@@ -2,7 +2,7 @@
  * docs/walkthrough.md for a picture of the first two. */
 #include "rounds.h"
 
-#include "../shard_map.h"
+#include "base/shard_map.h"
 
 /* Positions are the members that take part after folding; a power of two of them, in order. */
 typedef struct layout {

@@ -1,25 +1,25 @@
 /* The host device: the table that device.h describes, in C on this machine's CPUs. attend() is in
- * attend.c, check_kv() in check.c, attention over full sequences in local.c, the arithmetic in the
+ * host/attend/attend.c, check_kv() in host/attend/check.c, attention over full sequences in host/attention/attention.c, the arithmetic in the
  * kernels_*.c of each SIMD level; what is left is here: opening, memory, and the steps around
  * attend(). */
 #include <stdlib.h>
 #include <string.h>
 
-#include "../device.h"
-#include "../dtype.h"
-#include "../partial.h"
-#include "../status.h"
-#include "attend.h"
-#include "check.h"
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "base/status.h"
+#include "device/device.h"
 #include "host.h"
-#include "pack.h"
-#include "tally.h"
+#include "host/attend/attend.h"
+#include "host/attend/check.h"
+#include "host/attend/pack.h"
+#include "host/attend/tally.h"
 
 /* Fewer records than this are merged or finished faster by one thread than others wake. */
 #define FLOATS_WORTH_WAKING (64 << 10)
 
-/* Records that one turn of a loop over records takes. */
-#define RECORDS_PER_TURN 16
+/* Records that one piece of a loop over records takes. */
+#define RECORDS_PER_PIECE 16
 
 static ta_host *host_of(ta_device *device)
 {
@@ -45,7 +45,7 @@ static ta_status host_alloc(ta_device *device, size_t bytes, void **memory)
     (void)device;
     void *p = NULL;
     if (posix_memalign(&p, 64, bytes > 0 ? bytes : 1) != 0)
-        return ta_fail(TA_ERR_NO_MEMORY, "%zu bytes of host memory are not to be had", bytes);
+        return ta_fail(TA_ERR_NO_MEMORY, "%zu bytes of host memory could not be allocated", bytes);
     *memory = p;
     return TA_OK;
 }
@@ -108,19 +108,19 @@ static ta_status host_attend(ta_device *device, const ta_problem *problem, const
     return TA_OK;
 }
 
-/* Call fn for turns that cover `records`; with other threads only if that pays. */
+/* Call fn for pieces that cover `records`; with other threads only if that pays. */
 static void for_records(ta_host *host, int64_t records, int32_t v_dim, ta_pool_fn fn, void *context)
 {
-    int64_t turns = (records + RECORDS_PER_TURN - 1) / RECORDS_PER_TURN;
+    int64_t pieces = (records + RECORDS_PER_PIECE - 1) / RECORDS_PER_PIECE;
     if (records * ta_record_floats(v_dim) < FLOATS_WORTH_WAKING)
-        ta_pool_run_here(host->pool, turns, fn, context);
+        ta_pool_run_here(host->pool, pieces, fn, context);
     else
-        ta_pool_run(host->pool, turns, fn, context);
+        ta_pool_run(host->pool, pieces, fn, context);
 }
 
-static int64_t turn_end(int64_t turn, int64_t records)
+static int64_t piece_end(int64_t piece, int64_t records)
 {
-    int64_t end = (turn + 1) * RECORDS_PER_TURN;
+    int64_t end = (piece + 1) * RECORDS_PER_PIECE;
     return end < records ? end : records;
 }
 
@@ -132,12 +132,12 @@ typedef struct merge_job {
     int32_t v_dim;
 } merge_job;
 
-static void merge_turn(void *context, int64_t turn, int thread)
+static void merge_piece(void *context, int64_t piece, int thread)
 {
     const merge_job *job = context;
     int64_t floats = ta_record_floats(job->v_dim);
     (void)thread;
-    for (int64_t i = turn * RECORDS_PER_TURN; i < turn_end(turn, job->records); i++)
+    for (int64_t i = piece * RECORDS_PER_PIECE; i < piece_end(piece, job->records); i++)
         job->kernels->merge(job->into + i * floats, job->from + i * floats, job->v_dim);
 }
 
@@ -147,16 +147,16 @@ static ta_status host_merge(ta_device *device, float *into, const float *from, i
     ta_host *host = host_of(device);
     merge_job job = {host->kernels, into, from, records, v_dim};
     (void)stream;
-    for_records(host, records, v_dim, merge_turn, &job);
+    for_records(host, records, v_dim, merge_piece, &job);
     return TA_OK;
 }
 
-static void merge_tallies_turn(void *context, int64_t turn, int thread)
+static void merge_tallies_piece(void *context, int64_t piece, int thread)
 {
     const merge_job *job = context;
     int64_t floats = ta_tally_floats(job->v_dim);
     (void)thread;
-    for (int64_t i = turn * RECORDS_PER_TURN; i < turn_end(turn, job->records); i++)
+    for (int64_t i = piece * RECORDS_PER_PIECE; i < piece_end(piece, job->records); i++)
         ta_tally_merge(job->into + i * floats, job->from + i * floats, job->v_dim);
 }
 
@@ -169,7 +169,7 @@ static ta_status host_merge_tallies(ta_device *device, float *into, const float 
     (void)fault; /* the host follows every step */
     (void)theirs;
     (void)stream;
-    for_records(host, records, v_dim, merge_tallies_turn, &job);
+    for_records(host, records, v_dim, merge_tallies_piece, &job);
     return TA_OK;
 }
 
@@ -225,13 +225,13 @@ static void finish_record(const finish_job *job, int32_t head, int64_t row, cons
         job->lse[row * job->heads + head] = ta_partial_lse(m, l);
 }
 
-static void finish_turn(void *context, int64_t turn, int thread)
+static void finish_piece(void *context, int64_t piece, int thread)
 {
     const finish_job *job = context;
     int64_t rows = ta_problem_rows(job->problem);
     int64_t floats = ta_problem_record_floats(job->problem);
     (void)thread;
-    for (int64_t i = turn * RECORDS_PER_TURN; i < turn_end(turn, rows * job->heads); i++)
+    for (int64_t i = piece * RECORDS_PER_PIECE; i < piece_end(piece, rows * job->heads); i++)
         (job->problem->tally_tile ? finish_tally : finish_record)(
             job, (int32_t)(i / rows), i % rows, job->records + i * floats);
 }
@@ -243,7 +243,7 @@ static ta_status host_finish(ta_device *device, const ta_problem *problem, const
     ta_host *host = host_of(device);
     finish_job job = {host->kernels, problem, records, first_head, heads, out, lse};
     (void)stream;
-    for_records(host, ta_problem_rows(problem) * heads, problem->v_dim, finish_turn, &job);
+    for_records(host, ta_problem_rows(problem) * heads, problem->v_dim, finish_piece, &job);
     return TA_OK;
 }
 
@@ -261,7 +261,7 @@ static const ta_device_ops host_ops = {
     .merge = host_merge,
     .merge_tallies = host_merge_tallies,
     .finish = host_finish,
-    .local = &ta_host_local,
+    .attention = &ta_host_attention,
 };
 
 ta_status ta_host_open(const ta_device_config *config, ta_device **device)

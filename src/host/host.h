@@ -2,8 +2,8 @@
 #ifndef TA_HOST_HOST_H
 #define TA_HOST_HOST_H
 
-#include "../device.h"
-#include "../local.h"
+#include "device/attention.h"
+#include "device/device.h"
 #include "kernels.h"
 #include "pool.h"
 
@@ -13,7 +13,7 @@ typedef struct ta_host {
     ta_pool *pool;
 } ta_host;
 
-/* Attention over full sequences (local.c). */
-extern const ta_local_ops ta_host_local;
+/* Attention over full sequences (host/attention/attention.c). */
+extern const ta_attention_ops ta_host_attention;
 
 #endif

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "../device.h"
+#include "device/device.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

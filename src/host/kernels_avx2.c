@@ -3,7 +3,7 @@
  * asks the CPU before it uses the table. */
 #include "simd_avx2.h"
 
-#include "attend_simd.h"
+#include "host/attend/attend_simd.h"
 #include "panel_simd.h"
 
 FOR_DTYPE(f32, TA_F32)

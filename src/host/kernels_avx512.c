@@ -1,6 +1,6 @@
 /* The kernels for x86 CPUs with AVX-512 (F, BW, DQ, VL). Compiled with flags of its own; kernels.c
  * asks the CPU before it uses the table. */
-#include "attend_wide.h"
+#include "host/attend/attend_wide.h"
 
 FOR_DTYPE(f32, TA_F32)
 FOR_DTYPE(f16, TA_F16)

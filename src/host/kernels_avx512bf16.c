@@ -27,7 +27,7 @@ VF vf vf_add_dots(vf sums, vd a, vd b)
     return _mm256_dpbf16_ps(sums, a, b);
 }
 
-#include "attend_wide.h"
+#include "host/attend/attend_wide.h"
 
 static void pack(float *q, int32_t k_dim)
 {

@@ -3,8 +3,8 @@
  * version for each. */
 #include <math.h>
 
-#include "../dtype.h"
-#include "../partial.h"
+#include "base/dtype.h"
+#include "base/partial.h"
 #include "kernels.h"
 
 /* 8 interleaved sums, added in pairs. */

@@ -1,6 +1,6 @@
 /* Products of matrices in cache, for attention over full sequences: the part of the arithmetic that
  * must run near the peak of the CPU. panel_scalar.c is the truth and readable, panel_simd.h the
- * same over vector operations. local_forward.c and local_backward.c call them.
+ * same over vector operations. forward.c and backward.c call them.
  *
  * A panel is [n][16] floats: 16 lanes, one for each query (or key), and a row for each thing that
  * all lanes share. All products are of a tile (rows of floats, `stride` apart) and a panel, and

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../status.h"
+#include "base/status.h"
 
 /* Longest busy wait: about what it costs to sleep and be woken. */
 #define SPIN_NANOSECONDS 10000

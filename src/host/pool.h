@@ -1,5 +1,5 @@
 /* A pool of threads that share loops. Made once when the host device opens; running a loop
- * allocates nothing. host.c and attend.c use it; pool.c says how threads wait.
+ * allocates nothing. host.c and host/attend/attend.c use it; pool.c says how threads wait.
  *
  * A pool belongs to one caller at a time, like the device that owns it. */
 #ifndef TA_HOST_POOL_H

@@ -50,7 +50,7 @@ class Kernel:
     @property
     def tiles_kv(self):
         """Does it read K and V in a loop over tiles?"""
-        return self.attends or self.family.startswith('local_forward')
+        return self.attends or self.family.startswith('attention_forward')
 
     def tile_loop(self):
         """Its instructions: of the longest loop that is in no other."""

@@ -15,14 +15,14 @@ this: nothing here is a measurement.
 - `attend_fma<element type, rows of a team, alignment of the cache>`: few query rows, or any
   layout. `attend_mma<element type, tiles of the output per 32 lanes of a wave, wave width>`: 8
   rows and more, matrix cores.
-- `local_forward<element type, alignment>`, `local_forward_mma<element type, sixteenths of the
-  widest head, wave width>`: attention over full sequences. `local_backward_…<…, which gradients,
+- `attention_forward<element type, alignment>`, `attention_forward_mma<element type, sixteenths of the
+  widest head, wave width>`: attention over full sequences. `attention_backward_…<…, which gradients,
   …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory
-  is not in the tables: it is that of `hip/local_shape.h` and `hip/local_backward.h`.
+  is not in the tables: it is that of `hip/attention/shape.h` and `hip/attention_backward.h`.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
 - **shared**: static + dynamic bytes of a block; what an attend kernel asks for is that of the
-  fewest query rows that use it, with 128 dimensions of K and V (`hip/shape.h`).
+  fewest query rows that use it, with 128 dimensions of K and V (`hip/attend/shape.h`).
 - **waves / unit**: waves that one SM or CU holds, of those that it has room for: by registers
   alone → with the blocks of that launch, which shared memory limits too.
 - **loads of K, V** in the tile loop, and **other loads** of the kernel: how many instructions ×

@@ -1,4 +1,4 @@
-"""The shapes of attend blocks, asked of hip/shape.h itself by compiling shapes.c."""
+"""The shapes of attend blocks, asked of hip/attend/shape.h itself by compiling shapes.c."""
 import functools
 import os
 import subprocess
@@ -19,6 +19,7 @@ def program():
     folder = tempfile.TemporaryDirectory()
     path = os.path.join(folder.name, 'shapes')
     subprocess.run([os.environ.get('CC', 'cc'), '-std=gnu11', '-I' + os.path.join(TREE, 'include'),
+                    '-I' + os.path.join(TREE, 'src'),
                     os.path.join(TREE, 'tests', 'kernels', 'shapes.c'), '-o', path], check=True)
     return path, folder  # the folder lives as long as this
 

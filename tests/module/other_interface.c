@@ -1,5 +1,5 @@
 /* A module of a later interface: the library must refuse it by its number. */
-#include "module.h"
+#include "device/module.h"
 
 TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi);
 

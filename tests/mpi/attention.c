@@ -1,14 +1,14 @@
-/* Attention over full sequences (../attention_case.h) with one MPI process for each rank: random
+/* Attention over full sequences (attention_case.h) with one MPI process for each rank: random
  * cases on random grids and rings, then every grid and layout with both variants and the ring,
  * twice, with the same bits.
  *
  *     mpi_attention [--seed N] [--cases N] */
 #include <stdio.h>
 
-#include "attention_case.h"
-#include "options.h"
+#include "base/status.h"
+#include "lib/attention_case.h"
+#include "lib/options.h"
 #include "rank.h"
-#include "status.h"
 
 static ta_group *world;
 static double worst[5];

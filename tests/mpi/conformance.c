@@ -1,5 +1,5 @@
-/* The conformance suite (../conformance.h) on ranks that are MPI processes. */
-#include "conformance.h"
+/* The conformance suite (conformance.h) on ranks that are MPI processes. */
+#include "lib/conformance.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Random decode cases against the oracle (../case.h) with one MPI process for each rank: every
+/* Random decode cases against the oracle (case.h) with one MPI process for each rank: every
  * feature, then every pair of placements.
  *
  *     mpi_decode [--seed N] [--cases N] [--device LIST]
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "case.h"
-#include "options.h"
+#include "base/status.h"
+#include "lib/case.h"
+#include "lib/options.h"
 #include "rank.h"
-#include "status.h"
 
 static ta_group *world;
 static const char *own_device = "host";

@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "differing_plan.h"
-#include "expect.h"
+#include "lib/differing_plan.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
 #include "rank.h"
-#include "small_step.h"
 
 #define TIMEOUT_MS 1000
 

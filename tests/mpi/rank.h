@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "group.h"
+#include "group/group.h"
 
 /* Start MPI so that every thread may use it, and make the group. Ends the process on failure. */
 ta_group *rank_begin(int *argc, char ***argv, int timeout_ms);

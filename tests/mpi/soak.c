@@ -1,12 +1,12 @@
-/* Decode steps without end on one group of MPI processes (../soak_loop.h).
+/* Decode steps without end on one group of MPI processes (soak_loop.h).
  *
  *     mpi_soak [STEPS [SEED]]        1,000 steps */
 #include <stdlib.h>
 
-#include "case.h"
+#include "base/status.h"
+#include "lib/case.h"
+#include "lib/soak_loop.h"
 #include "rank.h"
-#include "soak_loop.h"
-#include "status.h"
 
 /* What MPI itself may hold back in its pools, however long it runs. */
 #define HEAP_SLACK (1 << 20)

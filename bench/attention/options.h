@@ -1,0 +1,35 @@
+/* What `treeattn-bench attention` was asked to do, and the rows that follow from it. */
+#ifndef BENCH_ATTENTION_OPTIONS_H
+#define BENCH_ATTENTION_OPTIONS_H
+
+#include "common/sweep.h"
+#include "run.h"
+
+typedef struct attention_options {
+    sweep_lengths lengths;
+    int64_t scaling, iterations, warmup, check;
+    /* One row for each combination. */
+    arg_list ranks, threads, algorithms, columns, maps, dtypes, heads, kv_heads;
+    int64_t head_dim, block, mask, help;
+    const char *device, *simd, *cluster, *json;
+} attention_options;
+
+/* As options_parse() and options_cases() of decode. Rows that cannot be (a grid with these columns
+ * on so many ranks, columns of a ring) are left out. The order: dtypes, heads, KV heads, maps,
+ * ranks, threads, tokens, algorithms, columns. */
+int attention_options_parse(int argc, char **argv, attention_options *options, char *error,
+                            size_t capacity);
+attention_row *attention_options_rows(const attention_options *options,
+                                      const bench_machine *machine, int *count);
+
+/* Do two rows differ in their algorithm and columns alone? */
+int attention_same_work(const attention_row *a, const attention_row *b);
+
+/* The words of the flags. */
+const char *attention_map_name(ta_shard_kind map);
+const char *attention_mask_name(ta_mask mask);
+const char *attention_algorithm_name(ta_attention_algorithm algorithm);
+
+void attention_options_help(FILE *file);
+
+#endif

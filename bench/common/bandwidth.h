@@ -1,0 +1,28 @@
+/* Achievable read bandwidth: how long this machine takes to read the same bytes with the same
+ * number of threads and no arithmetic worth mentioning. decode/measure.c alternates it with the decode
+ * steps, so that whatever disturbs the machine disturbs both. docs/benchmarks.md has the
+ * definition. */
+#ifndef BENCH_BANDWIDTH_H
+#define BENCH_BANDWIDTH_H
+
+#include <stddef.h>
+
+typedef struct reader_team reader_team;
+
+/* Make `threads` threads that sleep until there is something to read, then share in reading
+ * `data`, which is 64-byte aligned and whose memory reaches to the next multiple of 1024 bytes.
+ * NULL if they cannot be made. */
+reader_team *readers_create(int threads, int cpus, const void *data, size_t bytes);
+void readers_destroy(reader_team *team);
+
+/* Try every read loop `sweeps` times and keep the one with the fastest sweep. */
+void readers_choose(reader_team *team, int sweeps);
+
+/* The chosen loop's name. */
+const char *readers_loop_name(const reader_team *team);
+
+/* Read everything once without timing, then `sweeps` times. times_us[i] is from the first
+ * thread's start to the last thread's end of sweep i. */
+void readers_sweep(reader_team *team, int sweeps, double *times_us);
+
+#endif

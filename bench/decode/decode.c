@@ -1,0 +1,232 @@
+/* `treeattn-bench decode`: the main job. Reads the flags, makes sure that what they ask for can
+ * be, and runs row after row: measure.c times it, check_output.c checks it, table.c prints it,
+ * report.c writes it down. */
+#include "decode.h"
+#include "common/exit_code.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check_output.h"
+#include "common/elements.h"
+#include "common/launch.h"
+#include "kv_cache.h"
+#include "measure.h"
+#include "progress.h"
+#include "rank_plan.h"
+#include "report.h"
+#include "table.h"
+
+typedef struct decode_job {
+    decode_options options;
+    bench_machine machine;
+    bench_case *cases;
+    bench_result *results;
+    int count; /* of both */
+    FILE *json;
+    kv_arena arena;
+    progress progress;
+} decode_job;
+
+/* Until then all processes fail alike. */
+static int job_started;
+
+__attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...)
+{
+    va_list arguments;
+    fputs("treeattn-bench: ", stderr);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench help'.\n" : "\n", stderr);
+    if (launch.mpi && job_started) /* so that no other process waits for this one */
+        launch_abort(code);
+    return code;
+}
+
+static int exit_code(ta_status status)
+{
+    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
+        return EXIT_NO_DEVICE;
+    return status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG;
+}
+
+/* The device must be there before anything else is worth doing. */
+static int try_device(decode_options *o)
+{
+    char error[256];
+    int code = EXIT_OK;
+    ta_device *device = NULL;
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    config.threads = 1;
+    config.simd = o->simd;
+    ta_status status = ta_device_open(o->device, &config, &device);
+    if (status == TA_OK && options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
+        code = fail(EXIT_USAGE, "%s", error);
+    ta_device_close(device);
+    if (status == TA_OK)
+        return code;
+    return fail(exit_code(status), "device '%s'%s%s is not available: %s", o->device,
+                o->simd ? " with --simd " : "", o->simd ? o->simd : "", ta_last_error());
+}
+
+/* The memory of the largest row, compared with what there is. */
+static int alloc_cache(decode_job *job)
+{
+    const double gib = 0x1p-30;
+    double largest = 0, largest_cache = 0;
+    for (int i = 0; i < job->count; i++) {
+        double cache = kv_layout_bytes(&job->options, &job->cases[i]);
+        double bytes = cache + tensors_bytes(&job->options, &job->cases[i]);
+        largest = bytes > largest ? bytes : largest;
+        largest_cache = cache > largest_cache ? cache : largest_cache;
+    }
+    if (launch.mpi) /* the processes of this host share its memory */
+        largest *= (double)launch.local_ranks / launch.ranks;
+    if (largest > (double)job->machine.available_bytes)
+        return fail(EXIT_USAGE,
+                    "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f "
+                    "of it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
+                    largest * gib, (double)job->machine.memory_bytes * gib,
+                    (double)job->machine.available_bytes * gib);
+    if (kv_arena_alloc(&job->arena, (size_t)largest_cache) != 0)
+        return fail(EXIT_WRONG, "%.1f GiB for K and V could not be allocated", largest_cache * gib);
+    return EXIT_OK;
+}
+
+static int prepare(decode_job *job)
+{
+    element_init();
+    machine_read(&job->machine);
+    job->cases = options_cases(&job->options, &job->machine, &job->count);
+    job->results = job->cases ? calloc((size_t)job->count, sizeof *job->results) : NULL;
+    if (!job->results)
+        return fail(EXIT_WRONG, "not enough memory for the list of rows");
+    progress_init(&job->progress, job->count);
+    int code = try_device(&job->options);
+    if (code == EXIT_OK)
+        code = alloc_cache(job);
+    if (code == EXIT_OK && job->options.json && launch.rank == 0) {
+        job->json = fopen(job->options.json, "w");
+        if (!job->json)
+            code = fail(EXIT_USAGE, "--json is '%s', which cannot be written", job->options.json);
+    }
+    return code;
+}
+
+static int print_header(decode_job *job)
+{
+    char *plan = NULL;
+    const bench_case *last = &job->cases[job->count - 1];
+    ta_status status = rank_plan_try(&job->options, last, &plan);
+    if (status == TA_OK && launch.rank == 0)
+        table_header(&job->options, &job->machine, job->count, plan);
+    free(plan);
+    if (status == TA_ERR_UNSUPPORTED && job->options.graph)
+        return fail(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
+                    ta_last_error());
+    if (status != TA_OK)
+        return fail(exit_code(status), "%s: %s", ta_status_name(status), ta_last_error());
+    return EXIT_OK;
+}
+
+/* Rows of the same work follow one another, the first algorithm's first. */
+static void set_ratio(const decode_job *job, bench_result *result)
+{
+    const bench_result *first = result;
+    while (first > job->results && options_same_work(&first[-1].row, &result->row))
+        first--;
+    result->ratio = result->step.median / first->step.median;
+}
+
+static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tensors *tensors,
+                             bench_result *result)
+{
+    char error[512];
+    measurement m = {&job->options, &job->machine, layout, tensors, progress_row, &job->progress};
+    ta_status status = measure_row(&m, result, error, sizeof error);
+    if (status != TA_OK) {
+        progress_clear(&job->progress);
+        return fail(exit_code(status), "%s", error);
+    }
+    result->wrong = -1;
+    if (job->options.check) {
+        progress_say(&job->progress, "checking the results");
+        if (check_result(&job->options, &job->machine, layout, tensors, result) != 0)
+            return fail(EXIT_WRONG, "not enough memory or threads for the check");
+    }
+    progress_clear(&job->progress);
+    set_ratio(job, result);
+    table_row(result);
+    return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
+}
+
+static int run_row(decode_job *job, int index)
+{
+    const bench_case *row = &job->cases[index];
+    int code = EXIT_WRONG;
+    kv_layout layout;
+    job->results[index].row = *row;
+    job->progress.row = index;
+    job->progress.shape = row;
+    if (launch.mpi || job->arena.filled != row->dtype)
+        progress_say(&job->progress, "filling the cache");
+    if (!launch.mpi && kv_arena_fill(&job->arena, row->dtype, job->machine.cpus) != 0)
+        return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
+    if (kv_layout_make(&layout, &job->options, row, &job->arena) != 0)
+        return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
+    if (launch.mpi && kv_shard_fill(&layout, row->threads) != 0)
+        return fail(EXIT_WRONG, "the threads that fill the shard could not be made");
+    rank_tensors *tensors = tensors_make(&job->options, row);
+    if (tensors)
+        code = measure_and_check(job, &layout, tensors, &job->results[index]);
+    else
+        fail(code, "not enough memory for the tensors of %d ranks", row->ranks);
+    tensors_free(tensors, row);
+    kv_layout_free(&layout);
+    return code;
+}
+
+/* A wrong row does not stop the table, a failed one does. */
+static int run_rows(decode_job *job, int argc, char **argv)
+{
+    int code = EXIT_OK, done = 0;
+    for (; done < job->count; done++) {
+        int row_code = run_row(job, done);
+        code = row_code != EXIT_OK ? row_code : code;
+        if (row_code != EXIT_OK && job->results[done].wrong <= 0)
+            break;
+    }
+    table_footer(job->results, done);
+    report_run run = {&job->options, &job->machine, argc, argv};
+    if (job->json && report_write(job->json, &run, job->results, done) != 0)
+        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.json);
+    return code;
+}
+
+int decode_command(int argc, char **argv)
+{
+    char error[512];
+    decode_job job = {0};
+    if (options_parse(argc, argv, &job.options, error, sizeof error) != 0)
+        return launch.rank == 0 ? fail(EXIT_USAGE, "%s", error) : EXIT_USAGE;
+    if (job.options.help) {
+        options_help(stdout);
+        return EXIT_OK;
+    }
+    job_started = 1;
+    int code = prepare(&job);
+    if (code == EXIT_OK)
+        code = print_header(&job);
+    if (code == EXIT_OK)
+        code = run_rows(&job, argc, argv);
+    for (int i = 0; job.results && i < job.count; i++)
+        result_free(&job.results[i]);
+    if (job.json)
+        fclose(job.json);
+    kv_arena_free(&job.arena);
+    free(job.results);
+    free(job.cases);
+    return code;
+}

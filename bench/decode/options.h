@@ -1,0 +1,78 @@
+/* What `treeattn-bench decode` was asked to do, and the rows that follow from it. */
+#ifndef BENCH_DECODE_OPTIONS_H
+#define BENCH_DECODE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <treeattn/treeattn.h>
+
+#include "common/args.h"
+#include "common/machine.h"
+
+typedef struct decode_options {
+    int64_t begin, end, factor; /* tokens of a sequence, over all ranks */
+    int64_t iterations;         /* 0: measure.c chooses for each row */
+    int64_t warmup, check;
+    /* One row for each combination. */
+    arg_list algorithms, ranks, threads, dtypes, heads, kv_heads;
+    int64_t scaling;
+    int64_t head_dim, v_dim, batch, query_tokens;
+    const char *device, *simd;
+    int64_t group, graph;
+    const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
+    int64_t map, block, layout, page_tokens;
+    int64_t tile; /* of rows in reproducible mode; 0: there are none */
+    int64_t query_placement, out_placement;
+    const char *json;
+    int64_t help;
+    /* By options_set_device(): */
+    int gpu; /* the device is not the host */
+    char device_name[32];
+} decode_options;
+
+/* Timed steps per row when `iterations` is 0, unless they would take long. */
+#define OPTIONS_MAX_SAMPLES 20
+
+/* Values of `group`; options_set_device() settles what GROUP_AUTO is. */
+enum { GROUP_AUTO, GROUP_HOST, GROUP_CCL };
+
+/* Values of `layout`. */
+enum { LAYOUT_TOKEN, LAYOUT_HEAD };
+
+/* One row of the table. */
+typedef struct bench_case {
+    int32_t tokens, query_heads, kv_heads;
+    int ranks, threads; /* threads of each rank */
+    ta_dtype dtype;
+    ta_algorithm algorithm;
+    int32_t tile; /* of reproducible mode; 0: off */
+} bench_case;
+
+/* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
+int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
+
+/* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns
+ * 0, or -1 with a sentence in `error`. */
+int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
+
+/* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens, algorithms.
+ * Free with free(). NULL without memory. */
+bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);
+
+/* Do two rows differ in their algorithm alone? */
+int options_same_work(const bench_case *a, const bench_case *b);
+
+/* The words of the flags. */
+const char *options_algorithm_name(const bench_case *row);
+const char *options_group_name(const decode_options *options);
+const char *options_scaling_name(const decode_options *options);
+const char *options_map_name(const decode_options *options);
+const char *options_layout_name(const decode_options *options);
+const char *options_placement_name(int64_t placement);
+
+/* One line for each flag. */
+void options_help(FILE *file);
+
+#endif

@@ -1,0 +1,187 @@
+/* The JSON file; see report.h. docs/benchmarks.md lists its fields beside the columns of the
+ * table. */
+#include "report.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/elements.h"
+#include "common/json.h"
+#include "common/launch.h"
+
+static void write_machine(json_writer *json, const bench_machine *machine)
+{
+    json_open(json, "machine", '{');
+    json_string(json, "cpu", machine->cpu);
+    json_int(json, "cpus", machine->cpus);
+    json_int(json, "memory_bytes", machine->memory_bytes);
+    json_string(json, "system", machine->system);
+    json_close(json, '}');
+}
+
+static void write_options(json_writer *json, const decode_options *o)
+{
+    json_open(json, "options", '{');
+    json_string(json, "device", o->device);
+    json_string(json, "group", options_group_name(o));
+    json_int(json, "graph", o->graph);
+    json_string(json, "cluster", o->cluster ? o->cluster : "none");
+    json_string(json, "scaling", options_scaling_name(o));
+    json_string(json, "simd", o->simd ? o->simd : "best");
+    json_int(json, "warmup", o->warmup);
+    json_int(json, "check", o->check);
+    json_int(json, "batch", o->batch);
+    json_int(json, "query_tokens", o->query_tokens);
+    json_int(json, "k_dim", o->head_dim);
+    json_int(json, "v_dim", o->v_dim);
+    json_string(json, "map", options_map_name(o));
+    json_int(json, "block", o->block);
+    json_int(json, "reproducible_tile", o->tile);
+    json_string(json, "layout", options_layout_name(o));
+    json_int(json, "page_tokens", o->page_tokens);
+    json_string(json, "query_placement", options_placement_name(o->query_placement));
+    json_string(json, "out_placement", options_placement_name(o->out_placement));
+    json_close(json, '}');
+}
+
+static void write_series(json_writer *json, const char *name, const bench_stats *stats,
+                         const double *samples, int count)
+{
+    json_open(json, name, '{');
+    json_double(json, "min", stats->min);
+    json_double(json, "median", stats->median);
+    json_double(json, "p99", stats->p99);
+    json_doubles(json, "samples", samples, count);
+    json_close(json, '}');
+}
+
+static void write_exchange(json_writer *json, const bench_result *result)
+{
+    double steps = (double)result->counted_steps;
+    json_double(json, "exchange_bytes_per_rank", result_exchanged_bytes(result));
+    json_double(json, "messages_per_rank", result_messages(result));
+    json_open(json, "exchange_per_step", '[');
+    for (int rank = 0; rank < result->row.ranks; rank++) {
+        const ta_group_stats *s = &result->exchanged[rank];
+        json_open(json, NULL, '{');
+        json_double(json, "bytes_sent", (double)s->bytes_sent / steps);
+        json_double(json, "bytes_received", (double)s->bytes_received / steps);
+        json_double(json, "messages_sent", (double)s->messages_sent / steps);
+        json_double(json, "messages_received", (double)s->messages_received / steps);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
+}
+
+static void write_launch(json_writer *json)
+{
+    json_open(json, "launch", '{');
+    json_string(json, "ranks_are", launch.mpi ? "processes" : "threads");
+    if (launch.mpi) {
+        json_string(json, "mpi", launch.library);
+        json_int(json, "processes", launch.ranks);
+        json_int(json, "on_this_host", launch.local_ranks);
+    }
+    json_close(json, '}');
+}
+
+static void write_prediction(json_writer *json, const row_prediction *p)
+{
+    if (!p->cluster)
+        return;
+    json_open(json, "predicted", '{');
+    json_double(json, "step_us", p->step_us);
+    json_double(json, "attend_us", p->attend_us);
+    json_string(json, "exchange", p->exchange);
+    json_double(json, "exchange_bytes_per_rank", p->bytes);
+    json_double(json, "messages_per_rank", p->messages);
+    json_double(json, "peak_bytes_per_rank", p->peak_bytes);
+    json_string(json, "cluster", p->cluster);
+    json_close(json, '}');
+}
+
+static void write_row(json_writer *json, const bench_result *result)
+{
+    const bench_case *row = &result->row;
+    json_open(json, NULL, '{');
+    json_int(json, "tokens", row->tokens);
+    json_int(json, "ranks", row->ranks);
+    json_int(json, "threads", row->threads);
+    json_string(json, "dtype", element_name(row->dtype));
+    json_int(json, "query_heads", row->query_heads);
+    json_int(json, "kv_heads", row->kv_heads);
+    json_string(json, "algorithm", result->algorithm);
+    json_double(json, "kv_bytes", result->kv_bytes);
+    json_int(json, "samples", result->samples);
+    write_series(json, "step_us", &result->step, result->step_us, result->samples);
+    write_series(json, "read_us", &result->read, result->read_us, result->samples);
+    json_string(json, "read_loop", result->read_loop);
+    json_double(json, "ratio", result->ratio);
+    json_double(json, "attend_us", result_attend_us(result));
+    json_double(json, "exchange_us", result_exchange_us(result));
+    json_double(json, "peak_bytes_per_rank", result_peak_bytes(result));
+    json_double(json, "kv_gbps", result_kv_gbps(result));
+    json_double(json, "kv_gbps_per_rank", result_kv_gbps(result) / row->ranks);
+    json_double(json, "read_gbps", result_read_gbps(result));
+    json_double(json, "fraction", result_fraction(result));
+    json_double(json, "fraction_of_best", result_best_fraction(result));
+    write_exchange(json, result);
+    if (result->wrong >= 0) {
+        json_int(json, "checked", result->checked);
+        json_int(json, "wrong", result->wrong);
+        json_double(json, "worst_error_in_tolerances", result->worst);
+    }
+    json_string(json, "clock", result->device_clock ? "events" : "host");
+    write_prediction(json, &result->predicted);
+    json_string(json, "plan", result->plan);
+    json_close(json, '}');
+}
+
+static void write_versions(json_writer *json)
+{
+    char version[32], now[32] = "unknown";
+    time_t seconds = time(NULL);
+    struct tm utc;
+    snprintf(version, sizeof version, "%d.%d.%d", TA_VERSION_MAJOR, TA_VERSION_MINOR,
+             TA_VERSION_PATCH);
+    json_string(json, "version", version);
+    json_int(json, "library_version", ta_version());
+    if (gmtime_r(&seconds, &utc))
+        strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    json_string(json, "time", now);
+    json_string(json, "compiler", __VERSION__);
+}
+
+static void write_info(json_writer *json)
+{
+    size_t bytes = 0;
+    char *text;
+    if (ta_info(NULL, 0, &bytes) != TA_OK || !(text = malloc(bytes)))
+        return;
+    if (ta_info(text, bytes, NULL) == TA_OK)
+        json_string(json, "info", text);
+    free(text);
+}
+
+int report_write(FILE *file, const report_run *run, const bench_result *results, int count)
+{
+    json_writer json;
+    json_init(&json, file);
+    json_open(&json, NULL, '{');
+    json_string(&json, "program", "treeattn-bench");
+    json_open(&json, "arguments", '[');
+    for (int i = 0; i < run->argc; i++)
+        json_string(&json, NULL, run->argv[i]);
+    json_close(&json, ']');
+    write_versions(&json);
+    write_machine(&json, run->machine);
+    write_info(&json);
+    write_launch(&json);
+    write_options(&json, run->options);
+    json_open(&json, "rows", '[');
+    for (int i = 0; i < count; i++)
+        write_row(&json, &results[i]);
+    json_close(&json, ']');
+    json_close(&json, '}');
+    return fflush(file) != 0 || ferror(file) ? -1 : 0;
+}

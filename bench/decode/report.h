@@ -1,0 +1,21 @@
+/* The JSON file: everything the table has, every sample, and what is needed to repeat the run. */
+#ifndef BENCH_REPORT_H
+#define BENCH_REPORT_H
+
+#include <stdio.h>
+
+#include "common/machine.h"
+#include "options.h"
+#include "rows.h"
+
+typedef struct report_run {
+    const decode_options *options;
+    const bench_machine *machine;
+    int argc; /* the command line, from the command on */
+    char **argv;
+} report_run;
+
+/* Returns -1 if the file could not be written. */
+int report_write(FILE *file, const report_run *run, const bench_result *results, int count);
+
+#endif

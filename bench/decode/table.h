@@ -1,0 +1,15 @@
+/* The table on standard output: a header of `#` lines, a line of units, a line for each row. */
+#ifndef BENCH_TABLE_H
+#define BENCH_TABLE_H
+
+#include "common/machine.h"
+#include "options.h"
+#include "rows.h"
+
+/* `plan` is what ta_explain() says of the last row. */
+void table_header(const decode_options *options, const bench_machine *machine, int rows,
+                  const char *plan);
+void table_row(const bench_result *result);
+void table_footer(const bench_result *results, int count);
+
+#endif

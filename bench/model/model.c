@@ -1,0 +1,355 @@
+/* `treeattn-bench model CLUSTER`: what a decode step would take, move and need on a cluster, tree
+ * against both rings and one device, for a range of sequence lengths and rank counts. All numbers
+ * are ta_predict()'s; docs/model.md says how they come about and what they are worth. */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <treeattn/treeattn.h>
+
+#include "attention.h"
+#include "common/args.h"
+#include "common/exit_code.h"
+#include "common/json.h"
+#include "common/sweep.h"
+
+static const char *const placement_words[] = {"all", "root", "heads", NULL};
+static const char *const work_words[] = {"decode", "attention", NULL};
+static const char *const mask_words[] = {"causal", "full", NULL};
+
+enum { WORK_DECODE, WORK_ATTENTION };
+
+typedef struct model_options {
+    const char *cluster;
+    arg_list tokens, ranks;
+    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, help;
+    const char *json;
+} model_options;
+
+enum { FLAG_COUNT = 13 };
+
+static void make_flags(model_options *o, arg_flag flags[FLAG_COUNT])
+{
+    const arg_flag table[FLAG_COUNT] = {
+        {0, "work", ARG_CHOICE, &o->work, 0, 0, work_words, "WORD",
+         "decode steps, or attention over full sequences (decode)"},
+        {0, "tokens", ARG_INTS, &o->tokens, 1, INT32_MAX, NULL, "LIST",
+         "sequence lengths over all ranks (80000, doubled six times; attention: 8k to 128k)"},
+        {0, "ranks", ARG_INTS, &o->ranks, 1, 1 << 20, NULL, "LIST",
+         "ranks that share the cache (all of the cluster's)"},
+        {0, "heads", ARG_INT, &o->heads, 1, 65536, NULL, "N", "query heads (16)"},
+        {0, "kv-heads", ARG_INT, &o->kv_heads, 1, 65536, NULL, "N", "KV heads (the query's)"},
+        {0, "head-dim", ARG_INT, &o->head_dim, 8, 576, NULL, "N", "head dimension (128)"},
+        {0, "batch", ARG_INT, &o->batch, 1, 1 << 20, NULL, "N", "sequences per step (1)"},
+        {0, "dtype", ARG_CHOICE, &o->dtype, 0, 0, sweep_dtype_words, "TYPE", "of K and V (bf16)"},
+        {0, "placement", ARG_CHOICE, &o->placement, 0, 0, placement_words, "WORD",
+         "decode: of the output: all, root, heads (all)"},
+        {0, "mask", ARG_CHOICE, &o->mask, 0, 0, mask_words, "KIND",
+         "attention: causal or full (causal)"},
+        {0, "json", ARG_TEXT, &o->json, 0, 0, NULL, "FILE", "write every candidate there"},
+        {'h', "help", ARG_HELP, &o->help, 0, 0, NULL, "", "print this"},
+        {0, NULL, ARG_HELP, NULL, 0, 0, NULL, NULL, NULL},
+    };
+    memcpy(flags, table, sizeof table);
+}
+
+void model_help(FILE *file)
+{
+    model_options o;
+    arg_flag flags[FLAG_COUNT];
+    make_flags(&o, flags);
+    fputs("treeattn-bench model CLUSTER [FLAGS]: predict decode steps, or attention over\n"
+          "full sequences. CLUSTER is a preset with its size (h100:16x8, a100:16x4, mi300x:1x8,\n"
+          "rtx4090:1x2, local:1x4) or a file; 'paper' prints the tables behind the figures of the\n"
+          "Tree Attention paper, or of the Attention2D paper.\n\n",
+          file);
+    for (const arg_flag *flag = flags; flag->name; flag++)
+        fprintf(file, "  --%s %s%*s%s\n", flag->name, flag->value_name,
+                (int)(18 - strlen(flag->name) - strlen(flag->value_name)), "", flag->help);
+}
+
+static ta_plan_config plan_config(const model_options *o, int64_t tokens, int ranks)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.batch = (int32_t)o->batch;
+    config.query_heads = (int32_t)o->heads;
+    config.kv_heads = (int32_t)o->kv_heads;
+    config.k_dim = (int32_t)o->head_dim;
+    config.kv_dtype = sweep_dtype_values[o->dtype];
+    config.max_tokens = (int32_t)((tokens + ranks - 1) / ranks);
+    config.out_placement = (ta_placement)o->placement;
+    return config;
+}
+
+enum { MAX_CANDIDATES = 16 };
+
+/* All candidates of one row. */
+typedef struct model_row {
+    int64_t tokens;
+    int ranks, count;
+    ta_prediction candidates[MAX_CANDIDATES];
+    const ta_prediction *tree, *ring_kv, *ring_q, *one_device; /* NULL: not possible */
+    const char *best; /* that fits: "tree", "ring-kv", "ring-q", "one" device, or "-" */
+} model_row;
+
+/* The fastest way that fits. */
+static void find_best(model_row *row)
+{
+    const struct {
+        const ta_prediction *p;
+        const char *name;
+    } ways[] = {{row->tree, "tree"},
+                {row->ring_kv, "ring-kv"},
+                {row->ring_q, "ring-q"},
+                {row->one_device, "one"}};
+    const ta_prediction *best = NULL;
+    row->best = "-";
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (ways[i].p && ways[i].p->fits && (!best || ways[i].p->seconds < best->seconds)) {
+            best = ways[i].p;
+            row->best = ways[i].name;
+        }
+}
+
+static ta_status predict_row(const model_options *o, const ta_cluster *cluster, model_row *row)
+{
+    ta_plan_config config = plan_config(o, row->tokens, row->ranks);
+    for (row->count = 0; row->count < MAX_CANDIDATES; row->count++) {
+        ta_prediction *p = &row->candidates[row->count];
+        *p = (ta_prediction)TA_PREDICTION_INIT;
+        ta_status status = ta_predict(cluster, &config, row->ranks, row->count, p);
+        if (status == TA_ERR_NOT_FOUND)
+            break;
+        if (status != TA_OK)
+            return status;
+        if (!p->possible)
+            continue;
+        if (strcmp(p->algorithm, "tree") == 0) {
+            if (!row->tree || p->seconds < row->tree->seconds)
+                row->tree = p;
+        } else if (strcmp(p->algorithm, "ring pass-KV") == 0) {
+            row->ring_kv = p;
+        } else if (strcmp(p->algorithm, "ring pass-Q") == 0) {
+            row->ring_q = p;
+        } else {
+            row->one_device = p;
+        }
+    }
+    find_best(row);
+    return TA_OK;
+}
+
+static void print_header(const model_options *o, const char *name)
+{
+    printf(
+        "# treeattn-bench model: %s, batch %lld, %lld/%lld heads x %lld, %s, output on %s\n"
+        "# predicted, not measured; times of one attention layer's decode step in microseconds;\n"
+        "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has less;\n"
+        "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits\n",
+        name, (long long)o->batch, (long long)o->heads, (long long)o->kv_heads,
+        (long long)o->head_dim, sweep_dtype_words[o->dtype], placement_words[o->placement]);
+    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s %s\n", "tokens", "ranks",
+           "exchange", "tree", "attend", "ring KV", "ring Q", "x", "one", "tree sent", "KV sent",
+           "tree mem", "KV mem", " best");
+    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s\n", "", "", "", "us", "us",
+           "us", "us", "", "us", "KB", "MB", "GB", "GB");
+}
+
+static void print_us(int width, const ta_prediction *p)
+{
+    if (!p)
+        printf(" %*s", width, "-");
+    else
+        printf(" %*.1f", width, p->seconds * 1e6);
+}
+
+static void print_memory(const ta_prediction *p)
+{
+    if (!p)
+        printf(" %9s", "-");
+    else
+        printf(" %8.2f%s", p->memory_bytes * 1e-9, p->fits ? " " : "!");
+}
+
+static void print_row(const model_row *row)
+{
+    printf("%10lld %6d %-10s %10.1f %10.1f", (long long)row->tokens, row->ranks,
+           row->ranks > 1 ? row->tree->exchange : "-", row->tree->seconds * 1e6,
+           row->tree->attend_seconds * 1e6);
+    print_us(11, row->ring_kv);
+    print_us(11, row->ring_q);
+    if (row->ring_kv)
+        printf(" %7.1f", row->ring_kv->seconds / row->tree->seconds);
+    else
+        printf(" %7s", "-");
+    print_us(11, row->one_device && row->one_device->fits ? row->one_device : NULL);
+    printf(" %9.1f", (double)row->tree->bytes_sent * 1e-3);
+    if (row->ring_kv)
+        printf(" %10.2f", (double)row->ring_kv->bytes_sent * 1e-6);
+    else
+        printf(" %10s", "-");
+    print_memory(row->tree);
+    print_memory(row->ring_kv);
+    printf(" %s\n", row->best);
+}
+
+static void write_candidate(json_writer *json, const ta_prediction *p)
+{
+    json_open(json, NULL, '{');
+    json_string(json, "algorithm", p->algorithm);
+    json_string(json, "exchange", p->exchange);
+    json_double(json, "microseconds", p->seconds * 1e6);
+    json_double(json, "attend_microseconds", p->attend_seconds * 1e6);
+    json_int(json, "messages_sent_per_rank", (int64_t)p->messages_sent);
+    json_int(json, "bytes_sent_per_rank", (int64_t)p->bytes_sent);
+    json_int(json, "bytes_sent_in_total", (int64_t)p->total_bytes_sent);
+    json_double(json, "memory_bytes_per_rank", p->memory_bytes);
+    json_int(json, "fits", p->fits);
+    json_close(json, '}');
+}
+
+static void write_row(json_writer *json, const char *cluster, const model_row *row)
+{
+    json_open(json, NULL, '{');
+    json_string(json, "cluster", cluster);
+    json_int(json, "tokens", row->tokens);
+    json_int(json, "ranks", row->ranks);
+    json_string(json, "best", row->best);
+    json_open(json, "candidates", '[');
+    for (int i = 0; i < row->count; i++)
+        if (row->candidates[i].possible)
+            write_candidate(json, &row->candidates[i]);
+    json_close(json, ']');
+    json_close(json, '}');
+}
+
+static int fail(const char *what)
+{
+    fprintf(stderr, "treeattn-bench: %s\nTry 'treeattn-bench model --help'.\n", what);
+    return EXIT_USAGE;
+}
+
+/* The number of ranks of a cluster: what its text says that nodes have. */
+static int cluster_ranks(const ta_cluster *cluster, const model_options *o)
+{
+    ta_prediction p = TA_PREDICTION_INIT;
+    ta_plan_config config = plan_config(o, 1, 1);
+    int low = 1, high = 1 << 20;
+    while (low < high) { /* the largest count that ta_predict() takes */
+        int middle = low + (high - low + 1) / 2;
+        if (ta_predict(cluster, &config, middle, MAX_CANDIDATES, &p) == TA_ERR_NOT_FOUND)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static int run_cluster(const model_options *o, const char *name, const arg_list *rank_list,
+                       json_writer *json)
+{
+    ta_cluster *cluster = NULL;
+    if (ta_cluster_create(name, &cluster) != TA_OK)
+        return fail(ta_last_error());
+    arg_list ranks = *rank_list;
+    if (ranks.count == 0)
+        ranks = (arg_list){1, {cluster_ranks(cluster, o)}};
+    int code = EXIT_OK;
+    print_header(o, name);
+    for (int r = 0; r < ranks.count && code == EXIT_OK; r++)
+        for (int t = 0; t < o->tokens.count && code == EXIT_OK; t++) {
+            model_row row = {.tokens = o->tokens.values[t], .ranks = (int)ranks.values[r]};
+            if (predict_row(o, cluster, &row) != TA_OK) {
+                code = fail(ta_last_error());
+                continue;
+            }
+            print_row(&row);
+            if (json)
+                write_row(json, name, &row);
+        }
+    ta_cluster_destroy(cluster);
+    return code;
+}
+
+/* The set-ups of the paper's figures. */
+static int run_paper(const model_options *o, json_writer *json)
+{
+    static const struct {
+        const char *cluster;
+        arg_list ranks;
+    } figures[] = {
+        {"h100:16x8", {3, {8, 64, 128}}},
+        {"mi300x:1x4", {1, {4}}},
+        {"rtx4090:1x2", {1, {2}}},
+    };
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        int code = run_cluster(o, figures[i].cluster, &figures[i].ranks, json);
+        if (code != EXIT_OK)
+            return code;
+        printf("\n");
+    }
+    return EXIT_OK;
+}
+
+static int parse(int argc, char **argv, model_options *o, char *error, size_t capacity)
+{
+    arg_flag flags[FLAG_COUNT];
+    *o = (model_options){.heads = 16, .head_dim = 128, .batch = 1, .dtype = 2};
+    make_flags(o, flags);
+    if (argc > 0 && argv[0][0] != '-') {
+        o->cluster = argv[0];
+        argc--, argv++;
+    }
+    if (args_parse(flags, argc, argv, error, capacity) != 0)
+        return -1;
+    if (!o->tokens.count && o->work == WORK_ATTENTION) /* those of the papers */
+        o->tokens = (arg_list){5, {1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17}};
+    if (!o->tokens.count)
+        o->tokens = (arg_list){7, {80000, 160000, 320000, 640000, 1280000, 2560000, 5120000}};
+    if (!o->kv_heads)
+        o->kv_heads = o->heads;
+    if (o->cluster || o->help)
+        return 0;
+    snprintf(error, capacity, "model needs a cluster, such as h100:16x8");
+    return -1;
+}
+
+static int run(const model_options *o, json_writer *json)
+{
+    int paper = strcmp(o->cluster, "paper") == 0;
+    model_attention work = {o->tokens, o->heads, o->kv_heads, o->head_dim, o->dtype, o->mask};
+    if (o->work == WORK_DECODE)
+        return paper ? run_paper(o, json) : run_cluster(o, o->cluster, &o->ranks, json);
+    return paper ? model_attention_paper(json)
+                 : model_attention_cluster(&work, o->cluster, &o->ranks, json);
+}
+
+int model_command(int argc, char **argv)
+{
+    char error[512];
+    model_options o;
+    json_writer json;
+    if (parse(argc, argv, &o, error, sizeof error) != 0)
+        return fail(error);
+    if (o.help) {
+        model_help(stdout);
+        return EXIT_OK;
+    }
+    FILE *file = o.json ? fopen(o.json, "w") : NULL;
+    if (o.json && !file) {
+        snprintf(error, sizeof error, "--json is '%s', which cannot be written", o.json);
+        return fail(error);
+    }
+    if (file) {
+        json_init(&json, file);
+        json_open(&json, NULL, '[');
+    }
+    int code = run(&o, file ? &json : NULL);
+    if (file) {
+        json_close(&json, ']');
+        fputs("\n", file);
+        fclose(file);
+    }
+    return code;
+}

@@ -1,0 +1,272 @@
+/* Which query rows a block of attend has, which tokens they see, and where their records go.
+ * Included by the attend kernels and by the merge of the splits, which must agree on all of it. */
+#ifndef TA_HIP_ROWS_H
+#define TA_HIP_ROWS_H
+
+#include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
+
+#include "base/partial.h"
+#include "base/tally.h"
+#include "kernels.h"
+#include "number.h"
+
+/* A block's part of the work. */
+struct ta_item {
+    int32_t sequence, kv_head, group, split;
+};
+
+/* Row groups of the same tokens are neighbours, so that the second reads what the first left in the
+ * cache. */
+TA_DEVICE ta_item ta_find_item(const ta_attend_params &p)
+{
+    uint32_t i = blockIdx.x;
+    ta_item item;
+    item.group = static_cast<int32_t>(i % static_cast<uint32_t>(p.shape.groups));
+    i /= static_cast<uint32_t>(p.shape.groups);
+    item.split = static_cast<int32_t>(i % static_cast<uint32_t>(p.splits));
+    i /= static_cast<uint32_t>(p.splits);
+    item.kv_head = static_cast<int32_t>(i % static_cast<uint32_t>(p.problem.kv_heads));
+    item.sequence = static_cast<int32_t>(i / static_cast<uint32_t>(p.problem.kv_heads));
+    return item;
+}
+
+TA_DEVICE const int32_t *ta_sequence_bounds(const int32_t *bounds, int64_t stride, int32_t sequence)
+{
+    return bounds ? bounds + sequence * stride : nullptr;
+}
+
+/* What query token `token` of a sequence sees, as local positions. */
+TA_DEVICE ta_visible ta_token_sees(const ta_problem &p, const int32_t *bounds, int32_t length,
+                                   int32_t token)
+{
+    return ta_shard_visible(&p.shard, bounds, length, length - p.query_tokens + token, p.causal,
+                            p.window);
+}
+
+/* What all query tokens of a sequence see together: one range, because they are neighbours. */
+TA_DEVICE ta_visible ta_tokens_see(const ta_problem &p, const int32_t *bounds, int32_t length)
+{
+    ta_visible all = ta_token_sees(p, bounds, length, 0);
+    all.end = ta_token_sees(p, bounds, length, p.query_tokens - 1).end;
+    return all;
+}
+
+/* The number of a row's record in the result, and of its record of one split in the workspace. */
+TA_DEVICE int64_t ta_record_index(const ta_problem &p, int32_t sequence, int32_t kv_head,
+                                  int32_t row)
+{
+    int32_t heads = p.query_heads / p.kv_heads;
+    int64_t head = kv_head * heads + row % heads;
+    int64_t result_row = static_cast<int64_t>(sequence) * p.query_tokens + row / heads;
+    return head * p.batch * p.query_tokens + result_row;
+}
+
+TA_DEVICE int64_t ta_split_record_index(const ta_problem &p, int32_t splits, int32_t sequence,
+                                        int32_t kv_head, int32_t split, int32_t row)
+{
+    int64_t rows = p.query_heads / p.kv_heads * p.query_tokens;
+    return ((static_cast<int64_t>(sequence) * p.kv_heads + kv_head) * splits + split) * rows + row;
+}
+
+/* A token's worth of one word, for tokens that are not there: reading them is no exception, so a
+ * thread has always as many loads on their way as it seems. */
+struct alignas(16) ta_fill {
+    uint32_t word[TA_MAX_DIM];
+
+    constexpr ta_fill(uint32_t x) : word()
+    {
+        for (int i = 0; i < TA_MAX_DIM; i++)
+            word[i] = x;
+    }
+};
+
+/* Zeros, and what is NaN in every type. */
+static __device__ const ta_fill ta_fills[2] = {ta_fill(0), ta_fill(0xffffffffu)};
+
+/* The rows and tokens of a block, and what it was given that is needed only now and then. In shared
+ * memory: no thread should spend registers on it. */
+struct ta_block {
+    ta_item item;
+    int32_t length;        /* of the sequence */
+    int32_t heads;         /* query heads of the KV head; row = token · heads + head */
+    const int32_t *bounds; /* of the sequence, or NULL */
+    int32_t first_row, row_count;
+    int32_t first, end; /* local positions that it reads; first ≥ end if there are none */
+    ta_visible all_see; /* local positions that every row sees */
+    /* The cache: K and V of this KV head, and without pages of this sequence. */
+    const char *k, *v;
+    int64_t k_page_stride, k_token_stride, v_page_stride, v_token_stride; /* bytes */
+    const int32_t *pages; /* of the sequence, or NULL */
+    int64_t page_entries;
+    int32_t page_tokens, page_count, max_tokens;
+    const char *fills; /* ta_fills */
+    ta_shard shard;
+    /* The records: of the first row's head 0 and token 0. */
+    float *records;
+    int64_t record_head_stride, record_token_stride;
+    int32_t v_dim;
+};
+
+/* How the tokens [first, end) that a sequence's queries see are cut. In reproducible mode a split
+ * is a tile, and the first begins where its tile does. */
+struct ta_cut {
+    int32_t first, split_tokens;
+};
+
+TA_DEVICE ta_cut ta_cut_tokens(int32_t tally_tile, int32_t splits, int32_t first, int32_t end)
+{
+    if (tally_tile)
+        return {first - first % tally_tile, tally_tile};
+    return {first, ta_split_tokens(end - first, splits)};
+}
+
+/* Which tokens a block reads: `sees` are what the first and the last query token of its rows see,
+ * and what the sequence's first and last see. */
+TA_DEVICE void ta_find_tokens(int32_t tally_tile, int32_t splits, const ta_visible *sees,
+                              ta_block &b)
+{
+    ta_visible first = sees[0], last = sees[1];
+    b.all_see.first = last.first;
+    b.all_see.end = first.end;
+    ta_cut cut = ta_cut_tokens(tally_tile, splits, sees[2].first, sees[3].end);
+    int64_t split_first = cut.first + static_cast<int64_t>(b.item.split) * cut.split_tokens;
+    int64_t split_end = split_first + cut.split_tokens;
+    b.first = static_cast<int32_t>(
+        max(static_cast<int64_t>(first.first), min(split_first, static_cast<int64_t>(last.end))));
+    b.end = static_cast<int32_t>(min(static_cast<int64_t>(last.end), split_end));
+}
+
+TA_DEVICE void ta_find_cache(const ta_attend_params &p, int64_t size, ta_block &b)
+{
+    const ta_tensor &k = p.kv.k, &v = p.kv.v;
+    int64_t sequence = p.kv.page_table ? 0 : b.item.sequence;
+    b.k = static_cast<const char *>(k.data) +
+          (sequence * k.batch_stride + b.item.kv_head * k.head_stride) * size;
+    b.v = static_cast<const char *>(v.data) +
+          (sequence * v.batch_stride + b.item.kv_head * v.head_stride) * size;
+    b.k_page_stride = k.batch_stride * size;
+    b.k_token_stride = k.token_stride * size;
+    b.v_page_stride = v.batch_stride * size;
+    b.v_token_stride = v.token_stride * size;
+    b.pages = nullptr;
+    if (p.kv.page_table)
+        b.pages = p.kv.page_table + b.item.sequence * p.kv.page_table_stride;
+    b.page_entries = p.kv.page_table_stride;
+    b.page_tokens = p.kv.page_tokens;
+    b.page_count = p.kv.page_count;
+    b.max_tokens = k.data && v.data ? p.problem.max_tokens : 0;
+    b.fills = reinterpret_cast<const char *>(ta_fills);
+    b.shard = p.problem.shard;
+}
+
+/* Where the records go: the result if there are no splits to merge or to tally, else the
+ * workspace. */
+TA_DEVICE void ta_find_records(const ta_attend_params &p, ta_block &b)
+{
+    const ta_item &i = b.item;
+    b.v_dim = p.problem.v_dim;
+    if (p.splits == 1 && !p.problem.tally_tile) {
+        int64_t floats = ta_record_floats(p.problem.v_dim);
+        int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+        b.records = p.records + ta_record_index(p.problem, i.sequence, i.kv_head, 0) * floats;
+        b.record_head_stride = rows * floats;
+        b.record_token_stride = floats;
+    } else {
+        b.records = p.records +
+                    ta_split_record_index(p.problem, p.splits, i.sequence, i.kv_head, i.split, 0) *
+                        p.split_floats;
+        b.record_head_stride = p.split_floats;
+        b.record_token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
+    }
+}
+
+/* Where the record of the block's row `row` is. */
+TA_DEVICE float *ta_row_record(const ta_block &b, int32_t row)
+{
+    int32_t head = (b.first_row + row) % b.heads, token = (b.first_row + row) / b.heads;
+    return b.records + head * b.record_head_stride + token * b.record_token_stride;
+}
+
+/* A query row and what it has summed so far; in shared memory too. `l` and the row's o are of the
+ * runs that are complete, `run` is of the tiles since; all are relative to m. */
+struct alignas(16) ta_row { /* TA_ROW_BYTES */
+    ta_visible sees;        /* local positions; none for a row that the block does not have */
+    int32_t position;
+    float slope; /* of ALiBi, for scores in base 2 */
+    float m, l, run;
+    float o_scale; /* what the complete runs of o are still to be multiplied by */
+};
+
+TA_DEVICE ta_row ta_start_row(const ta_attend_params &p, const ta_block &b, int32_t row,
+                              ta_visible sees)
+{
+    ta_row r;
+    r.sees.first = r.sees.end = 0;
+    r.position = 0;
+    r.slope = 0.0f;
+    r.m = -INFINITY;
+    r.l = r.run = 0.0f;
+    r.o_scale = 1.0f;
+    if (row >= b.row_count)
+        return r;
+    r.sees = sees;
+    r.position = b.length - p.problem.query_tokens + (b.first_row + row) / b.heads;
+    if (p.rule.alibi)
+        r.slope = p.problem.alibi_slopes[b.item.kv_head * b.heads + (b.first_row + row) % b.heads] *
+                  TA_LOG2E;
+    return r;
+}
+
+/* What the query tokens see, one thread for each row and four more for what ta_find_tokens() asks:
+ * it takes long divisions, so there is one place in the code for all. */
+TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row *rows,
+                            ta_visible *ends)
+{
+    int32_t thread = static_cast<int32_t>(threadIdx.x), end = thread - p.shape.rows;
+    if (end >= 4)
+        return;
+    int32_t row = min(thread, b.row_count - 1);
+    if (end >= 0)
+        row = end == 0 ? 0 : b.row_count - 1;
+    int32_t token = (b.first_row + row) / b.heads;
+    if (end >= 2)
+        token = end == 2 ? 0 : p.problem.query_tokens - 1;
+    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, token);
+    if (end < 0)
+        rows[thread] = ta_start_row(p, b, thread, sees);
+    else
+        ends[end] = sees;
+}
+
+/* Find out what this block is to do: fills in `b` and the rows, all in shared memory. `size` is
+ * that of an element of K and V. Every thread calls it; ends with a barrier. */
+TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block &b, ta_row *rows)
+{
+    TA_SHARED(ta_visible, ends, [4]);
+    if (threadIdx.x == 0) {
+        b.item = ta_find_item(p);
+        b.length = p.kv.lengths[b.item.sequence];
+        b.bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, b.item.sequence);
+        b.heads = p.problem.query_heads / p.problem.kv_heads;
+        b.first_row = b.item.group * p.shape.rows;
+        b.row_count = min(p.shape.rows, b.heads * p.problem.query_tokens - b.first_row);
+        ta_find_cache(p, size, b);
+        ta_find_records(p, b);
+    }
+    ta_syncthreads();
+    ta_find_seen(p, b, rows, ends);
+    ta_syncthreads();
+    if (threadIdx.x == 0)
+        ta_find_tokens(p.problem.tally_tile, p.splits, ends, b);
+    ta_syncthreads();
+}
+
+/* Where element 0 of a row's query is. */
+TA_DEVICE int64_t ta_row_query(const ta_attend_params &p, const ta_block &b, int32_t row)
+{
+    int32_t token = (b.first_row + row) / b.heads;
+    int32_t head = b.item.kv_head * b.heads + (b.first_row + row) % b.heads;
+    return b.item.sequence * p.q.batch_stride + token * p.q.token_stride + head * p.q.head_stride;
+}
+
+#endif

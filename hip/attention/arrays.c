@@ -1,0 +1,110 @@
+/* The arrays of attention over full sequences, on their way to the device. A plan makes them anew
+ * for each call, and a ring for each hop, in host memory that it writes again at once, while the
+ * stream may be far behind. So they are first copied into one of a few pinned pieces that take
+ * turns; from there the copy is in stream order, and an event behind it says when the piece is free
+ * again. The host waits only if it is TURNS calls ahead of the device. attention.c calls this. */
+#include <string.h>
+
+#include "attention.h"
+#include "gpu.h"
+
+#define LINE 64
+
+static size_t lines(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+size_t ta_gpu_arrays_bytes(const ta_attention_work *shape)
+{
+    size_t queries = (size_t)shape->queries, keys = (size_t)shape->keys;
+    return lines(queries * sizeof *shape->visible) + lines(queries * sizeof *shape->query_rows) +
+           lines(keys * sizeof *shape->key_rows);
+}
+
+static void free_turns(ta_gpu_device *gpu)
+{
+    for (int i = 0; i < TA_GPU_TURNS; i++) {
+        ta_gpu_turn *turn = &gpu->turns[i];
+        if (turn->used)
+            (void)hipEventSynchronize(turn->event);
+        if (turn->event)
+            (void)hipEventDestroy(turn->event);
+        if (turn->memory)
+            (void)hipHostFree(turn->memory);
+        memset(turn, 0, sizeof *turn);
+    }
+    gpu->turn_bytes = 0;
+}
+
+static ta_status make_turns(ta_gpu_device *gpu, size_t bytes)
+{
+    free_turns(gpu);
+    for (int i = 0; i < TA_GPU_TURNS; i++) {
+        ta_gpu_turn *turn = &gpu->turns[i];
+        TA_TRY(ta_gpu_check(gpu, hipHostMalloc(&turn->memory, bytes, hipHostMallocDefault),
+                            "allocating %zu bytes of pinned memory", bytes));
+        TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&turn->event, hipEventDisableTiming),
+                            "creating an event"));
+    }
+    gpu->turn_bytes = bytes;
+    return TA_OK;
+}
+
+ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_attention_work *largest)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    size_t bytes = ta_gpu_arrays_bytes(largest);
+    int before;
+    if (bytes <= gpu->turn_bytes)
+        return TA_OK;
+    TA_TRY(ta_gpu_enter(gpu, &before));
+    ta_status status = make_turns(gpu, bytes);
+    if (status != TA_OK)
+        free_turns(gpu);
+    ta_gpu_leave(gpu, before);
+    return status;
+}
+
+void ta_gpu_free_arrays(ta_gpu_device *gpu)
+{
+    int before;
+    if (ta_gpu_enter(gpu, &before) != TA_OK)
+        return;
+    free_turns(gpu);
+    ta_gpu_leave(gpu, before);
+}
+
+/* Write an array into the piece; returns where it will be on the device. */
+static const void *put(ta_gpu_turn *turn, void *to, size_t *used, const void *array, size_t bytes)
+{
+    const void *place = (char *)to + *used;
+    if (bytes > 0)
+        memcpy((char *)turn->memory + *used, array, bytes);
+    *used += lines(bytes);
+    return place;
+}
+
+ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_attention_work *work, void *to, void *stream)
+{
+    ta_gpu_turn *turn = &gpu->turns[gpu->turn];
+    size_t used = 0, queries = (size_t)work->queries, keys = (size_t)work->keys;
+    size_t bytes = ta_gpu_arrays_bytes(work);
+    if (bytes > gpu->turn_bytes)
+        return ta_gpu_core->fail(TA_ERR_INVALID, "%zu bytes of arrays, and %zu are reserved", bytes,
+                                 gpu->turn_bytes);
+    if (turn->used)
+        TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(turn->event), "waiting for an earlier call"));
+    work->visible = put(turn, to, &used, work->visible, queries * sizeof *work->visible);
+    work->query_rows = put(turn, to, &used, work->query_rows, queries * sizeof *work->query_rows);
+    work->key_rows = put(turn, to, &used, work->key_rows, keys * sizeof *work->key_rows);
+    TA_TRY(ta_gpu_check(
+        gpu, hipMemcpyAsync(to, turn->memory, bytes, hipMemcpyHostToDevice, (hipStream_t)stream),
+        "copying %zu bytes of arrays", bytes));
+    TA_TRY(
+        ta_gpu_check(gpu, hipEventRecord(turn->event, (hipStream_t)stream), "recording an event"));
+    turn->used = 1;
+    gpu->turn = (gpu->turn + 1) % TA_GPU_TURNS;
+    gpu->device.stats.bytes_to_device += bytes;
+    return TA_OK;
+}

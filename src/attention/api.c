@@ -1,0 +1,206 @@
+/* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
+ * ranks, hand it to the grid. */
+#include <time.h>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "grid.h"
+#include "make.h"
+#include "overlap.h"
+#include "ring.h"
+
+/* Fill in the strides of a tensor of this rank's tokens, which is read or written. */
+static ta_status check_tensor(const ta_attention *a, const char *name, const ta_tensor *tensor,
+                              int32_t heads, int32_t dim, int written, ta_tensor *filled)
+{
+    ta_tensor_shape shape = {name, 1, a->tokens, heads, dim, a->shape.dtype};
+    if (!tensor || (!tensor->data && a->tokens > 0))
+        return ta_fail(TA_ERR_INVALID, "%s is NULL: rank %d holds %d tokens", name, a->rank,
+                       (int)a->tokens);
+    TA_TRY(ta_tensor_fill(tensor, &shape, filled));
+    return written ? ta_tensor_check_distinct(filled, &shape) : TA_OK;
+}
+
+static ta_status check_lse(const ta_attention *a, const float *lse, int needed)
+{
+    if (needed && !lse && a->tokens > 0)
+        return ta_fail(TA_ERR_INVALID, "lse is NULL: must be as forward wrote it");
+    if ((uintptr_t)lse % sizeof(float))
+        return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (const void *)lse);
+    return TA_OK;
+}
+
+/* A call that is captured could not be replayed: lengths are read when it is made. Nothing is said
+ * to the other ranks, as nothing may be sent either. */
+static ta_status check_capture(const ta_attention *a, void *stream)
+{
+    const ta_device_ops *ops = a->device->ops;
+    if (ops->capturing && ops->capturing(a->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: an attention call can't be, its lengths are "
+                       "host memory",
+                       stream);
+    return TA_OK;
+}
+
+static ta_status check_input(ta_attention *a, const ta_attention_input *input, const void *stream,
+                             ta_attention_input *filled)
+{
+    const ta_attention_work *s = &a->shape;
+    if (!input || input->size != sizeof *input)
+        return ta_fail(TA_ERR_INVALID,
+                       "input is NULL or not initialised: use TA_ATTENTION_INPUT_INIT");
+    if (stream && !a->device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, a->device->name);
+    if (input->sequences < 0 || (input->sequences > 0 && !input->lengths))
+        return ta_fail(TA_ERR_INVALID, "input.sequences is %d and input.lengths is %p",
+                       (int)input->sequences, (const void *)input->lengths);
+    for (int32_t i = 0; i < input->sequences; ++i)
+        if (input->lengths[i] < 0)
+            return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
+                           (int)input->lengths[i]);
+    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, -1,
+                                    a->algorithm == TA_ATTENTION_RING ? a->rank : -1));
+    *filled = *input;
+    TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
+    TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
+    return check_tensor(a, "input.v", &input->v, s->kv_heads, s->v_dim, 0, &filled->v);
+}
+
+static ta_status check_gradient(const ta_attention *a, const ta_attention_gradient *gradient,
+                                ta_attention_gradient *filled)
+{
+    const ta_attention_work *s = &a->shape;
+    if (a->forward_only)
+        return ta_fail(TA_ERR_INVALID, "this plan is forward_only: make one that is not");
+    if (!gradient || gradient->size != sizeof *gradient)
+        return ta_fail(TA_ERR_INVALID,
+                       "gradient is NULL or not initialised: use TA_ATTENTION_GRADIENT_INIT");
+    *filled = *gradient;
+    TA_TRY(check_lse(a, gradient->lse, 1));
+    TA_TRY(
+        check_tensor(a, "gradient.out", &gradient->out, s->query_heads, s->v_dim, 0, &filled->out));
+    TA_TRY(check_tensor(a, "gradient.dout", &gradient->dout, s->query_heads, s->v_dim, 0,
+                        &filled->dout));
+    TA_TRY(check_tensor(a, "gradient.dq", &gradient->dq, s->query_heads, s->k_dim, 1, &filled->dq));
+    TA_TRY(check_tensor(a, "gradient.dk", &gradient->dk, s->kv_heads, s->k_dim, 1, &filled->dk));
+    return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+ta_status ta_attention_attend(ta_attention *attention, const ta_attention_work *work,
+                              float *records, void *stream)
+{
+    ta_attention *a = attention;
+    uint64_t begin = now_ns();
+    TA_TRY(a->ops->forward(a->device, work, records, a->workspace, stream));
+    a->counted[0].attend_ns += now_ns() - begin;
+    return TA_OK;
+}
+
+ta_status ta_attention_differentiate(ta_attention *attention, const ta_attention_work *work,
+                                     const ta_attention_work_gradient *gradient, void *stream)
+{
+    ta_attention *a = attention;
+    uint64_t begin = now_ns();
+    TA_TRY(a->ops->backward(a->device, work, gradient, a->workspace, stream));
+    a->counted[1].attend_ns += now_ns() - begin;
+    return TA_OK;
+}
+
+/* What goes through the lines counts as the caller's group's. */
+static void add_counts(ta_group *group, ta_group *other)
+{
+    if (!other || other == group)
+        return;
+    ta_group_stats *from = &other->stats, *to = &group->stats;
+    to->messages_sent += from->messages_sent;
+    to->messages_received += from->messages_received;
+    to->bytes_sent += from->bytes_sent;
+    to->bytes_received += from->bytes_received;
+    *from = (ta_group_stats)TA_GROUP_STATS_INIT;
+}
+
+/* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
+ * for it. */
+static ta_status end_call(ta_attention *a, uint64_t begin_ns, ta_status status)
+{
+    a->counted[a->pass].calls += 1;
+    a->counted[a->pass].ns += now_ns() - begin_ns;
+    add_counts(a->caller, a->group);
+    add_counts(a->caller, a->row.group);
+    add_counts(a->caller, a->column.group);
+    if (status != TA_OK) {
+        ta_group_abort(a->group, ta_last_error());
+        ta_group_abort(a->row.group, ta_last_error());
+        ta_group_abort(a->column.group, ta_last_error());
+    }
+    return status;
+}
+
+static ta_status (*forward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                 const ta_attention_input *,
+                                                                 const ta_tensor *, float *, void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_forward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_forward
+                                                    : ta_grid_forward;
+}
+
+ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
+                               const ta_tensor *out, float *lse, void *stream)
+{
+    ta_attention *a = attention;
+    ta_attention_input filled_input;
+    ta_tensor filled_out;
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
+    uint64_t begin = now_ns();
+    a->pass = 0;
+    ta_status status = check_input(a, input, stream, &filled_input);
+    if (status == TA_OK)
+        status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
+    if (status == TA_OK)
+        status = check_lse(a, lse, 0);
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
+                                   status == TA_OK ? input->lengths : NULL, status, stream));
+    return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
+}
+
+static ta_status (*backward_of(ta_attention_algorithm algorithm))(ta_attention *,
+                                                                  const ta_attention_input *,
+                                                                  const ta_attention_gradient *,
+                                                                  void *)
+{
+    return algorithm == TA_ATTENTION_RING           ? ta_ring_backward
+           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_backward
+                                                    : ta_grid_backward;
+}
+
+ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
+                                const ta_attention_gradient *gradient, void *stream)
+{
+    ta_attention *a = attention;
+    ta_attention_input filled_input;
+    ta_attention_gradient filled_gradient;
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
+    uint64_t begin = now_ns();
+    a->pass = 1;
+    ta_status status = check_input(a, input, stream, &filled_input);
+    if (status == TA_OK)
+        status = check_gradient(a, gradient, &filled_gradient);
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
+                                   status == TA_OK ? input->lengths : NULL, status, stream));
+    return end_call(a, begin,
+                    backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
+}

@@ -1,0 +1,100 @@
+/* Checks and defaults of an attention plan's config. Each message names the field, its value and
+ * what would be right. choice.c chooses what it leaves open. */
+#include <math.h>
+
+#include "base/config_check.h"
+#include "base/dtype.h"
+#include "base/shard_map.h"
+#include "base/status.h"
+#include "make.h"
+
+static ta_status resolve_shape(const ta_attention_config *config, ta_attention_work *s)
+{
+    s->query_heads = config->query_heads;
+    s->kv_heads = config->kv_heads ? config->kv_heads : config->query_heads;
+    s->k_dim = config->k_dim;
+    s->v_dim = config->v_dim ? config->v_dim : config->k_dim;
+    s->dtype = config->dtype;
+    TA_TRY(ta_check_int("query_heads", s->query_heads, 1, 1 << 16));
+    TA_TRY(ta_check_int("kv_heads", s->kv_heads, 1, s->query_heads));
+    if (s->query_heads % s->kv_heads)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
+                       (int)s->query_heads, (int)s->kv_heads);
+    TA_TRY(ta_check_dim("k_dim", s->k_dim, TA_ATTENTION_MAX_DIM));
+    TA_TRY(ta_check_dim("v_dim", s->v_dim, TA_ATTENTION_MAX_DIM));
+    TA_TRY(ta_check_dtype("dtype", s->dtype));
+    TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
+    TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));
+    s->scale = config->scale != 0.0f ? config->scale : 1.0f / sqrtf((float)s->k_dim);
+    s->softcap = config->softcap;
+    return TA_OK;
+}
+
+static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
+{
+    a->map = config->map;
+    if (a->map.size != sizeof a->map)
+        return ta_fail(TA_ERR_INVALID, "config.map.size is %zu: must be %zu, use TA_SHARD_MAP_INIT",
+                       a->map.size, sizeof a->map);
+    TA_TRY(ta_check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG));
+    TA_TRY(ta_check_int("map.block", a->map.block, 0, INT32_MAX));
+    if (a->map.ranks == 0)
+        a->map.ranks = a->ranks;
+    if (a->map.ranks != a->ranks)
+        return ta_fail(TA_ERR_INVALID, "config.map.ranks is %d: must be 0 or the group's size, %d",
+                       a->map.ranks, a->ranks);
+    if (a->map.bounds)
+        return ta_fail(TA_ERR_INVALID, "config.map.bounds is set: must be NULL in a plan");
+    return TA_OK;
+}
+
+static ta_status check_grid(const ta_attention_config *config, const ta_attention *a)
+{
+    if (a->algorithm == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
+        TA_TRY(ta_check_int("grid_rows", config->grid_rows, 0, 0));
+        TA_TRY(ta_check_int("grid_columns", config->grid_columns, 0, 0));
+        return TA_OK;
+    }
+    if (config->grid_rows == 0 && config->grid_columns == 0)
+        return TA_OK;
+    TA_TRY(ta_check_int("grid_rows", config->grid_rows, 1, a->ranks));
+    TA_TRY(ta_check_int("grid_columns", config->grid_columns, 1, a->ranks));
+    if (config->grid_rows * (int64_t)config->grid_columns != a->ranks)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.grid_rows × config.grid_columns is %d × %d: must be %d ranks, the "
+                       "group's size",
+                       config->grid_rows, config->grid_columns, a->ranks);
+    return TA_OK;
+}
+
+ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *attention)
+{
+    ta_attention *a = attention;
+    if (!config)
+        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to an attention config");
+    if (config->size != sizeof *config)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.size is %zu: must be %zu, use TA_ATTENTION_CONFIG_INIT",
+                       config->size, sizeof *config);
+    TA_TRY(resolve_shape(config, &a->shape));
+    TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
+    TA_TRY(ta_check_int("forward_only", config->forward_only, 0, 1));
+    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID,
+                        TA_ATTENTION_GRID_OVERLAP));
+    TA_TRY(resolve_map(config, a));
+    a->algorithm = a->wanted = config->algorithm;
+    a->wanted_rows = config->grid_rows;
+    a->wanted_columns = config->grid_columns;
+    a->causal = config->mask == TA_MASK_CAUSAL;
+    a->window = config->window;
+    a->forward_only = config->forward_only;
+    TA_TRY(check_grid(config, a));
+    TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, INT32_MAX - 64));
+    a->max_tokens = config->max_tokens;
+    TA_TRY(ta_attention_choose(config, a));
+    int longer = a->grid_rows > a->grid_columns ? a->grid_rows : a->grid_columns;
+    TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, (INT32_MAX - 64) / longer));
+    return TA_OK;
+}

@@ -1,0 +1,25 @@
+/* Making an attention plan: what plan.c takes from its neighbours. */
+#ifndef TA_ATTENTION_PLAN_H
+#define TA_ATTENTION_PLAN_H
+
+#include "plan.h"
+
+/* Check the config and fill it in; `rank` and `ranks` are set (config.c). */
+ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *attention);
+
+/* Choose what the config leaves open, from the predicted times on its cluster or from the bytes
+ * that move; then take over what rank 0 chose. The first is local, the second collective
+ * (choice.c). */
+ta_status ta_attention_choose(const ta_attention_config *config, ta_attention *attention);
+ta_status ta_attention_follow(ta_attention *attention);
+
+/* Do all ranks have the same plan, and did all succeed so far? Collective; an error anywhere is an
+ * error everywhere (agree.c). */
+ta_status ta_attention_agree(const ta_attention *attention, ta_status status);
+
+/* Did all ranks get good arguments and the same lengths? As above, in a call. With a group that
+ * moves device memory the host waits for the stream. */
+ta_status ta_attention_agree_call(const ta_attention *attention, int32_t sequences,
+                                  const int32_t *lengths, ta_status status, void *stream);
+
+#endif

@@ -1,0 +1,178 @@
+/* Making, checking and describing clusters: the public calls. See cluster.h for what one is. */
+#include "cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+int ta_cluster_rack(const ta_cluster *cluster, int node)
+{
+    return cluster->nodes_per_rack > 0 ? node / (int)cluster->nodes_per_rack : 0;
+}
+
+ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b)
+{
+    int node_a = cluster->node_of[a], node_b = cluster->node_of[b];
+    if (node_a == node_b)
+        return ta_cluster_has_packages(cluster) && cluster->package_of[a] >= 0 &&
+                       cluster->package_of[a] == cluster->package_of[b]
+                   ? TA_LEVEL_PACKAGE
+                   : TA_LEVEL_NODE;
+    return ta_cluster_rack(cluster, node_a) == ta_cluster_rack(cluster, node_b) ? TA_LEVEL_NETWORK
+                                                                                : TA_LEVEL_RACK;
+}
+
+/* "h100:16x8", or "h100:4x16x8" for 4 racks of 16 nodes. */
+static ta_status set_shape(ta_cluster_draft *draft, const char *shape)
+{
+    int racks, nodes, ranks, length = 0;
+    char plain[32];
+    if (sscanf(shape, "%7dx%7dx%7d%n", &racks, &nodes, &ranks, &length) == 3 && length &&
+        !shape[length] && racks > 0 && nodes > 0 && (int64_t)racks * nodes < TA_CLUSTER_MAX_RANKS) {
+        draft->cluster->nodes_per_rack = nodes;
+        snprintf(plain, sizeof plain, "%dx%d", racks * nodes, ranks);
+        return ta_cluster_set_nodes(draft, plain);
+    }
+    return ta_cluster_set_nodes(draft, shape);
+}
+
+/* "PRESET:SHAPE", then any number of " KEY=VALUE". */
+static ta_status read_description(ta_cluster_draft *draft, char *text)
+{
+    char *rest = NULL, *item = strtok_r(text, " ", &rest);
+    char *colon = item ? strchr(item, ':') : NULL;
+    if (!colon)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: must be PRESET:NODESxRANKS, such as 'h100:16x8', or the path of a file "
+                       "with a / in it or .cluster at its end",
+                       draft->where);
+    *colon = '\0';
+    TA_TRY(ta_cluster_preset(draft, item));
+    snprintf(draft->cluster->name, sizeof draft->cluster->name, "%.20s:%.40s", item, colon + 1);
+    TA_TRY(set_shape(draft, colon + 1));
+    while ((item = strtok_r(NULL, " ", &rest))) {
+        char *equals = strchr(item, '=');
+        if (!equals)
+            return ta_fail(TA_ERR_INVALID, "%s: '%s' has no '=': must be KEY=VALUE", draft->where,
+                           item);
+        *equals = '\0';
+        TA_TRY(ta_cluster_set(draft, item, equals + 1));
+    }
+    return TA_OK;
+}
+
+static ta_status check_level(const ta_cluster_draft *draft, const char *name, ta_level_kind kind)
+{
+    const ta_level *level = &draft->cluster->levels[kind];
+    if (level->total_bytes_per_s < level->rank_bytes_per_s)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: %s.total_bytes_per_second is %g: must be at least "
+                       "%s.rank_bytes_per_second, %g",
+                       draft->where, name, level->total_bytes_per_s, name, level->rank_bytes_per_s);
+    return TA_OK;
+}
+
+/* The package's numbers may be left out, but not some of them. */
+static ta_status check_package(const ta_cluster_draft *draft)
+{
+    const ta_level *level = &draft->cluster->levels[TA_LEVEL_PACKAGE];
+    int rank = level->rank_bytes_per_s > 0, total = level->total_bytes_per_s > 0;
+    if ((rank || total || level->latency_s > 0) && !(rank && total))
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: package.%s_bytes_per_second is missing: must be given with the other "
+                       "numbers of package",
+                       draft->where, rank ? "total" : "rank");
+    return check_level(draft, "package", TA_LEVEL_PACKAGE);
+}
+
+ta_status ta_cluster_check(ta_cluster_draft *draft)
+{
+    ta_cluster *c = draft->cluster;
+    for (int i = 0; i < TA_CLUSTER_KEYS; ++i)
+        if (!ta_cluster_keys[i].optional && !(draft->given & 1u << i))
+            return ta_fail(TA_ERR_INVALID, "%s: %s is missing: must be %s", draft->where,
+                           ta_cluster_keys[i].name, ta_cluster_keys[i].right);
+    if (!c->ranks)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s: nodes is missing: must be items COUNTxRANKS, as in '16x8'",
+                       draft->where);
+    if (!*c->name)
+        snprintf(c->name, sizeof c->name, "unnamed");
+    if (!*c->device)
+        snprintf(c->device, sizeof c->device, "unnamed");
+    TA_TRY(check_level(draft, "node", TA_LEVEL_NODE));
+    TA_TRY(check_level(draft, "network", TA_LEVEL_NETWORK));
+    TA_TRY(check_level(draft, "rack", TA_LEVEL_RACK));
+    TA_TRY(check_package(draft));
+    return ta_cluster_number_packages(c);
+}
+
+static int is_path(const char *description)
+{
+    static const char ending[] = ".cluster";
+    size_t length = strlen(description);
+    return strchr(description, '/') ||
+           (length >= sizeof ending - 1 &&
+            strcmp(description + length - (sizeof ending - 1), ending) == 0);
+}
+
+static ta_status describe(ta_cluster_draft *draft, const char *description)
+{
+    if (is_path(description))
+        return ta_cluster_read(draft, description);
+    char *text = strdup(description);
+    if (!text)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a cluster");
+    snprintf(draft->where, sizeof draft->where, "cluster '%s'", description);
+    ta_status status = read_description(draft, text);
+    free(text);
+    return status;
+}
+
+ta_status ta_cluster_create(const char *description, ta_cluster **cluster)
+{
+    ta_status status;
+    ta_cluster_draft draft = {NULL, 0, ""};
+    if (!description || !*description)
+        return ta_fail(TA_ERR_INVALID,
+                       "description is %s: must be a preset with its size, such as "
+                       "'h100:16x8', or the path of a file",
+                       description ? "empty" : "NULL");
+    if (!cluster)
+        return ta_fail(TA_ERR_INVALID, "cluster is NULL: must point to the result");
+    draft.cluster = calloc(1, sizeof *draft.cluster);
+    if (!draft.cluster)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a cluster");
+    TA_TRY_GOTO(describe(&draft, description), destroy_draft);
+    TA_TRY_GOTO(ta_cluster_check(&draft), destroy_draft);
+    *cluster = draft.cluster;
+    return TA_OK;
+
+destroy_draft:
+    ta_cluster_destroy(draft.cluster);
+    return status;
+}
+
+ta_status ta_cluster_text(const ta_cluster *cluster, char *text, size_t capacity,
+                          size_t *needed_bytes)
+{
+    ta_text out;
+    if (!cluster)
+        return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
+    TA_TRY(ta_text_open(&out, text, capacity));
+    ta_cluster_write(cluster, &out);
+    if (needed_bytes)
+        *needed_bytes = out.length + 1;
+    return TA_OK;
+}
+
+void ta_cluster_destroy(ta_cluster *cluster)
+{
+    if (!cluster)
+        return;
+    ta_cluster_free_places(cluster);
+    free(cluster->node_of);
+    free(cluster);
+}

@@ -1,0 +1,137 @@
+/* The presets of ta_cluster_create(). Every number has its source beside it; a number that nobody
+ * measured for us is called assumed. docs/model.md lists what follows from them.
+ *
+ * Message latencies of GPU clusters are those of NCCL's own cost model (src/graph/tuning.cc, ring
+ * with the LL protocol, which is what it chooses for partials of tens of kilobytes): a fixed 3.6 µs
+ * for the call, and for each hop 0.47 µs over NVLink, 1.0 µs over PCIe, 5.0 µs over a network
+ * adapter. Bandwidths are those of data sheets, one way. So are the operations per second,
+ * dense: of f32 without tensor cores, and of f16 and bf16 with them and sums in f32; attention
+ * reaches a part of them. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "cluster.h"
+
+#define NCCL_CALL_S 3.6e-6
+#define NVLINK_HOP_S 0.47e-6
+#define PCIE_HOP_S 1.0e-6
+#define NETWORK_HOP_S 5.0e-6
+
+/* Assumed: an empty kernel after another on one stream, a graph's node rather less. */
+#define GPU_KERNEL_S 3e-6
+
+/* Assumed for every network with more than one rack: as fast as inside, and two switches more, each
+ * with the 0.3 µs of an InfiniBand or Ethernet switch that stores and forwards. */
+#define RACK_HOP_S 0.6e-6
+
+/* Of messages that are never announced. */
+#define LEVEL(latency, rank, total)                                                                \
+    {                                                                                              \
+        .latency_s = (latency), .rank_bytes_per_s = (rank), .total_bytes_per_s = (total)           \
+    }
+
+/* NVIDIA H100 data sheet (SXM5): 80 GB, 3.35 TB/s, 67 TFLOP/s in f32, 989 in bf16; NVLink 900 GB/s
+ * both ways. DGX H100 user guide: 8 GPUs on NVSwitch, so that all talk at full speed at once, and
+ * 8 ConnectX-7 of 400 Gb/s. */
+static const ta_cluster h100 = {
+    .name = "h100",
+    .device = "NVIDIA H100 SXM5 80 GB",
+    .memory_bytes = 80e9,
+    .memory_bytes_per_s = 3.35e12,
+    .kernel_s = GPU_KERNEL_S,
+    .flops_per_s = {67e12, 989e12},
+    .nics_per_node = 8,
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 450e9, 8 * 450e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+};
+
+/* NVIDIA A100 data sheet (SXM4, 80 GB): 2,039 GB/s, 19.5 TFLOP/s in f32, 312 in bf16; NVLink 600
+ * GB/s both ways. DGX A100 user guide: 8 GPUs on NVSwitch, and 8 ConnectX-6 of 200 Gb/s. */
+static const ta_cluster a100 = {
+    .name = "a100",
+    .device = "NVIDIA A100 SXM4 80 GB",
+    .memory_bytes = 80e9,
+    .memory_bytes_per_s = 2.039e12,
+    .kernel_s = GPU_KERNEL_S,
+    .flops_per_s = {19.5e12, 312e12},
+    .nics_per_node = 8,
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 300e9, 8 * 300e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 8 * 25e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9)},
+};
+
+/* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7
+ * Infinity Fabric links of 128 GB/s both ways, one to each of the others, so a message between two
+ * devices has one link, and a device that talks to all has seven. Eight network adapters of 400
+ * Gb/s (RoCE). RCCL has NCCL's latencies, with NVLink's hop for Infinity Fabric. */
+static const ta_cluster mi300x = {
+    .name = "mi300x",
+    .device = "AMD Instinct MI300X 192 GB",
+    .memory_bytes = 192e9,
+    .memory_bytes_per_s = 5.3e12,
+    .kernel_s = GPU_KERNEL_S,
+    .flops_per_s = {163.4e12, 1307.4e12},
+    .nics_per_node = 8,
+    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 64e9, 8 * 7 * 64e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+};
+
+/* NVIDIA GeForce RTX 4090 data sheet and Ada white paper: 24 GB, 1,008 GB/s, 82.6 TFLOP/s in f32,
+ * 165.2 in bf16, PCIe 4.0 x16: 16 GT/s · 16 lanes · 128/130 = 31.5 GB/s each way. The driver has
+ * no peer-to-peer for it, so every byte goes through host memory: half of that. The node's total
+ * is assumed to be two such pairs at once, and the network to be one adapter of 100 Gb/s. */
+static const ta_cluster rtx4090 = {
+    .name = "rtx4090",
+    .device = "NVIDIA GeForce RTX 4090 24 GB",
+    .memory_bytes = 24e9,
+    .memory_bytes_per_s = 1.008e12,
+    .kernel_s = GPU_KERNEL_S,
+    .flops_per_s = {82.6e12, 165.2e12},
+    .nics_per_node = 1,
+    .levels = {LEVEL(NCCL_CALL_S + 2 * PCIE_HOP_S, 15.75e9, 2 * 15.75e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 12.5e9, 12.5e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 12.5e9, 8 * 12.5e9)},
+};
+
+/* Ranks that are threads of one process on a machine with two memory channels or less: docs/
+ * performance.md measured 19 GB/s of reading on one thread and 30 GB/s on two; a copy reads and
+ * writes. Attention is assumed to reach half of one core's two FMAs of 8 floats at 3 GHz. Two
+ * threads hand over a message in about 2 µs when both are awake (assumed). More than
+ * one node is assumed to be joined by 10 Gb/s Ethernet at 30 µs. Better: ta_cluster_probe(). */
+static const ta_cluster local = {
+    .name = "local",
+    .device = "host",
+    .memory_bytes_per_s = 19e9,
+    .kernel_s = 1e-6,
+    .flops_per_s = {48e9, 48e9},
+    .nics_per_node = 1,
+    .levels = {LEVEL(2e-6, 9.5e9, 15e9), LEVEL(30e-6, 1.25e9, 1.25e9),
+               LEVEL(40e-6, 1.25e9, 1.25e9)},
+};
+
+static double this_machines_memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (double)pages * (double)page_bytes : 1e9;
+}
+
+ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
+{
+    static const ta_cluster *const presets[] = {&h100, &a100, &mi300x, &rtx4090, &local};
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; ++i) {
+        if (strcmp(presets[i]->name, name) != 0)
+            continue;
+        *draft->cluster = *presets[i];
+        if (presets[i] == &local)
+            draft->cluster->memory_bytes = this_machines_memory_bytes();
+        draft->given = (1u << TA_CLUSTER_KEYS) - 1;
+        return TA_OK;
+    }
+    return ta_fail(TA_ERR_INVALID,
+                   "%s: preset is '%s': must be h100, a100, mi300x, rtx4090 or local", draft->where,
+                   name);
+}

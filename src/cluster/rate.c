@@ -1,0 +1,80 @@
+/* How fast a device computes attention over full sequences, for ta_cluster_probe(): one forward of
+ * some hundred queries and keys, timed. Devices that queue their work are left out: their rates
+ * stay unknown, and a cluster file can give them. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "base/status.h"
+#include "cluster.h"
+#include "device/attention.h"
+#include "device/device.h"
+
+#define TOKENS 512
+#define DIM 128
+#define BATCHES 4
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Everything that the work points to, in the memory of the host. */
+typedef struct rate_memory {
+    float numbers[TOKENS * DIM]; /* zeros: Q, K and V at once, in any dtype */
+    float records[TOKENS * (DIM + 2)];
+    int32_t rows[TOKENS];
+    ta_visible visible[TOKENS];
+} rate_memory;
+
+static ta_attention_work make_work(rate_memory *m, ta_dtype dtype)
+{
+    ta_tensor tensor = {.data = m->numbers, .token_stride = DIM, .head_stride = DIM};
+    for (int i = 0; i < TOKENS; ++i) {
+        m->rows[i] = i;
+        m->visible[i] = (ta_visible){0, TOKENS};
+    }
+    return (ta_attention_work){.query_heads = 1,
+                               .kv_heads = 1,
+                               .k_dim = DIM,
+                               .v_dim = DIM,
+                               .dtype = dtype,
+                               .scale = 1,
+                               .queries = TOKENS,
+                               .keys = TOKENS,
+                               .q = tensor,
+                               .k = tensor,
+                               .v = tensor,
+                               .query_rows = m->rows,
+                               .key_rows = m->rows,
+                               .visible = m->visible};
+}
+
+ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s)
+{
+    const ta_attention_ops *local = device->ops->attention;
+    void *workspace = NULL;
+    *flop_s = 0;
+    if (!local || device->ops->has_streams)
+        return TA_OK;
+    rate_memory *m = calloc(1, sizeof *m);
+    if (!m)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory to probe a device");
+    ta_attention_work work = make_work(m, dtype);
+    ta_status status = device->ops->alloc(device, local->bytes(device, &work, 0) + 1, &workspace);
+    for (int batch = 0; status == TA_OK && batch <= BATCHES; ++batch) { /* the first warms up */
+        double begin = now_s();
+        status = local->forward(device, &work, m->records, workspace, NULL);
+        double each = (now_s() - begin) / (2.0 * TOKENS * TOKENS * 2 * DIM);
+        if (batch == 1 || (batch > 1 && each < *flop_s))
+            *flop_s = each;
+    }
+    if (workspace)
+        device->ops->free(device, workspace);
+    free(m);
+    return status;
+}

@@ -1,0 +1,232 @@
+/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
+#include <string.h>
+
+#include "base/status.h"
+#include "base/tensor.h"
+#include "plan.h"
+#include "ring.h"
+#include "tree.h"
+
+static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    int first, heads;
+    ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
+    if (heads == 0)
+        return TA_OK;
+    if (!q || !q->data)
+        return ta_fail(TA_ERR_INVALID,
+                       "q is NULL: rank %d has %d query heads under the plan's "
+                       "query_placement",
+                       plan->rank, heads);
+    ta_tensor_shape shape = {"q", p->batch, p->query_tokens, heads, p->k_dim, p->query_dtype};
+    return ta_tensor_fill(q, &shape, &step->q);
+}
+
+static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    int first, heads;
+    ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
+    if (heads == 0)
+        return TA_OK;
+    if (!out || !out->data)
+        return ta_fail(TA_ERR_INVALID,
+                       "out is NULL: rank %d gets %d query heads under the plan's "
+                       "out_placement",
+                       plan->rank, heads);
+    if ((uintptr_t)lse % sizeof(float))
+        return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (void *)lse);
+    ta_tensor_shape shape = {"out", p->batch, p->query_tokens, heads, p->v_dim, p->out_dtype};
+    TA_TRY(ta_tensor_fill(out, &shape, &step->out));
+    step->lse = lse;
+    return ta_tensor_check_distinct(&step->out, &shape);
+}
+
+static ta_status check_kv(const ta_plan *plan, const ta_kv *kv, ta_step *step)
+{
+    const ta_problem *p = &plan->problem;
+    if (!kv)
+        return ta_fail(TA_ERR_INVALID, "kv is NULL: must point to this rank's shard");
+    if (kv->size != sizeof *kv)
+        return ta_fail(TA_ERR_INVALID, "kv.size is %zu: must be %zu, use TA_KV_INIT", kv->size,
+                       sizeof *kv);
+    int64_t blocks = p->batch, tokens = p->max_tokens;
+    if (kv->page_table) {
+        if (kv->page_tokens < 1)
+            return ta_fail(TA_ERR_INVALID,
+                           "kv.page_tokens is %d: must be 1 or more with a page "
+                           "table",
+                           (int)kv->page_tokens);
+        if (kv->page_count < 0)
+            return ta_fail(TA_ERR_INVALID, "kv.page_count is %d: must be 0 or more",
+                           (int)kv->page_count);
+        blocks = kv->page_count;
+        tokens = kv->page_tokens;
+    }
+    step->kv = *kv;
+    ta_tensor_shape k = {"kv.k", blocks, tokens, p->kv_heads, p->k_dim, p->kv_dtype};
+    ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
+    TA_TRY(ta_tensor_fill(&kv->k, &k, &step->kv.k));
+    TA_TRY(ta_tensor_fill(&kv->v, &v, &step->kv.v));
+    return plan->device->ops->check_kv(plan->device, p, &step->kv);
+}
+
+static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
+                            const ta_tensor *out, float *lse, void *stream, ta_step *step)
+{
+    if (stream && !plan->device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, plan->device->name);
+    if (ta_plan_stages(plan) && plan->device->ops->capturing &&
+        plan->device->ops->capturing(plan->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: group %s moves host memory, so a step of %d "
+                       "ranks has to wait for the device; capture steps of one rank, or of a group "
+                       "that moves device memory",
+                       stream, plan->group->ops->name, plan->ranks);
+    TA_TRY(check_query(plan, q, step));
+    TA_TRY(check_kv(plan, kv, step));
+    return check_out(plan, out, lse, step);
+}
+
+static ta_step_counts count(const ta_plan *plan)
+{
+    ta_step_counts counts = {.device = plan->device->stats};
+    if (plan->group)
+        counts.group = plan->group->stats;
+    return counts;
+}
+
+/* What was done since. */
+static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *before)
+{
+    ta_step_counts now = count(plan);
+    const ta_device_stats *device = &before->device;
+    const ta_group_stats *group = &before->group;
+    now.device.launches -= device->launches;
+    now.device.copies -= device->copies;
+    now.device.waits -= device->waits;
+    now.device.bytes_to_device -= device->bytes_to_device;
+    now.device.bytes_from_device -= device->bytes_from_device;
+    now.group.messages_sent -= group->messages_sent;
+    now.group.messages_received -= group->messages_received;
+    now.group.bytes_sent -= group->bytes_sent;
+    now.group.bytes_received -= group->bytes_received;
+    return now;
+}
+
+/* A graph does again what was counted when it was recorded. */
+static void count_again(ta_plan *plan, const ta_step_counts *counts)
+{
+    plan->device->stats.launches += counts->device.launches;
+    if (!plan->group)
+        return;
+    plan->group->stats.messages_sent += counts->group.messages_sent;
+    plan->group->stats.messages_received += counts->group.messages_received;
+    plan->group->stats.bytes_sent += counts->group.bytes_sent;
+    plan->group->stats.bytes_received += counts->group.bytes_received;
+}
+
+static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
+{
+    const ta_tensor *q = &step->q, *out = &step->out;
+    if (!ta_plan_is_ring(plan))
+        return ta_tree_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+    if (plan->algorithm == TA_ALGORITHM_RING_KV)
+        return ta_ring_kv_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+    return ta_ring_q_decode(plan, q, &step->kv, out, step->lse, fault, stream);
+}
+
+static ta_status record_step(ta_plan *plan, const ta_step *step)
+{
+    const ta_device_ops *ops = plan->device->ops;
+    ta_recording *r = &plan->recording;
+    ta_fault fault = {TA_OK, plan->rank};
+    ta_step_counts before = count(plan);
+    void *stream = NULL;
+    ops->drop(plan->device, r->graph);
+    r->graph = NULL;
+    TA_TRY(ops->record(plan->device, &stream));
+    ta_status status = run_step(plan, step, &fault, stream);
+    if (status != TA_OK) {
+        (void)ops->recorded(plan->device, stream, NULL);
+        return status;
+    }
+    r->step = *step;
+    r->counts = count_since(plan, &before);
+    return ops->recorded(plan->device, stream, &r->graph);
+}
+
+static ta_status replay_step(ta_plan *plan, const ta_step *step, void *stream)
+{
+    const ta_recording *r = &plan->recording;
+    if (r->graph && memcmp(&r->step, step, sizeof *step) == 0)
+        count_again(plan, &r->counts);
+    else
+        TA_TRY(record_step(plan, step));
+    return plan->device->ops->replay(plan->device, r->graph, stream);
+}
+
+/* A rank with a fault does something else, and what the caller captures can't be captured twice. */
+static ta_status run_or_replay(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
+{
+    if (plan->replays && fault->status == TA_OK &&
+        !plan->device->ops->capturing(plan->device, stream))
+        return replay_step(plan, step, stream);
+    return run_step(plan, step, fault, stream);
+}
+
+/* What finish_tracking() reported since it was asked last. */
+static ta_fault take_report(ta_plan *plan)
+{
+    ta_fault fault = {TA_OK, 0};
+    if (!plan->report)
+        return fault;
+    uint64_t word = __atomic_exchange_n((uint64_t *)plan->report, 0, __ATOMIC_ACQ_REL);
+    memcpy(&fault, &word, sizeof fault);
+    return ta_plan_fault_in(plan, fault);
+}
+
+static ta_status tell(const ta_fault *fault, const char *when, const char *what)
+{
+    return ta_fail((ta_status)fault->status,
+                   "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
+                   (int)fault->rank, when, ta_status_name((ta_status)fault->status), what);
+}
+
+ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                    float *lse, void *stream)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    ta_step step = {0};
+    ta_status checked = check_step(plan, q, kv, out, lse, stream, &step);
+    if (checked != TA_OK && plan->ranks == 1)
+        return checked;
+    /* The other ranks expect this one, so it takes part and tells them. */
+    ta_fault fault = {checked, plan->rank}, earlier = {TA_OK, 0};
+    if (checked == TA_OK)
+        earlier = take_report(plan);
+    if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
+        step.out = (ta_tensor){NULL, 0, 0, 0};
+        step.lse = NULL;
+    }
+    ta_step_counts before = count(plan);
+    uint64_t begin_ns = ta_plan_clock_ns();
+    ta_status status = run_or_replay(plan, &step, &fault, stream);
+    plan->step_ns += ta_plan_clock_ns() - begin_ns;
+    plan->last_step = count_since(plan, &before);
+    ++plan->steps;
+    if (status != TA_OK) {
+        ta_group_abort(plan->group, ta_last_error());
+        return status;
+    }
+    if (checked != TA_OK)
+        return checked;
+    if (earlier.status != TA_OK)
+        return tell(&earlier, "an earlier", "neither that step nor this one wrote anything here");
+    if (fault.status != TA_OK)
+        return tell(&fault, "this", "nothing was written");
+    return TA_OK;
+}

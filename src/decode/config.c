@@ -1,0 +1,132 @@
+/* Checks of a plan config. Each message names the field, its value and what would be right. */
+#include "config.h"
+
+#include <math.h>
+
+#include "base/config_check.h"
+#include "base/dtype.h"
+#include "base/shard_map.h"
+#include "base/status.h"
+
+static ta_status check_all_finite(const char *name, const float *values, int count)
+{
+    for (int i = 0; values && i < count; ++i)
+        if (!isfinite(values[i]))
+            return ta_fail(TA_ERR_INVALID, "config.%s[%d] is %g: must be finite", name, i,
+                           (double)values[i]);
+    return TA_OK;
+}
+
+static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
+{
+    p->batch = config->batch;
+    p->query_tokens = config->query_tokens ? config->query_tokens : 1;
+    p->query_heads = config->query_heads;
+    p->kv_heads = config->kv_heads ? config->kv_heads : config->query_heads;
+    p->k_dim = config->k_dim;
+    p->v_dim = config->v_dim ? config->v_dim : config->k_dim;
+    p->max_tokens = config->max_tokens;
+    TA_TRY(ta_check_int("batch", p->batch, 1, 1 << 20));
+    TA_TRY(ta_check_int("query_tokens", p->query_tokens, 1, TA_MAX_QUERY_TOKENS));
+    TA_TRY(ta_check_int("query_heads", p->query_heads, 1, 1 << 16));
+    TA_TRY(ta_check_int("kv_heads", p->kv_heads, 1, p->query_heads));
+    if (p->query_heads % p->kv_heads)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
+                       (int)p->query_heads, (int)p->kv_heads);
+    TA_TRY(ta_check_dim("k_dim", p->k_dim, TA_MAX_DIM));
+    TA_TRY(ta_check_dim("v_dim", p->v_dim, TA_MAX_DIM));
+    return ta_check_int("max_tokens", p->max_tokens, 1, INT32_MAX - 64);
+}
+
+static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
+{
+    TA_TRY(ta_check_dtype("kv_dtype", config->kv_dtype));
+    p->kv_dtype = config->kv_dtype;
+    p->query_dtype = config->query_dtype ? config->query_dtype : p->kv_dtype;
+    p->out_dtype = config->out_dtype ? config->out_dtype : p->query_dtype;
+    TA_TRY(ta_check_dtype("query_dtype", p->query_dtype));
+    return ta_check_dtype("out_dtype", p->out_dtype);
+}
+
+static ta_status resolve_scores(const ta_plan_config *config, ta_problem *p)
+{
+    TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
+    TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
+    TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
+    TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));
+    TA_TRY(check_all_finite("alibi_slopes", config->alibi_slopes, p->query_heads));
+    TA_TRY(check_all_finite("sinks", config->sinks, p->query_heads));
+    p->causal = config->mask == TA_MASK_CAUSAL;
+    p->window = config->window;
+    p->scale = config->scale != 0.0f ? config->scale : 1.0f / sqrtf((float)p->k_dim);
+    p->softcap = config->softcap;
+    p->alibi_slopes = config->alibi_slopes;
+    p->sinks = config->sinks;
+    return TA_OK;
+}
+
+static ta_status resolve_map(const ta_plan_config *config, int rank, int ranks, ta_problem *p)
+{
+    ta_shard_map map = config->map;
+    if (map.ranks == 0)
+        map.ranks = ranks;
+    if (map.ranks != ranks)
+        return ta_fail(TA_ERR_INVALID, "config.map.ranks is %d: must be 0 or the group's size, %d",
+                       map.ranks, ranks);
+    if (map.bounds)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.map.bounds is set: must be NULL in a plan, give kv.bounds");
+    return ta_shard_resolve(&map, rank, &p->shard);
+}
+
+/* A tile must be on one rank as a whole. Bounds come with each step, which checks them. */
+static ta_status resolve_tile(const ta_plan_config *config, ta_problem *p)
+{
+    int32_t tile = config->reproducible_tile;
+    if (tile)
+        TA_TRY(ta_check_int("reproducible_tile", tile, TA_TALLY_TILE_MIN, TA_TALLY_TILE_MAX));
+    if (tile && p->shard.ranks > 1 && p->shard.block % tile)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.reproducible_tile is %d: config.map.block, %d, must be a multiple "
+                       "of it",
+                       (int)tile, (int)p->shard.block);
+    p->tally_tile = tile;
+    return TA_OK;
+}
+
+static ta_status check_placement(const char *name, ta_placement placement, int root, int ranks)
+{
+    if (placement != TA_PLACE_ALL && placement != TA_PLACE_ROOT && placement != TA_PLACE_HEADS)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.%s_placement is %d: must be TA_PLACE_ALL, "
+                       "TA_PLACE_ROOT or TA_PLACE_HEADS",
+                       name, (int)placement);
+    if (placement == TA_PLACE_ROOT ? root < 0 || root >= ranks : root != 0)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.%s_root is %d: must be from 0 to %d with "
+                       "TA_PLACE_ROOT, 0 otherwise",
+                       name, root, ranks - 1);
+    return TA_OK;
+}
+
+ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, ta_problem *problem)
+{
+    ta_problem p = {0};
+    if (!config)
+        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to a plan config");
+    if (config->size != sizeof *config)
+        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_PLAN_CONFIG_INIT",
+                       config->size, sizeof *config);
+    TA_TRY(resolve_shape(config, &p));
+    TA_TRY(resolve_dtypes(config, &p));
+    TA_TRY(resolve_scores(config, &p));
+    TA_TRY(resolve_map(config, rank, ranks, &p));
+    TA_TRY(resolve_tile(config, &p));
+    TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
+    TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));
+    TA_TRY(
+        ta_check_int("algorithm", (int)config->algorithm, TA_ALGORITHM_AUTO, TA_ALGORITHM_RING_Q));
+    *problem = p;
+    return TA_OK;
+}

@@ -1,0 +1,41 @@
+/* The planner: which algorithm and exchange a plan uses, what the other ways would cost, and
+ * whether sharding pays at all. plan.c asks it; explain.c prints it. Implemented in planner.c. */
+#ifndef TA_PLANNER_H
+#define TA_PLANNER_H
+
+#include "group/group.h"
+#include "predict.h"
+
+typedef struct ta_choice {
+    ta_algorithm wanted_algorithm; /* what the config asks for */
+    ta_algorithm algorithm;
+    ta_exchange wanted;
+    ta_exchange exchange; /* of the tree */
+    ta_nodes nodes;       /* where the ranks are, if there is a cluster */
+    int by_package;       /* the `nodes` are packages of one node, see ta_cluster_units() */
+    /* With a cluster: */
+    char cluster[64];
+    ta_candidate *candidates; /* [TA_WAYS], by ta_way; NULL: nothing was predicted */
+} ta_choice;
+
+/* Decide for this work. `algorithm` and `wanted` are what the config asks for; an exchange that is
+ * asked for is a tree's. Local; free it with ta_choice_free(). */
+ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, ta_exchange wanted,
+                            ta_choice *choice);
+
+/* All ranks take over what rank 0 decided. Collective; a rank that could not decide, because its
+ * config is wrong, takes part with that status. */
+ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status);
+
+void ta_choice_free(ta_choice *choice);
+
+/* The candidate that was chosen, or NULL if nothing was predicted. */
+const ta_candidate *ta_choice_candidate(const ta_choice *choice);
+
+/* The faster ring; NULL if nothing was predicted. */
+const ta_candidate *ta_choice_ring(const ta_choice *choice);
+
+/* Is it cheaper to leave the cache on one device, and does it fit there? */
+int ta_choice_one_device_is_cheaper(const ta_choice *choice);
+
+#endif

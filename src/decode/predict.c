@@ -1,0 +1,218 @@
+/* Predictions of a decode step, way by way. See predict.h; docs/model.md has the formulas. */
+#include "predict.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "base/shard_map.h"
+#include "base/status.h"
+#include "config.h"
+
+#define ATTEND_KERNELS 2
+#define FINISH_KERNELS 1
+
+/* An all-to-all has a round for each rank. Above so many ranks their latencies alone make it slower
+ * than any tree, and it is not worth adding up. */
+#define SCATTER_RANKS 1024
+
+double ta_kv_bytes(const ta_problem *p, double tokens, double kv_heads)
+{
+    return (double)p->batch * tokens * kv_heads * (double)(p->k_dim + p->v_dim) *
+           (double)ta_dtype_bytes(p->kv_dtype);
+}
+
+double ta_attend_s(const ta_cluster *cluster, double bytes)
+{
+    return ta_cost_memory_s(cluster, ATTEND_KERNELS, bytes);
+}
+
+static size_t record_bytes(const ta_problem *p)
+{
+    return (size_t)ta_problem_record_floats(p) * sizeof(float);
+}
+
+static double partial_bytes(const ta_problem *p)
+{
+    return (double)p->query_heads * (double)ta_problem_rows(p) * (double)record_bytes(p);
+}
+
+static uint64_t query_head_bytes(const ta_problem *p)
+{
+    return (uint64_t)ta_problem_rows(p) * (uint64_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
+}
+
+ta_status ta_predict_query(const ta_step_shape *shape, ta_cost *cost)
+{
+    const ta_problem *p = shape->problem;
+    if (shape->ranks == 1 || shape->query_placement == TA_PLACE_ALL)
+        return TA_OK;
+    if (shape->query_placement == TA_PLACE_ROOT) {
+        ta_cost_broadcast(cost, "move the query", (uint64_t)p->query_heads * query_head_bytes(p),
+                          shape->query_root);
+        return TA_OK;
+    }
+    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
+    if (!offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
+    for (int rank = 0; rank <= shape->ranks; ++rank)
+        offsets[rank] =
+            (size_t)ta_head_start(p->query_heads, shape->ranks, rank) * query_head_bytes(p);
+    ta_cost_all_gather(cost, "move the query", offsets);
+    free(offsets);
+    return TA_OK;
+}
+
+static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_cost *cost,
+                              ta_candidate *c)
+{
+    const ta_problem *p = shape->problem;
+    ta_nodes nodes;
+    ta_exchange_shape exchange = {
+        .ranks = shape->ranks,
+        .heads = p->query_heads,
+        .record_bytes = record_bytes(p),
+        .tallies = p->tally_tile != 0,
+        .head_bytes = (size_t)ta_problem_rows(p) * record_bytes(p),
+        .placement = shape->out_placement,
+        .root = shape->out_root,
+        .nodes = &nodes,
+        .device_memory = shape->device_memory,
+    };
+    TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
+    ta_status status = TA_OK;
+    c->algorithm = "tree";
+    c->exchange = ta_exchange_kinds[kind].name;
+    c->possible =
+        shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
+    if ((kind == TA_EXCHANGE_SCATTER && shape->ranks > SCATTER_RANKS) ||
+        (kind == TA_EXCHANGE_ALL_REDUCE && shape->device_memory))
+        c->possible = 0;
+    if (!c->possible)
+        goto free_nodes;
+    double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
+    TA_TRY_GOTO(ta_predict_query(shape, cost), free_nodes);
+    ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, shard_bytes));
+    TA_TRY_GOTO(ta_exchange_estimate(kind, &exchange, cost), free_nodes);
+    double buffers = shape->ranks == 1 ? 1 : kind == TA_EXCHANGE_ALL_GATHER ? shape->ranks + 1 : 3;
+    c->memory_bytes = shard_bytes + buffers * partial_bytes(p);
+
+free_nodes:
+    ta_nodes_free(&nodes);
+    return status;
+}
+
+/* Two buffers of half a shard beside the shard for K and V that pass through. */
+static ta_status predict_ring(const ta_step_shape *shape, int passes_kv, ta_cost *cost,
+                              ta_candidate *c)
+{
+    const ta_problem *p = shape->problem;
+    double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
+    c->algorithm = passes_kv ? "ring pass-KV" : "ring pass-Q";
+    c->exchange = "";
+    c->possible = shape->ranks > 1 && !p->tally_tile;
+    c->memory_bytes = shard_bytes * (passes_kv ? 2 : 1) + 3 * partial_bytes(p);
+    if (!c->possible)
+        return TA_OK;
+    return passes_kv ? ta_ring_kv_estimate(shape, cost) : ta_ring_q_estimate(shape, cost);
+}
+
+static ta_status predict_one_device(const ta_step_shape *shape, ta_cost *cost, ta_candidate *c)
+{
+    const ta_problem *p = shape->problem;
+    double bytes = ta_kv_bytes(p, (double)p->max_tokens * shape->ranks, p->kv_heads);
+    c->algorithm = "one device";
+    c->exchange = "";
+    c->possible = shape->ranks > 1;
+    c->memory_bytes = bytes + partial_bytes(p);
+    ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, bytes));
+    return TA_OK;
+}
+
+static void sum_up(const ta_step_shape *shape, const ta_cost *cost, ta_candidate *c)
+{
+    ta_cost_busiest(cost, &c->busiest);
+    for (int rank = 0; rank < cost->ranks; ++rank)
+        c->total_bytes += cost->traffic[rank].bytes_sent;
+    c->seconds = cost->seconds;
+    c->phase_count = cost->phase_count;
+    memcpy(c->phases, cost->phases, sizeof c->phases);
+    c->fits = !shape->cluster || c->memory_bytes <= shape->cluster->memory_bytes;
+}
+
+ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate)
+{
+    ta_status status;
+    ta_cost cost;
+    ta_candidate c = {.way = way};
+    TA_TRY(ta_cost_begin(&cost, shape->cluster, shape->ranks));
+    if (way == TA_WAY_ONE_DEVICE)
+        TA_TRY_GOTO(predict_one_device(shape, &cost, &c), end_cost);
+    else if (way >= TA_WAY_RING_KV)
+        TA_TRY_GOTO(predict_ring(shape, way == TA_WAY_RING_KV, &cost, &c), end_cost);
+    else
+        TA_TRY_GOTO(predict_tree(shape, ta_way_exchange(way), &cost, &c), end_cost);
+    ta_cost_local(&cost, "finish",
+                  ta_cost_memory_s(shape->cluster, FINISH_KERNELS, partial_bytes(shape->problem)));
+    sum_up(shape, &cost, &c);
+    *candidate = c;
+
+end_cost:
+    ta_cost_end(&cost);
+    return status;
+}
+
+static ta_status check_arguments(const ta_cluster *cluster, int ranks,
+                                 const ta_prediction *prediction)
+{
+    if (!cluster)
+        return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
+    if (ranks < 1 || ranks > cluster->ranks)
+        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d, the cluster's", ranks,
+                       cluster->ranks);
+    if (!prediction || prediction->size != sizeof *prediction)
+        return ta_fail(TA_ERR_INVALID,
+                       "prediction is NULL or not initialised: use TA_PREDICTION_INIT");
+    return TA_OK;
+}
+
+static double phase_seconds(const ta_candidate *c, const char *name)
+{
+    for (int i = 0; i < c->phase_count; ++i)
+        if (strcmp(c->phases[i].name, name) == 0)
+            return c->phases[i].seconds;
+    return 0;
+}
+
+ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
+                     int candidate, ta_prediction *prediction)
+{
+    ta_problem problem;
+    ta_candidate c;
+    TA_TRY(check_arguments(cluster, ranks, prediction));
+    if (candidate < 0 || candidate >= TA_WAYS)
+        return ta_fail_quietly(TA_ERR_NOT_FOUND, "candidate is %d: must be from 0 to %d", candidate,
+                               TA_WAYS - 1);
+    TA_TRY(ta_config_resolve(config, 0, ranks, &problem));
+    ta_step_shape shape = {.problem = &problem,
+                           .cluster = cluster,
+                           .ranks = ranks,
+                           .query_placement = config->query_placement,
+                           .out_placement = config->out_placement,
+                           .query_root = config->query_root,
+                           .out_root = config->out_root};
+    TA_TRY(ta_predict_way(&shape, (ta_way)candidate, &c));
+    *prediction = (ta_prediction){.size = sizeof *prediction,
+                                  .algorithm = c.algorithm,
+                                  .exchange = c.exchange,
+                                  .possible = c.possible,
+                                  .fits = c.fits,
+                                  .seconds = c.seconds,
+                                  .attend_seconds = phase_seconds(&c, "attend"),
+                                  .messages_sent = c.busiest.messages_sent,
+                                  .bytes_sent = c.busiest.bytes_sent,
+                                  .total_bytes_sent = c.total_bytes,
+                                  .memory_bytes = c.memory_bytes};
+    return TA_OK;
+}

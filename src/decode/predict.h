@@ -1,0 +1,65 @@
+/* What one decode step would cost in each way of doing it: the candidates that the planner chooses
+ * from and ta_explain() and ta_predict() show. Implemented in predict.c, with the rings in
+ * ring_estimate.c and the exchanges in exchange/estimate.c. */
+#ifndef TA_PREDICT_H
+#define TA_PREDICT_H
+
+#include "device/device.h"
+#include "exchange/estimate.h"
+
+/* The work of a step as a prediction sees it. */
+typedef struct ta_step_shape {
+    const ta_problem *problem; /* max_tokens is what each rank has of each sequence */
+    const ta_cluster *cluster; /* NULL: messages, bytes and memory only */
+    int ranks;
+    ta_placement query_placement, out_placement;
+    int query_root, out_root;
+    int device_memory; /* partials are exchanged in the devices' memory, not in the hosts' */
+} ta_step_shape;
+
+/* A way of doing it: one of these, in this order. */
+typedef enum ta_way {
+    TA_WAY_TREE, /* with TA_EXCHANGE_DOUBLING, then one for each ta_exchange */
+    TA_WAY_RING_KV = TA_WAY_TREE + TA_EXCHANGE_KINDS - 1,
+    TA_WAY_RING_Q,
+    TA_WAY_ONE_DEVICE, /* no sharding: all tokens on one device of the cluster */
+    TA_WAYS
+} ta_way;
+
+typedef struct ta_candidate {
+    ta_way way;
+    const char *algorithm, *exchange; /* static; `exchange` is "" where there is none to choose */
+    int possible;                     /* 0: it cannot give this placement, or one rank is enough */
+    int fits;                         /* into the memory of a device */
+    double seconds;
+    double memory_bytes;  /* on the fullest rank: K, V and what the step needs beside them */
+    ta_traffic busiest;   /* the largest of each number over the ranks */
+    uint64_t total_bytes; /* sent by all ranks together */
+    int phase_count;
+    ta_cost_phase phases[TA_COST_PHASES];
+} ta_candidate;
+
+/* The exchange of a tree's way. */
+static inline ta_exchange ta_way_exchange(ta_way way)
+{
+    return (ta_exchange)(way - TA_WAY_TREE + TA_EXCHANGE_DOUBLING);
+}
+
+ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate);
+
+/* Parts of it, for ring_estimate.c. */
+
+/* Bytes of K and V for so many tokens of every sequence, in `kv_heads` heads. */
+double ta_kv_bytes(const ta_problem *problem, double tokens, double kv_heads);
+
+/* Reading so many bytes of K and V: one kernel that attends, one that merges its splits. */
+double ta_attend_s(const ta_cluster *cluster, double bytes);
+
+/* Bring the query to all ranks; finish the heads. */
+ta_status ta_predict_query(const ta_step_shape *shape, ta_cost *cost);
+
+/* Add a ring step to the cost; ring_estimate.c. */
+ta_status ta_ring_kv_estimate(const ta_step_shape *shape, ta_cost *cost);
+ta_status ta_ring_q_estimate(const ta_step_shape *shape, ta_cost *cost);
+
+#endif

@@ -1,0 +1,153 @@
+/* Devices by name, and ta_info(). */
+#include "device.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "modules.h"
+
+static ta_status check_config(const ta_device_config *config)
+{
+    if (config && config->size != sizeof *config)
+        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_DEVICE_CONFIG_INIT",
+                       config->size, sizeof *config);
+    return TA_OK;
+}
+
+ta_status ta_device_open(const char *name, const ta_device_config *config, ta_device **device)
+{
+    ta_device_config defaults = TA_DEVICE_CONFIG_INIT;
+    if (!name)
+        return ta_fail(TA_ERR_INVALID,
+                       "name is NULL: must be \"host\", \"auto\" or a GPU like \"cuda:0\"");
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: must point to the result");
+    TA_TRY(check_config(config));
+    char best[32];
+    if (strcmp(name, "auto") == 0)
+        name = ta_modules_best(best, sizeof best) ? best : "host";
+    if (strcmp(name, "host") != 0)
+        return ta_modules_open(name, config ? config : &defaults, device);
+    return ta_host_open(config ? config : &defaults, device);
+}
+
+void ta_device_close(ta_device *device)
+{
+    if (!device)
+        return;
+    while (device->blocks) { /* what was not given back is forgotten */
+        ta_device_block *block = device->blocks;
+        device->blocks = block->next;
+        free(block);
+    }
+    device->ops->close(device);
+}
+
+const char *ta_device_name(const ta_device *device)
+{
+    return device ? device->name : "";
+}
+
+static ta_status check_device(const ta_device *device, void *stream)
+{
+    if (!device)
+        return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
+    if (stream && !device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, device->name);
+    return TA_OK;
+}
+
+ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
+{
+    TA_TRY(check_device(device, NULL));
+    if (!memory)
+        return ta_fail(TA_ERR_INVALID, "memory is NULL: must point to the result");
+    ta_device_block *block = malloc(sizeof *block);
+    if (!block)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory to remember %zu bytes of device memory", bytes);
+    ta_status status = device->ops->alloc(device, bytes > 0 ? bytes : 1, memory);
+    if (status != TA_OK) {
+        free(block);
+        return status;
+    }
+    *block = (ta_device_block){*memory, bytes, device->blocks};
+    device->blocks = block;
+    ta_device_stats *stats = &device->stats;
+    stats->bytes_held += bytes;
+    if (stats->bytes_held > stats->bytes_held_most)
+        stats->bytes_held_most = stats->bytes_held;
+    return TA_OK;
+}
+
+void ta_device_free(ta_device *device, void *memory)
+{
+    if (!device || !memory)
+        return;
+    for (ta_device_block **at = &device->blocks; *at; at = &(*at)->next) {
+        ta_device_block *block = *at;
+        if (block->memory != memory)
+            continue;
+        device->stats.bytes_held -= block->bytes;
+        *at = block->next;
+        free(block);
+        break;
+    }
+    device->ops->free(device, memory);
+}
+
+ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)
+{
+    TA_TRY(check_device(device, stream));
+    if (bytes > 0 && (!to || !from))
+        return ta_fail(TA_ERR_INVALID, "to or from is NULL: must point to %zu bytes", bytes);
+    return device->ops->copy(device, to, from, bytes, stream);
+}
+
+ta_status ta_device_synchronize(ta_device *device, void *stream)
+{
+    TA_TRY(check_device(device, stream));
+    return device->ops->synchronize ? device->ops->synchronize(device, stream) : TA_OK;
+}
+
+/* Such a device has done what it was told when a call returns. */
+static ta_status host_time(ta_device *device, double *seconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (!seconds)
+        device->started_ns = now_ns;
+    else
+        *seconds = (double)(now_ns - device->started_ns) * 1e-9;
+    return TA_OK;
+}
+
+ta_status ta_device_time(ta_device *device, void *stream, double *seconds)
+{
+    TA_TRY(check_device(device, stream));
+    return device->ops->time ? device->ops->time(device, stream, seconds)
+                             : host_time(device, seconds);
+}
+
+ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
+{
+    ta_text out;
+    TA_TRY(ta_text_open(&out, text, capacity));
+    ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
+    ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
+    ta_modules_describe(&out);
+    ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
+    ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");
+    if (needed_bytes)
+        *needed_bytes = out.length + 1;
+    return TA_OK;
+}
+
+int ta_version(void)
+{
+    return TA_VERSION;
+}

@@ -1,0 +1,231 @@
+/* What a device does: memory, and the local parts of a decode step. A device knows nothing of other
+ * ranks. host/ implements it in C; the GPU modules implement the same table.
+ *
+ * Work is ordered on a stream (NULL and synchronous on the host). A slot that fails has called
+ * ta_fail() and has written nothing that a caller may look at. */
+#ifndef TA_DEVICE_H
+#define TA_DEVICE_H
+
+#include <treeattn/treeattn.h>
+
+#include "base/inline.h"
+#include "base/partial.h"
+#include "base/shard.h"
+#include "base/tally.h"
+#include "base/text.h"
+
+/* The largest head dimension of K and V. */
+#define TA_MAX_DIM 576
+
+/* The work of a plan as a device sees it: plain numbers, all defaults filled in. */
+typedef struct ta_problem {
+    int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
+    ta_dtype kv_dtype, query_dtype, out_dtype;
+    int32_t max_tokens;
+    ta_shard shard;
+    int32_t causal;
+    int32_t window;            /* 0: none */
+    float scale;               /* natural scores, before the soft-cap */
+    float softcap;             /* 0: none */
+    const float *alibi_slopes; /* device memory [query_heads], or NULL */
+    const float *sinks;        /* device memory [query_heads], natural units, or NULL */
+    /* Reproducible mode: tokens of a tile, and records are tallies (base/tally.h). 0: partials. No tile
+     * is on more than one rank, so on every rank tile i begins at local position i · tally_tile. */
+    int32_t tally_tile;
+} ta_problem;
+
+/* Query rows of one head: one for each sequence and query token. */
+static inline int64_t ta_problem_rows(const ta_problem *p)
+{
+    return (int64_t)p->batch * p->query_tokens;
+}
+
+/* Floats of a record: a partial's, or a tally's. */
+static inline int64_t ta_problem_record_floats(const ta_problem *p)
+{
+    return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
+}
+
+/* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
+ * was given bad arguments, and all of them hear of it. */
+typedef struct ta_fault {
+    int32_t status; /* TA_OK: none */
+    int32_t rank;   /* the lowest rank that has one */
+} ta_fault;
+
+/* Which of two faults counts. */
+TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
+{
+    return b.status != TA_OK && (a.status == TA_OK || b.rank < a.rank) ? b : a;
+}
+
+/* Where a fault is when the host does not follow the step: in device memory. */
+typedef struct ta_fault_place {
+    ta_fault *fault;
+    ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
+} ta_fault_place;
+
+/* What arrived in a round of an exchange in device memory, and the message of the next one. A
+ * message is some records and the fault behind them. Records are numbered from the first of head
+ * 0. */
+typedef struct ta_relay {
+    float *records;
+    ta_fault *fault;       /* of the step so far */
+    const float *received; /* records [kept_first, kept_end), then a fault; NULL: nothing arrived */
+    int64_t stride;        /* floats from one received message to the next, if there are several */
+    int32_t messages;      /* that arrived */
+    int32_t replaces;      /* they take the place of `records` and `fault`, and are not merged in */
+    int64_t kept_first, kept_end;
+    float *sent; /* gets records [given_first, given_end) and the fault; NULL: nothing is sent */
+    int64_t given_first, given_end;
+    int32_t v_dim;
+} ta_relay;
+
+typedef struct ta_device_ops ta_device_ops;
+
+/* What a device was told to do since it was opened, counted by its slots where they do it. */
+typedef struct ta_device_stats {
+    uint64_t launches;                           /* kernels queued; the host has none */
+    uint64_t copies;                             /* queued; the host counts none */
+    uint64_t waits;                              /* times the host waited for a stream */
+    uint64_t bytes_to_device, bytes_from_device; /* copied between host and device memory */
+    uint64_t bytes_held, bytes_held_most;        /* of ta_device_alloc(): now, and at most so far */
+    uint64_t attend_ns;                          /* of attend(), by the device's stopwatch */
+} ta_device_stats;
+
+/* Memory of ta_device_alloc(), so that freeing it can be counted. */
+typedef struct ta_device_block {
+    void *memory;
+    size_t bytes;
+    struct ta_device_block *next;
+} ta_device_block;
+
+struct ta_device {
+    const ta_device_ops *ops;
+    char name[32];
+    ta_device_stats stats;
+    ta_device_block *blocks;
+    uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
+};
+
+struct ta_device_ops {
+    int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */
+
+    void (*close)(ta_device *device);
+
+    /* The device's address on the PCI bus, "0000:17:00.0"; fails if there is none. NULL: it is
+     * not on that bus. */
+    ta_status (*bus_id)(ta_device *device, char *text, size_t capacity);
+
+    /* Lines "key: value" about this device for ta_info() and ta_explain(). */
+    void (*describe)(const ta_device *device, ta_text *text);
+
+    /* Device memory, 64-byte aligned. */
+    ta_status (*alloc)(ta_device *device, size_t bytes, void **memory);
+    void (*free)(ta_device *device, void *memory);
+
+    /* Host memory that copies to and from the device fast and in stream order (pinned). NULL: the
+     * device's memory is host memory and needs no staging. */
+    ta_status (*alloc_host)(ta_device *device, size_t bytes, void **memory);
+    void (*free_host)(ta_device *device, void *memory);
+
+    /* Wait until the work on `stream` is done; returns an error that any of it had, with the name
+     * of the kernel. NULL on a device without streams. */
+    ta_status (*synchronize)(ta_device *device, void *stream);
+
+    /* Is work on `stream` recorded for later (stream capture) instead of run? Waiting for it is an
+     * error then. NULL: the device has no capture. */
+    int (*capturing)(ta_device *device, void *stream);
+
+    /* Copy between any two of host and device memory, in stream order. `to` is written when the
+     * copy runs. `from` in device memory or in memory of alloc_host() must stay as it is until
+     * then. Any other host memory has been read when this returns, which means that the host waits
+     * for the stream; while the stream is captured that is TA_ERR_UNSUPPORTED. */
+    ta_status (*copy)(ta_device *device, void *to, const void *from, size_t bytes, void *stream);
+
+    /* Bytes of workspace that attend() needs for this problem. */
+    size_t (*attend_bytes)(const ta_device *device, const ta_problem *problem);
+
+    /* Check what can be checked without waiting: pointers, alignment, and on the host also lengths,
+     * bounds and page indices. Strides are filled in. */
+    ta_status (*check_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv);
+
+    /* Copy heads [0, heads) of a query tensor with filled strides to dense [head][row][k_dim], in
+     * the query's dtype. */
+    ta_status (*pack_query)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                            int32_t heads, void *packed, void *stream);
+
+    /* Copy what the queries see of the slice that problem->shard names to one dense block, K as
+     * [batch][kv_heads][slots][k_dim] and then V likewise, in their dtype: what a ring sends. `kv`
+     * and max_tokens are those of the whole shard; strides are filled in. `slots` is at least
+     * the end of what any query sees; tokens that none sees are neither read nor written. */
+    ta_status (*pack_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                         int32_t slots, void *packed, void *stream);
+
+    /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
+     * records (see partial.h, or base/tally.h if the problem has tiles). The result does not depend on
+     * the thread count. All strides are filled in. Sinks are left to finish(). */
+    ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                        const ta_kv *kv, float *records, void *workspace, void *stream);
+
+    /* into = merge(into, from), record by record. */
+    ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
+                       int32_t v_dim, void *stream);
+
+    /* The same for tallies, also of a step that the host does not follow: `fault` and `theirs` are
+     * those of merge_tracking() then, and NULL otherwise. NULL: no reproducible mode here. */
+    ta_status (*merge_tallies)(ta_device *device, float *into, const float *from, int64_t records,
+                               int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                               void *stream);
+
+    /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
+     * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is
+     * first_head; `out` data or `lse` may be NULL. */
+    ta_status (*finish)(ta_device *device, const ta_problem *problem, const float *records,
+                        int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                        void *stream);
+
+    /* The same two for a step that the host does not follow, as the group moves device memory; NULL
+     * on the host. merge_tracking() also merges a fault. finish_tracking() writes neither output
+     * nor lse if there is one, but reports it. */
+    ta_status (*merge_tracking)(ta_device *device, float *into, const float *from, int64_t records,
+                                int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
+                                void *stream);
+    ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
+                                 int32_t first_head, int32_t heads, const ta_tensor *out,
+                                 float *lse, ta_fault_place place, void *stream);
+
+    /* As ta_device_time(). NULL: the host's clock will do. */
+    ta_status (*time)(ta_device *device, void *stream, double *seconds);
+
+    /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not
+     * captured, add the time in between to stats.attend_ns when the stopwatch is read. NULL with
+     * time(). */
+    ta_status (*span)(ta_device *device, int end, void *stream);
+
+    /* Graphs, all four or none. record() begins to record what is queued on *stream, which is the
+     * device's own, instead of running it. recorded() ends that and makes a graph of it; with graph
+     * NULL it is thrown away. replay() queues a graph. drop() waits for the device and frees it. */
+    ta_status (*record)(ta_device *device, void **stream);
+    ta_status (*recorded)(ta_device *device, void *stream, void **graph);
+    ta_status (*replay)(ta_device *device, void *graph, void *stream);
+    void (*drop)(ta_device *device, void *graph);
+
+    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes
+     * the next, finish_relay() is finish_tracking() after the messages have been merged, in
+     * their order, into records that it leaves as they are. NULL on the host. */
+    ta_status (*relay)(ta_device *device, const ta_relay *relay, void *stream);
+    ta_status (*finish_relay)(ta_device *device, const ta_problem *problem, const ta_relay *last,
+                              int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
+                              ta_fault *report, void *stream);
+
+    /* Attention over full sequences, see attention.h. NULL: this device has none. */
+    const struct ta_attention_ops *attention;
+};
+
+/* The host device (host/host.c). */
+ta_status ta_host_open(const ta_device_config *config, ta_device **device);
+/* Which SIMD levels this CPU has, best first, separated by spaces. */
+const char *ta_host_simd_levels(void);
+
+#endif

@@ -1,0 +1,207 @@
+/* Waiting for other MPI processes: in rounds, for a bounded time, while listening on the group's
+ * control tag. A rank whose time is up asks the rank that it waits for whom that one waits for, and
+ * so on; the first that does not answer is the one to name. See mpi.h. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/status.h"
+#include "mpi.h"
+
+/* How a wait goes on: some rounds at full speed, some that give up the CPU, then short sleeps. The
+ * ranks may share cores. */
+#define BUSY_ROUNDS 100
+#define YIELD_ROUNDS 2000
+#define SLEEP_NS 50000
+/* How often a busy wait looks for control messages and at the clock. */
+#define LISTEN_EVERY 16
+
+int64_t ta_mpi_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+ta_mpi_wait ta_mpi_wait_begin(int timeout_ms)
+{
+    return (ta_mpi_wait){ta_mpi_now() + (int64_t)timeout_ms * 1000000, 0};
+}
+
+void ta_mpi_rest(ta_mpi_wait *wait)
+{
+    const struct timespec nap = {0, SLEEP_NS};
+    if (wait->rounds < BUSY_ROUNDS + YIELD_ROUNDS)
+        ++wait->rounds;
+    if (wait->rounds >= BUSY_ROUNDS + YIELD_ROUNDS)
+        nanosleep(&nap, NULL);
+    else if (wait->rounds >= BUSY_ROUNDS)
+        sched_yield();
+}
+
+/* ---- Breaking a group ---- */
+
+void ta_mpi_break(ta_mpi_group *g, ta_status status, const char *reason)
+{
+    pthread_mutex_lock(&g->broken_mutex);
+    if (atomic_load(&g->broken) == TA_OK) {
+        snprintf(g->reason, sizeof g->reason, "%s", reason);
+        atomic_store(&g->wire->broken, 1);
+        atomic_store(&g->broken, status);
+    }
+    pthread_mutex_unlock(&g->broken_mutex);
+}
+
+static ta_status broken_status(ta_mpi_group *g)
+{
+    ta_status status = (ta_status)atomic_load(&g->broken);
+    return status == TA_OK ? TA_OK : ta_mpi_core->fail_quietly(status, "%s", g->reason);
+}
+
+void ta_mpi_tell(ta_mpi_group *g)
+{
+    ta_mpi_memory *memory = g->memory;
+    MPI_Request *requests = ta_mpi_notices(memory);
+    int size = g->group.size, done = 0;
+    if (atomic_load(&g->broken) == TA_OK || atomic_exchange(&g->told, 1))
+        return;
+    memory->notice = (ta_mpi_control){TA_MPI_BROKEN, g->group.rank, atomic_load(&g->broken), 0, ""};
+    snprintf(memory->notice.reason, sizeof memory->notice.reason, "%s", g->reason);
+    for (int rank = 0; rank < size; ++rank)
+        if (rank != g->group.rank)
+            MPI_Isend(&memory->notice, sizeof memory->notice, MPI_BYTE, g->wire_ranks[rank],
+                      g->tag + 1, g->wire->comm, &requests[rank]);
+    /* Some rounds, so that MPI gets to put them on the network. */
+    for (int round = 0; round < 50 && !done; ++round)
+        done = ta_mpi_all_done(requests, size);
+}
+
+ta_status ta_mpi_fail(ta_mpi_group *g, ta_status status, const char *format, ...)
+{
+    char reason[TA_MPI_REASON_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    int first = atomic_load(&g->broken) == TA_OK;
+    ta_mpi_break(g, status, reason);
+    ta_mpi_tell(g);
+    return first ? ta_mpi_core->fail(status, "%s", reason) : broken_status(g);
+}
+
+ta_status ta_mpi_try(ta_mpi_group *g, int code, const char *function)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return TA_OK;
+    MPI_Error_string(code, text, &length);
+    return ta_mpi_fail(g, TA_ERR_SYSTEM, "%s failed on rank %d: %.300s", function, g->group.rank,
+                       text);
+}
+
+/* ---- Talking ---- */
+
+/* A question or an answer. If the last one to that rank is still on its way, the rank does not
+ * listen, and this one is left out. */
+static void say(ta_mpi_group *g, int rank, ta_mpi_control_kind kind, int value)
+{
+    MPI_Request *request = &ta_mpi_talk(g->memory, g->group.size)[rank];
+    ta_mpi_control *message = &g->memory->controls[rank];
+    int done = 0;
+    if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+        return;
+    *message = (ta_mpi_control){kind, g->group.rank, value, 0, ""};
+    MPI_Isend(message, sizeof *message, MPI_BYTE, g->wire_ranks[rank], g->tag + 1, g->wire->comm,
+              request);
+}
+
+static void hear(ta_mpi_group *g, const ta_mpi_control *message)
+{
+    switch (message->kind) {
+    case TA_MPI_BROKEN:
+        ta_mpi_break(g, (ta_status)message->value, message->reason);
+        atomic_store(&g->told, 1); /* who says it says it to all */
+        break;
+    case TA_MPI_ASK:
+        say(g, message->rank, TA_MPI_ANSWER, g->waits_for);
+        break;
+    case TA_MPI_ANSWER:
+        g->answered_by = message->rank;
+        g->answer = message->value;
+        break;
+    }
+}
+
+static ta_status listen_to_all(ta_mpi_group *g)
+{
+    for (;;) {
+        int there = 0;
+        MPI_Status status;
+        ta_mpi_control message;
+        TA_TRY(ta_mpi_try(g, MPI_Iprobe(MPI_ANY_SOURCE, g->tag + 1, g->wire->comm, &there, &status),
+                          "MPI_Iprobe"));
+        if (!there)
+            return TA_OK;
+        TA_TRY(ta_mpi_try(g,
+                          MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE,
+                                   g->tag + 1, g->wire->comm, &status),
+                          "MPI_Recv"));
+        message.reason[sizeof message.reason - 1] = '\0';
+        hear(g, &message);
+    }
+}
+
+ta_status ta_mpi_check(ta_mpi_group *g)
+{
+    TA_TRY(listen_to_all(g));
+    ta_mpi_tell(g); /* if another thread aborted it, and could not say so */
+    return broken_status(g);
+}
+
+/* Wait for the answer of a rank; returns whether it came. Others must not be kept waiting for ours
+ * meanwhile. */
+static int ask(ta_mpi_group *g, int rank)
+{
+    int timeout = g->group.timeout_ms / 2;
+    ta_mpi_wait wait = ta_mpi_wait_begin(timeout < 100 ? 100 : timeout > 2000 ? 2000 : timeout);
+    g->answered_by = -1;
+    say(g, rank, TA_MPI_ASK, 0);
+    while (g->answered_by != rank && ta_mpi_now() < wait.deadline) {
+        if (listen_to_all(g) != TA_OK || atomic_load(&g->broken) != TA_OK)
+            break;
+        ta_mpi_rest(&wait);
+    }
+    return g->answered_by == rank;
+}
+
+/* The rank that holds everybody up: follow who waits for whom to one that does not wait. */
+static int find_missing(ta_mpi_group *g, int peer)
+{
+    int missing = peer;
+    for (int hops = 0; hops < g->group.size; ++hops) {
+        if (!ask(g, missing) || g->answer < 0)
+            return missing;
+        if (g->answer == g->group.rank)
+            return peer; /* they wait in a circle */
+        missing = g->answer;
+    }
+    return peer;
+}
+
+ta_status ta_mpi_wait_turn(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
+{
+    g->waits_for = peer;
+    ta_mpi_rest(wait);
+    if (wait->rounds < BUSY_ROUNDS + YIELD_ROUNDS && wait->rounds % LISTEN_EVERY)
+        return TA_OK;
+    TA_TRY(ta_mpi_check(g));
+    if (ta_mpi_now() < wait->deadline)
+        return TA_OK;
+    int missing = find_missing(g, peer);
+    return ta_mpi_fail(g, TA_ERR_TIMEOUT,
+                       "rank %d did not arrive within %d ms: rank %d waited for it", missing,
+                       g->group.timeout_ms, g->group.rank);
+}

@@ -1,0 +1,16 @@
+/* The local attention of the host device: the attend() slot of device.h, and its workspace. */
+#ifndef TA_HOST_ATTEND_H
+#define TA_HOST_ATTEND_H
+
+#include "device/device.h"
+#include "host/kernels.h"
+#include "host/pool.h"
+
+/* Bytes of workspace for a problem on so many threads. */
+size_t ta_host_attend_bytes(const ta_problem *problem, int threads);
+
+/* As the slot in device.h. `kv` was checked. */
+void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_problem *problem,
+                    const ta_tensor *q, const ta_kv *kv, float *records, void *workspace);
+
+#endif

@@ -1,0 +1,254 @@
+/* The kernels of kernels.h over vectors of 8 floats. A SIMD level is a file that defines the type
+ * `vf` and the operations used here, includes this header and exports a table; see kernels_avx2.c,
+ * whose operations say what each must do. Head dimensions are multiples of 8, so only token counts
+ * have tails.
+ *
+ * K and V are read 16 elements at a time, a pair of vectors. Which elements are in which vector of
+ * a pair is up to the level: bf16 is widened with the fewest operations as the even and the odd
+ * elements. arrange() puts a query row into the same order, and finish_row() puts sums over V back.
+ *
+ * Functions that are inlined take the element type and the shape of a register block as constants;
+ * loops over a block disappear. */
+#include <math.h>
+
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "device/device.h"
+#include "host/kernels.h"
+#include "walk.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 24")
+#endif
+
+#define LANES 8
+
+/* Vector registers of the level, and how many keys meet a block of query rows at a time: sums,
+ * keys and a query are in registers. */
+#ifndef SIMD_REGISTERS
+#define SIMD_REGISTERS 16
+#endif
+#define SCORE_TOKENS (SIMD_REGISTERS == 32 ? 4 : 3)
+#define PAIR (2 * LANES)
+
+/* Sums of values that are kept in registers, beside values and a weight. */
+#define WEIGH_SUMS (SIMD_REGISTERS == 32 ? 16 : 8)
+
+/* ---- Elements ------------------------------------------------------------------------------ */
+
+/* 8 elements in their own order. */
+INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
+{
+    switch (dtype) {
+    case TA_F32:
+        return vf_load((const float *)data + index);
+    case TA_F16:
+        return vf_load_f16((const uint16_t *)data + index);
+    default:
+        return vf_load_bf16((const uint16_t *)data + index);
+    }
+}
+
+/* Vector `half` of the pair that starts at `index`. */
+INLINE vf load_half(ta_dtype dtype, const void *data, int64_t index, int half)
+{
+    if (dtype == TA_BF16)
+        return half ? vf_load_bf16_odd((const uint16_t *)data + index)
+                    : vf_load_bf16_even((const uint16_t *)data + index);
+    return load8(dtype, data, index + half * LANES);
+}
+
+INLINE void load_any(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
+{
+    for (int32_t i = 0; i < n; i += LANES)
+        vf_store(to + i, vf_mul(load8(dtype, from, i), vf_set(factor)));
+}
+
+INLINE void store_any(ta_dtype dtype, const float *from, int32_t n, float factor, void *to)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        vf x = vf_mul(vf_load(from + i), vf_set(factor));
+        if (dtype == TA_F32)
+            vf_store((float *)to + i, x);
+        else if (dtype == TA_F16)
+            vf_store_f16((uint16_t *)to + i, x);
+        else
+            vf_store_bf16((uint16_t *)to + i, x);
+    }
+}
+
+static void arrange_as_is(float *q, int32_t k_dim)
+{
+    (void)q;
+    (void)k_dim;
+}
+
+/* Each 16 numbers: the even ones, then the odd ones. */
+static void arrange_even_odd(float *q, int32_t k_dim)
+{
+    for (int32_t i = 0; i + PAIR <= k_dim; i += PAIR) {
+        float pair[PAIR];
+        for (int j = 0; j < PAIR; j++)
+            pair[j % 2 * LANES + j / 2] = q[i + j];
+        for (int j = 0; j < PAIR; j++)
+            q[i + j] = pair[j];
+    }
+}
+
+#include "score_simd.h"
+#include "weigh_simd.h"
+
+/* ---- Weights ------------------------------------------------------------------------------- */
+
+/* 2^x for x ≤ 0, to within 1 unit in the last place; 0 below -126.5; a NaN stays one. 2^0 is
+ * exactly 1. */
+INLINE vf exp2_negative(vf x)
+{
+    /* Adding 1.5·2^23 rounds to an integer, which is then in the low bits; another 127 makes it the
+     * exponent of a float. */
+    const vf rounder = vf_set(0x1.8p23f + 127.0f);
+    x = vf_max(vf_set(-127.0f), x);
+    vf shifted = vf_add(x, rounder);
+    vf f = vf_sub(x, vf_sub(shifted, rounder)); /* from -1/2 to 1/2 */
+    /* Minimax polynomial for (2^f - 1) / f with the relative error of 2^f in mind: 2e-9. */
+    vf p = vf_set(0x1.41fbbcp-13f);
+    p = vf_fma(p, f, vf_set(0x1.5f3e52p-10f));
+    p = vf_fma(p, f, vf_set(0x1.3b2d4cp-7f));
+    p = vf_fma(p, f, vf_set(0x1.c6aee8p-5f));
+    p = vf_fma(p, f, vf_set(0x1.ebfbdcp-3f));
+    p = vf_fma(p, f, vf_set(0x1.62e430p-1f));
+    p = vf_fma(p, f, vf_set(1.0f));
+    return vf_mul(p, vf_low_bits_as_exponent(shifted));
+}
+
+/* tanh to within 2 units in the last place; a NaN stays one. */
+INLINE vf tanh_any(vf x)
+{
+    vf magnitude = vf_abs(x);
+    /* tanh|x| = (1 - e) / (1 + e) with e = exp(-2|x|); near 0 it cancels and a polynomial is
+     * better. */
+    vf e = exp2_negative(vf_mul(magnitude, vf_set(-2.0f * TA_LOG2E)));
+    vf far = vf_div(vf_sub(vf_set(1.0f), e), vf_add(vf_set(1.0f), e));
+    /* Minimax polynomial in x² for (tanh(x) / x - 1) / x², up to 0.55: 1e-9. */
+    vf u = vf_mul(x, x);
+    vf p = vf_set(-0.00627423963f);
+    p = vf_fma(p, u, vf_set(0.0210716799f));
+    p = vf_fma(p, u, vf_set(-0.0538523085f));
+    p = vf_fma(p, u, vf_set(0.13332586f));
+    p = vf_fma(p, u, vf_set(-0.333333164f));
+    vf near = vf_fma(vf_mul(x, u), p, x);
+    return vf_if_less(magnitude, vf_set(0.55f), near, vf_copysign(far, x));
+}
+
+static void softcap(float *scores, int n, float cap)
+{
+    for (int i = 0; i < n; i += LANES)
+        vf_store(scores + i, vf_mul(tanh_any(vf_load(scores + i)), vf_set(cap)));
+}
+
+/* For `rows` rows at once: lane i of a vector belongs to row i % rows. */
+INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float *rescale,
+                       ta_token_set *hidden)
+{
+    int count = n * rows, whole = count / LANES * LANES;
+    vf before = vf_load_rows(m, rows), after = before;
+    vf any_low = vf_zero(); /* is a score -inf or NaN? */
+    for (int i = 0; i < whole; i += LANES) {
+        vf s = vf_load(scores + i);
+        after = vf_max(s, after); /* if the row is NaN already, it stays so */
+        any_low = vf_or(any_low, vf_low(s));
+    }
+    unsigned low = vf_bits(any_low);
+    if (whole < count) {
+        for (int i = count; i < whole + LANES; i++)
+            scores[i] = -INFINITY;
+        vf s = vf_load(scores + whole);
+        after = vf_max(s, after);
+        low |= vf_bits(vf_low(s)) & ((1u << (count - whole)) - 1);
+    }
+    if (low) /* rare, and it matters which */
+        return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
+    after = vf_max_rows(after, rows);
+    vf sum = vf_zero();
+    for (int i = 0; i < count; i += LANES) {
+        vf weight = exp2_negative(vf_sub(vf_load(scores + i), after));
+        vf_store(scores + i, weight);
+        sum = vf_add(sum, weight);
+    }
+    vf scale = exp2_negative(vf_sub(before, after));
+    vf_store_rows(rescale, rows, scale);
+    vf_store_rows(l, rows, vf_fma(vf_load_rows(l, rows), scale, vf_sum_rows(sum, rows)));
+    vf_store_rows(m, rows, after);
+    return 0;
+}
+
+static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                   ta_token_set *hidden)
+{
+    return rows == 1 ? softmax_any(1, scores, n, m, l, rescale, hidden)
+                     : softmax_any(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden);
+}
+
+/* ---- Merge --------------------------------------------------------------------------------- */
+
+/* The same operations as ta_merge_add(), whose condition is the same for the whole record. */
+static void merge(float *into, const float *from, int32_t v_dim)
+{
+    ta_merge_scales s = ta_merge_scale(into[v_dim], from[v_dim]);
+    vf a = vf_set(s.a), b = vf_set(s.b);
+    if (s.a == 1.0f) {
+        for (int32_t i = 0; i < v_dim; i += LANES)
+            vf_store(into + i, vf_fma(vf_load(from + i), b, vf_load(into + i)));
+    } else {
+        for (int32_t i = 0; i < v_dim; i += LANES)
+            vf_store(into + i, vf_fma(vf_load(into + i), a, vf_mul(vf_load(from + i), b)));
+    }
+    into[v_dim] = s.m;
+    into[v_dim + 1] = ta_merge_add(into[v_dim + 1], from[v_dim + 1], s);
+}
+
+/* ---- The table ----------------------------------------------------------------------------- */
+
+#define FOR_DTYPE(suffix, dtype)                                                                   \
+    static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
+    {                                                                                              \
+        load_any(dtype, from, n, factor, to);                                                      \
+    }                                                                                              \
+    static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
+    {                                                                                              \
+        store_any(dtype, from, n, factor, to);                                                     \
+    }                                                                                              \
+    static void score_##suffix(const ta_block *block, const float *q)                              \
+    {                                                                                              \
+        score_any(dtype, block, q);                                                                \
+    }                                                                                              \
+    static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
+    {                                                                                              \
+        SIMD_WEIGH(dtype, block, o, rescale);                                                      \
+    }
+
+/* A level that has better versions defines these. */
+#ifndef SIMD_WEIGH
+#define SIMD_WEIGH weigh_any
+#define SIMD_SOFTMAX softmax
+#endif
+#ifndef SIMD_PACK
+#define SIMD_PACK NULL
+#define SIMD_SCORE_PACKED NULL
+#endif
+
+#define TA_SIMD_TABLE(level)                                                                       \
+    {                                                                                              \
+        .name = level, .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},  \
+        .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},             \
+        .arrange =                                                                                 \
+            {[TA_F32] = arrange_as_is, [TA_F16] = arrange_as_is, [TA_BF16] = arrange_even_odd},    \
+        .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
+        .softcap = softcap, .softmax = SIMD_SOFTMAX,                                               \
+        .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
+        .pack = SIMD_PACK, .score_packed = SIMD_SCORE_PACKED, .merge = merge,                      \
+        .panels = &simd_panels,                                                                    \
+    }

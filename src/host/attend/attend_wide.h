@@ -1,0 +1,188 @@
+/* The kernels of attend_simd.h with the registers of AVX-512 (F, BW, DQ, VL), and vectors of 16
+ * floats where one query row meets values, and for weights: that halves the instructions between
+ * two loads from memory. Several rows stay with vectors of 8. Their weights are loaded into all
+ * lanes, which costs nothing with 8, but a place in the pipes that multiply with 16; and the lanes
+ * of scores must be added up in the end.
+ *
+ * V is read 32 elements at a time where there are so many. As in attend_simd.h, bf16 is widened as
+ * the even and the odd elements of such a pair of vectors; what is left over at the end of a row is
+ * in its own order. */
+#include "host/simd_avx2.h"
+
+#define SIMD_REGISTERS 32
+#define SIMD_WEIGH weigh_any_wide
+#define SIMD_SOFTMAX softmax_wide
+
+#include "attend_simd.h"
+#include "host/panel_simd.h"
+
+#define WIDE 16
+#define WIDE_PAIR (2 * WIDE)
+
+/* 16 floats. */
+typedef __m512 wf;
+
+/* ---- Elements ------------------------------------------------------------------------------ */
+
+/* 16 elements in their own order. */
+INLINE wf load16(ta_dtype dtype, const void *data, int64_t index)
+{
+    if (dtype == TA_F32)
+        return _mm512_loadu_ps((const float *)data + index);
+    __m256i half =
+        _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)data + index));
+    if (dtype == TA_F16)
+        return _mm512_cvtph_ps(half);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* Vector `half` of the pair that starts at `index`. */
+INLINE wf load_wide_half(ta_dtype dtype, const void *data, int64_t index, int half)
+{
+    if (dtype != TA_BF16)
+        return load16(dtype, data, index + half * WIDE);
+    __m512i both = _mm512_loadu_si512((const uint16_t *)data + index);
+    return _mm512_castsi512_ps(half ? _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000u))
+                                    : _mm512_slli_epi32(both, 16));
+}
+
+/* The last 8 elements of a row, and zeros. */
+INLINE wf load_rest(ta_dtype dtype, const void *data, int64_t index)
+{
+    return _mm512_zextps256_ps512(load8(dtype, data, index));
+}
+
+/* From the even and the odd elements of 32 to the first 16 and the last 16. */
+INLINE void interleave_wide(wf *even, wf *odd)
+{
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
+    wf low = _mm512_permutex2var_ps(*even, first, *odd);
+    *odd = _mm512_permutex2var_ps(*even, last, *odd);
+    *even = low;
+}
+
+/* ---- Values -------------------------------------------------------------------------------- */
+
+/* o = o · rescale + Σ weight · value for one row and one head: the dimensions [at, at +
+ * 16·vectors). With 0 vectors it is the last 8 dimensions. */
+INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_block *b, ta_walk *walk,
+                            float *o, float rescale, int32_t at)
+{
+    const int count = vectors ? vectors : 1;
+    const int lines = vectors * WIDE * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
+    const __mmask16 lanes = vectors ? 0xffff : 0x00ff;
+    wf sums[8];
+    UNROLL
+    for (int i = 0; i < count; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int t = 0; t < b->tokens.n; t++) {
+        const char *from = ta_walk_at(walk, even, t);
+        wf weight = _mm512_set1_ps(b->scores[t]);
+        if (!even)
+            ta_walk_fetch(walk, even, lines ? lines : 1);
+        UNROLL
+        for (int i = 0; i < count; i++) {
+            wf value = vectors == 0   ? load_rest(dtype, from, at)
+                       : vectors == 1 ? load16(dtype, from, at)
+                                      : load_wide_half(dtype, from, at + i / 2 * WIDE_PAIR, i % 2);
+            sums[i] = _mm512_fmadd_ps(weight, value, sums[i]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < vectors / 2; i++) {
+        if (dtype == TA_BF16)
+            interleave_wide(&sums[2 * i], &sums[2 * i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < count; i++) {
+        float *place = o + at + i * WIDE;
+        wf before = _mm512_maskz_loadu_ps(lanes, place);
+        _mm512_mask_storeu_ps(place, lanes,
+                              _mm512_fmadd_ps(before, _mm512_set1_ps(rescale), sums[i]));
+    }
+}
+
+/* The sums stay in registers over the whole block. */
+INLINE void weigh_row_wide(ta_dtype dtype, int even, const ta_block *b, ta_walk walk, float *o,
+                           float rescale)
+{
+    int32_t at = 0;
+    for (; at + 8 * WIDE <= b->dim; at += 8 * WIDE)
+        weigh_dims_wide(dtype, even, 8, b, &walk, o, rescale, at);
+    for (; at + WIDE_PAIR <= b->dim; at += WIDE_PAIR)
+        weigh_dims_wide(dtype, even, 2, b, &walk, o, rescale, at);
+    if (at + WIDE <= b->dim) {
+        weigh_dims_wide(dtype, even, 1, b, &walk, o, rescale, at);
+        at += WIDE;
+    }
+    if (at < b->dim)
+        weigh_dims_wide(dtype, even, 0, b, &walk, o, rescale, at);
+}
+
+INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
+{
+    if (b->rows > 1 || b->heads > 1) {
+        weigh_any(dtype, b, o, rescale);
+        return;
+    }
+    ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
+    if (ta_walk_is_even(&walk))
+        weigh_row_wide(dtype, 1, b, walk, o, *rescale);
+    else
+        weigh_row_wide(dtype, 0, b, walk, o, *rescale);
+}
+
+/* ---- Weights ------------------------------------------------------------------------------- */
+
+/* As exp2_negative() of attend_simd.h. */
+INLINE wf exp2_negative_wide(wf x)
+{
+    const wf rounder = _mm512_set1_ps(0x1.8p23f + 127.0f);
+    x = _mm512_max_ps(_mm512_set1_ps(-127.0f), x);
+    wf shifted = _mm512_add_ps(x, rounder);
+    wf f = _mm512_sub_ps(x, _mm512_sub_ps(shifted, rounder));
+    wf p = _mm512_set1_ps(0x1.41fbbcp-13f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.5f3e52p-10f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.3b2d4cp-7f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c6aee8p-5f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ebfbdcp-3f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e430p-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+    __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+    return _mm512_mul_ps(p, _mm512_castsi512_ps(exponent));
+}
+
+/* A whole block of four rows; the rest is left to the narrow version. */
+static int softmax_wide(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                        ta_token_set *hidden)
+{
+    int count = n * rows;
+    if (rows != TA_ROW_BLOCK || count % WIDE)
+        return softmax(scores, n, rows, m, l, rescale, hidden);
+    const wf low = _mm512_set1_ps(-INFINITY);
+    wf before = _mm512_broadcast_f32x4(_mm_loadu_ps(m)), after = before, sum = _mm512_setzero_ps();
+    __mmask16 any_low = 0; /* is a score -inf or NaN? */
+    for (int i = 0; i < count; i += WIDE) {
+        wf s = _mm512_loadu_ps(scores + i);
+        after = _mm512_max_ps(s, after); /* if the row is NaN already, it stays so */
+        any_low |= _mm512_cmp_ps_mask(s, low, _CMP_NGT_UQ);
+    }
+    if (any_low) /* rare, and it matters which */
+        return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
+    after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0x4e), after);
+    after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0xb1), after);
+    for (int i = 0; i < count; i += WIDE) {
+        wf weight = exp2_negative_wide(_mm512_sub_ps(_mm512_loadu_ps(scores + i), after));
+        _mm512_storeu_ps(scores + i, weight);
+        sum = _mm512_add_ps(sum, weight);
+    }
+    sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0x4e));
+    sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0xb1));
+    wf scale = exp2_negative_wide(_mm512_sub_ps(before, after));
+    __m128 scale4 = _mm512_castps512_ps128(scale);
+    _mm_storeu_ps(rescale, scale4);
+    _mm_storeu_ps(l, _mm_fmadd_ps(_mm_loadu_ps(l), scale4, _mm512_castps512_ps128(sum)));
+    _mm_storeu_ps(m, _mm512_castps512_ps128(after));
+    return 0;
+}

@@ -1,0 +1,189 @@
+/* The host device's table for attention over full sequences, see device/attention.h; and the parts of it
+ * that are one pass over rows. */
+#include "base/dtype.h"
+#include "base/partial.h"
+#include "host/host.h"
+#include "job.h"
+
+/* Rows that one piece of a loop takes. */
+#define ROWS_PER_PIECE 16
+
+/* Numbers, where there are no rows. */
+#define NUMBERS_PER_PIECE 16384
+
+static ta_host *host_of(ta_device *device)
+{
+    return (ta_host *)device;
+}
+
+static size_t local_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
+{
+    int threads = ta_pool_threads(((const ta_host *)device)->pool);
+    return backward ? ta_attention_backward_bytes(shape, threads)
+                    : (size_t)threads * ta_attention_forward_scratch(shape);
+}
+
+static ta_status attention_forward(ta_device *device, const ta_attention_work *work, float *records,
+                                   void *workspace, void *stream)
+{
+    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, work);
+    (void)stream;
+    job.records = records;
+    job.scratch = workspace;
+    ta_host_attention_forward(host_of(device)->pool, &job);
+    return TA_OK;
+}
+
+static ta_status attention_backward(ta_device *device, const ta_attention_work *work,
+                                    const ta_attention_work_gradient *gradient, void *workspace,
+                                    void *stream)
+{
+    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, work);
+    (void)stream;
+    job.gradient = gradient;
+    ta_host_attention_backward(host_of(device)->pool, &job, workspace);
+    return TA_OK;
+}
+
+/* A pass over the rows and heads of a tensor. */
+typedef struct pass {
+    const ta_host_kernels *kernels;
+    int32_t rows, heads, dim;
+    ta_dtype dtype;
+    const float *from;
+    const ta_tensor *to, *other; /* delta only reads both */
+    float *numbers;              /* one for each row and head */
+} pass;
+
+static int64_t element_of(const pass *p, const ta_tensor *tensor, int64_t i)
+{
+    return i / p->heads * tensor->token_stride + i % p->heads * tensor->head_stride;
+}
+
+static void *place_of(const pass *p, int64_t i)
+{
+    return (char *)p->to->data + element_of(p, p->to, i) * (int64_t)ta_dtype_bytes(p->dtype);
+}
+
+static void finish_one(const pass *p, int64_t i)
+{
+    const float *record = p->from + i * ta_record_floats(p->dim);
+    float m = record[p->dim], l = record[p->dim + 1];
+    p->kernels->store[p->dtype](record, p->dim, ta_partial_normalizer(m, l), place_of(p, i));
+    if (p->numbers)
+        p->numbers[i] = ta_partial_lse(m, l);
+}
+
+static void store_one(const pass *p, int64_t i)
+{
+    p->kernels->store[p->dtype](p->from + i * p->dim, p->dim, 1.0f, place_of(p, i));
+}
+
+/* In 8 interleaved sums, like a score. */
+static void delta_one(const pass *p, int64_t i)
+{
+    float a[TA_ATTENTION_MAX_DIM], b[TA_ATTENTION_MAX_DIM], sums[8] = {0};
+    p->kernels->load[p->dtype](ta_element(p->dtype, p->to->data, element_of(p, p->to, i)), p->dim,
+                               1.0f, a);
+    p->kernels->load[p->dtype](ta_element(p->dtype, p->other->data, element_of(p, p->other, i)),
+                               p->dim, 1.0f, b);
+    for (int32_t d = 0; d < p->dim; d++)
+        sums[d % 8] += a[d] * b[d];
+    p->numbers[i] =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+#define DEFINE_TURN(name, one)                                                                     \
+    static void name(void *context, int64_t piece, int thread)                                     \
+    {                                                                                              \
+        const pass *p = context;                                                                   \
+        int64_t end =                                                                              \
+            (piece + 1) * ROWS_PER_PIECE < p->rows ? (piece + 1) * ROWS_PER_PIECE : p->rows;       \
+        (void)thread;                                                                              \
+        for (int64_t i = piece * ROWS_PER_PIECE * p->heads; i < end * p->heads; i++)               \
+            one(p, i);                                                                             \
+    }
+DEFINE_TURN(finish_piece, finish_one)
+DEFINE_TURN(store_piece, store_one)
+DEFINE_TURN(delta_piece, delta_one)
+
+static ta_status run(ta_device *device, pass *p, ta_pool_fn piece)
+{
+    p->kernels = host_of(device)->kernels;
+    ta_pool_run(host_of(device)->pool, (p->rows + ROWS_PER_PIECE - 1) / ROWS_PER_PIECE, piece, p);
+    return TA_OK;
+}
+
+static ta_status local_finish(ta_device *device, const ta_attention_work *shape,
+                              const float *records, int32_t rows, const ta_tensor *out, float *lse,
+                              void *stream)
+{
+    pass p = {.rows = rows,
+              .heads = shape->query_heads,
+              .dim = shape->v_dim,
+              .dtype = shape->dtype,
+              .from = records,
+              .to = out,
+              .numbers = lse};
+    (void)stream;
+    return run(device, &p, finish_piece);
+}
+
+static ta_status local_delta(ta_device *device, const ta_attention_work *shape,
+                             const ta_tensor *dout, const ta_tensor *out, int32_t rows,
+                             float *delta, void *stream)
+{
+    pass p = {.rows = rows,
+              .heads = shape->query_heads,
+              .dim = shape->v_dim,
+              .dtype = shape->dtype,
+              .to = dout,
+              .other = out,
+              .numbers = delta};
+    (void)stream;
+    return run(device, &p, delta_piece);
+}
+
+static ta_status local_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
+                             int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
+{
+    pass p = {.rows = rows, .heads = heads, .dim = dim, .dtype = dtype, .from = from, .to = to};
+    (void)stream;
+    return run(device, &p, store_piece);
+}
+
+typedef struct addition {
+    float *into;
+    const float *from;
+    int64_t count;
+} addition;
+
+static void add_piece(void *context, int64_t piece, int thread)
+{
+    const addition *a = context;
+    int64_t end =
+        (piece + 1) * NUMBERS_PER_PIECE < a->count ? (piece + 1) * NUMBERS_PER_PIECE : a->count;
+    (void)thread;
+    for (int64_t i = piece * NUMBERS_PER_PIECE; i < end; i++)
+        a->into[i] += a->from[i];
+}
+
+static ta_status local_add(ta_device *device, float *into, const float *from, int64_t count,
+                           void *stream)
+{
+    addition a = {into, from, count};
+    (void)stream;
+    ta_pool_run(host_of(device)->pool, (count + NUMBERS_PER_PIECE - 1) / NUMBERS_PER_PIECE,
+                add_piece, &a);
+    return TA_OK;
+}
+
+const ta_attention_ops ta_host_attention = {
+    .bytes = local_bytes,
+    .forward = attention_forward,
+    .finish = local_finish,
+    .delta = local_delta,
+    .backward = attention_backward,
+    .add = local_add,
+    .store = local_store,
+};

@@ -1,0 +1,31 @@
+/* The device and the group of one rank of a decode case: see case.h. Ranks are threads; with
+ * `--group ccl` each has a GPU of its own, and a group that moves their memory. */
+#include <stdio.h>
+
+#include "base/status.h"
+#include "case.h"
+#include "group/group.h"
+#include "options.h"
+
+ta_status case_rank_open(ta_group *threads, const char *name, const ta_device_config *config,
+                         ta_device **device, ta_group **group)
+{
+    char own[40];
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    ta_group_config bounds = TA_GROUP_CONFIG_INIT;
+    *group = threads;
+    if (!options.ccl)
+        return ta_device_open(name, config, device);
+    snprintf(own, sizeof own, "%s:%d", name, ta_group_rank(threads));
+    TA_TRY(ta_device_open(own, config, device));
+    ccl.bootstrap = threads;
+    bounds.timeout_ms = threads->timeout_ms;
+    return ta_group_create_ccl(*device, &ccl, &bounds, group);
+}
+
+void case_rank_close(ta_group *threads, ta_device *device, ta_group *group)
+{
+    if (group != threads)
+        ta_group_destroy(group);
+    ta_device_close(device);
+}
