@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/attention.h>
+
 #include "lib/attention_check.h"
 #include "lib/expect.h"
 #include "lib/options.h"

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "lib/expect.h"
 #include "lib/random.h"
 
@@ -60,15 +62,15 @@ static ta_status run_calls(ta_group *group, ta_attention *plan, trial *t)
     ta_group_stats *all[] = {&t->before[rank], &t->between[rank], &t->after[rank]};
     for (int i = 0; i < 3; ++i)
         all[i]->size = sizeof *all[i];
-    ta_status status = ta_group_count(group, all[0]);
+    ta_status status = ta_group_get_stats(group, all[0]);
     if (status == TA_OK)
         status = ta_attention_forward(plan, &input, &gradient.out, lse, NULL);
     if (status == TA_OK)
-        status = ta_group_count(group, all[1]);
+        status = ta_group_get_stats(group, all[1]);
     if (status == TA_OK)
         status = ta_attention_backward(plan, &input, &gradient, NULL);
     if (status == TA_OK)
-        status = ta_group_count(group, all[2]);
+        status = ta_group_get_stats(group, all[2]);
     free(memory);
     free(lse);
     return status;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/attention.h>
+
 #include "lib/expect.h"
 #include "lib/random.h"
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "base/status.h"
 #include "decode/plan.h"
 #include "device/device.h"

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <treeattn/cluster.h>
+
 #include "base/status.h"
 #include "device/device.h"
 #include "lib/ccl_ranks.h"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <treeattn/cluster.h>
+
 #include "lib/expect.h"
 
 static char path[64];

@@ -3,6 +3,8 @@
  * such places, on the host and, with the argument "simt", on GPUs. */
 #include <stdlib.h>
 
+#include <treeattn/cluster.h>
+
 #include "cluster/cluster.h"
 #include "device/modules.h"
 #include "lib/expect.h"

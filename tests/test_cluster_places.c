@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include <treeattn/cluster.h>
+
 #include "cluster/pairs.h"
 #include "lib/expect.h"
 

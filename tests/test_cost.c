@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <treeattn/cluster.h>
+
 #include "exchange/estimate.h"
 #include "exchange/exchange.h"
 #include "lib/expect.h"

@@ -105,7 +105,7 @@ static ta_status exchange_rank(ta_group *group, void *context)
     t->stats[rank] = (ta_group_stats)TA_GROUP_STATS_INIT;
     ta_status status = ta_exchange_run(&plan, &fault, NULL);
     if (status == TA_OK)
-        status = ta_group_count(group, &t->stats[rank]);
+        status = ta_group_get_stats(group, &t->stats[rank]);
     t->records[rank] = memory;
     free(plan.gather_at);
     ta_nodes_free(&plan.choice.nodes);

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include <treeattn/attention.h>
+
 #include "lib/attention_check.h"
 #include "lib/expect.h"
 #include "lib/options.h"

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/attention.h>
+
 #include "device/device.h"
 #include "lib/attention_check.h"
 #include "lib/case.h"

@@ -1,6 +1,8 @@
 /* The device table of the GPU modules (hip/device.c) on the executor, which runs queued work at the
  * latest moment that is allowed: copies, the counts that ta_explain() shows, and errors that come
  * late. test_gpu_capture.c has stream capture. */
+#include <treeattn/cluster.h>
+
 #include "decode/plan.h"
 #include "device/device.h"
 #include "group/group.h"

@@ -134,18 +134,18 @@ static ta_status count_rank(ta_group *group, void *context)
     (void)context;
     for (int r = 0; r < 9; ++r)
         offsets[r] = (size_t)r * 8;
-    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_group_get_stats(group, &before));
     RANK_EXPECT(before.messages_sent == 0 && before.bytes_sent == 0);
     TA_TRY(ta_group_barrier(group, NULL));
-    TA_TRY(ta_group_count(group, &after));
+    TA_TRY(ta_group_get_stats(group, &after));
     RANK_EXPECT(after.messages_sent == (uint64_t)depth && after.bytes_sent == 0);
     TA_TRY(ta_group_broadcast(group, data, 64, 0, NULL));
-    TA_TRY(ta_group_count(group, &after));
+    TA_TRY(ta_group_get_stats(group, &after));
     RANK_EXPECT(after.messages_sent + after.messages_received <= 3u * (unsigned)depth);
     RANK_EXPECT(after.bytes_received == (ta_group_rank(group) ? 64u : 0u));
     before = after;
     TA_TRY(ta_group_all_gather(group, data, offsets, NULL));
-    TA_TRY(ta_group_count(group, &after));
+    TA_TRY(ta_group_get_stats(group, &after));
     RANK_EXPECT(after.messages_sent - before.messages_sent <= 2u * (unsigned)depth);
     RANK_EXPECT(after.bytes_received - before.bytes_received == 8u * (unsigned)(size - 1));
     RANK_EXPECT(after.bytes_sent - before.bytes_sent == 8u * (unsigned)(size - 1));
@@ -179,11 +179,11 @@ static void test_bad_arguments_of_count(void)
     ta_group *group;
     ta_group_stats stats = TA_GROUP_STATS_INIT;
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_count(NULL, &stats), "group is NULL", NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_count(group, NULL), "stats", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_get_stats(NULL, &stats), "group is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_get_stats(group, NULL), "stats", NULL);
     stats.size = 3;
     stats.messages_sent = 99;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_count(group, &stats), "stats", "TA_GROUP_STATS_INIT");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_get_stats(group, &stats), "stats", "TA_GROUP_STATS_INIT");
     TEST_ASSERT_TRUE(stats.messages_sent == 99 && stats.size == 3);
     ta_group_destroy(group);
 }

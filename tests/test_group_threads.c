@@ -74,7 +74,7 @@ static ta_status chain_rank(ta_group *group, void *context)
         value = -2;
     }
     ta_group_stats stats = TA_GROUP_STATS_INIT;
-    TA_TRY(ta_group_count(group, &stats));
+    TA_TRY(ta_group_get_stats(group, &stats));
     RANK_EXPECT(stats.messages_sent == (rank < size - 1 ? 2000u : 0u));
     RANK_EXPECT(stats.messages_received == (rank > 0 ? 2000u : 0u));
     RANK_EXPECT(stats.bytes_sent == stats.messages_sent * sizeof(int));
@@ -146,7 +146,7 @@ static void test_a_broken_group_stays_broken(void)
                  "rank 1 did not arrive", NULL);
     EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_barrier(groups[1], NULL), "rank 1 did not arrive", NULL);
     ta_group_stats stats = TA_GROUP_STATS_INIT;
-    EXPECT_OK(ta_group_count(groups[0], &stats));
+    EXPECT_OK(ta_group_get_stats(groups[0], &stats));
     TEST_ASSERT_TRUE(stats.messages_sent == 0 && stats.messages_received == 0);
     ta_group_destroy(groups[1]);
     ta_group_destroy(groups[0]);

@@ -232,7 +232,7 @@ static void test_a_group_of_one(void)
     EXPECT_OK(ta_plan_create(group, device, &step.config, &plan));
     expect_right(plan);
     ta_group_stats stats = TA_GROUP_STATS_INIT;
-    EXPECT_OK(ta_group_count(group, &stats));
+    EXPECT_OK(ta_group_get_stats(group, &stats));
     TEST_ASSERT_TRUE(stats.messages_sent == 0);
     ta_plan_destroy(plan);
     ta_group_destroy(group);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include <treeattn/cluster.h>
+
 #include "decode/plan.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"

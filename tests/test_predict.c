@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include <treeattn/cluster.h>
+
 #include "decode/config.h"
 #include "lib/expect.h"
 
@@ -177,9 +179,9 @@ static ta_status ring_rank(ta_group *group, void *context)
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &config, &plan));
     *after = before;
-    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_group_get_stats(group, &before));
     TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
-    TA_TRY(ta_group_count(group, after));
+    TA_TRY(ta_group_get_stats(group, after));
     after->messages_sent -= before.messages_sent;
     after->bytes_sent -= before.bytes_sent;
     after->messages_received -= before.messages_received;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "lib/case.h"
 #include "lib/expect.h"
 #include "lib/options.h"

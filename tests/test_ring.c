@@ -90,12 +90,12 @@ static ta_status decode_rank(ta_group *group, void *context)
     kv.v.data = (char *)cache + kv_bytes(t) / 2;
     ta_group_stats before = TA_GROUP_STATS_INIT;
     t->step[rank] = before;
-    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_group_get_stats(group, &before));
     TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
-    TA_TRY(ta_group_count(group, &t->step[rank]));
+    TA_TRY(ta_group_get_stats(group, &t->step[rank]));
     subtract(&t->step[rank], &before);
     ta_plan_stats stats = TA_PLAN_STATS_INIT;
-    TA_TRY(ta_plan_count(plan, &stats));
+    TA_TRY(ta_plan_get_stats(plan, &stats));
     RANK_EXPECT(stats.steps == 1 && stats.attend_ns <= stats.step_ns);
     RANK_EXPECT(stats.device_bytes == kv_bytes(t) + stats.workspace_bytes);
     t->most_bytes[rank] = stats.device_bytes_most;

@@ -39,10 +39,10 @@ static ta_status count_rank(ta_group *group, void *context)
     small_step_init(&step, ta_group_rank(group), ranks);
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &step.config, &plan));
-    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_group_get_stats(group, &before));
     for (int i = 0; i < steps; ++i)
         TA_TRY(small_step_decode(&step, plan));
-    TA_TRY(ta_group_count(group, &after));
+    TA_TRY(ta_group_get_stats(group, &after));
     uint64_t rounds = (uint64_t)(steps * ceil_log2(ranks));
     uint64_t messages = after.messages_sent - before.messages_sent;
     RANK_EXPECT(messages <= rounds);
@@ -74,9 +74,9 @@ static ta_status empty_rank(ta_group *group, void *context)
     step.kv.k.data = step.kv.v.data = NULL;
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &step.config, &plan));
-    TA_TRY(ta_group_count(group, &before));
+    TA_TRY(ta_group_get_stats(group, &before));
     TA_TRY(small_step_decode(&step, plan));
-    TA_TRY(ta_group_count(group, &after));
+    TA_TRY(ta_group_get_stats(group, &after));
     RANK_EXPECT(after.messages_sent > before.messages_sent);
     for (int i = 0; i < SMALL_ROWS * SMALL_V_DIM; ++i)
         RANK_EXPECT(step.results[i] == 0.0f);

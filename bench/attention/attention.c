@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/launch.h"

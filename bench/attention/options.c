@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/attention.h>
+
 static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
 static const char *const mask_words[] = {"causal", "full", NULL};
 /* In the order of ta_attention_algorithm, and then one more. */

@@ -2,6 +2,8 @@
 #ifndef BENCH_ATTENTION_OPTIONS_H
 #define BENCH_ATTENTION_OPTIONS_H
 
+#include <treeattn/attention.h>
+
 #include "common/sweep.h"
 #include "run.h"
 

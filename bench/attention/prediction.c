@@ -1,6 +1,8 @@
 /* See prediction.h. */
 #include "prediction.h"
 
+#include <treeattn/cluster.h>
+
 #include "part.h"
 
 ta_status attention_model_config(const attention_row *row, ta_attention_config *config)

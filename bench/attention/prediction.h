@@ -2,6 +2,8 @@
 #ifndef BENCH_ATTENTION_MODEL_H
 #define BENCH_ATTENTION_MODEL_H
 
+#include <treeattn/attention.h>
+
 #include "run.h"
 
 /* The work of a row: all of its config but the algorithm and the grid. */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "common/fma_loop.h"
 #include "common/launch.h"
 #include "common/machine.h"
@@ -152,11 +154,11 @@ static ta_status measure(attention_job *job, ta_group *group, ta_attention *plan
     for (int i = -row->warmup; status == TA_OK && i < row->iterations; i++) {
         for (int pass = 0; status == TA_OK && pass < PASSES; pass++) {
             ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
-            status = ta_group_count(group, &before);
+            status = ta_group_get_stats(group, &before);
             if (status == TA_OK)
                 status = sample(job, rank, plan, part, pass, i < 0 ? -1 : i);
             if (status == TA_OK)
-                status = ta_group_count(group, &after);
+                status = ta_group_get_stats(group, &after);
             note_traffic(job, pass, &before, &after);
         }
         if (status == TA_OK)

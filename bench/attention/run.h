@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <treeattn/treeattn.h>
+#include <treeattn/attention.h>
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 

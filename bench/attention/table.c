@@ -1,6 +1,8 @@
 /* See table.h. */
 #include "table.h"
 
+#include <treeattn/attention.h>
+
 #include "common/elements.h"
 #include "common/fma_loop.h"
 #include "common/launch.h"

@@ -158,7 +158,7 @@ static ta_status alternate(rank_run *r)
 static ta_status count_exchange(rank_run *r, ta_group_stats *difference)
 {
     ta_group_stats now = TA_GROUP_STATS_INIT;
-    ta_status status = ta_group_count(r->group, &now);
+    ta_status status = ta_group_get_stats(r->group, &now);
     difference->messages_sent = now.messages_sent - difference->messages_sent;
     difference->messages_received = now.messages_received - difference->messages_received;
     difference->bytes_sent = now.bytes_sent - difference->bytes_sent;
@@ -173,7 +173,7 @@ static ta_status count_costs(rank_run *r, rank_cost *cost)
     const measurement *m = r->run->m;
     const bench_case *row = &r->run->result->row;
     ta_plan_stats now = TA_PLAN_STATS_INIT;
-    ta_status status = ta_plan_count(r->plan, &now);
+    ta_status status = ta_plan_get_stats(r->plan, &now);
     cost->step_ns = now.step_ns - cost->step_ns;
     cost->attend_ns = now.attend_ns - cost->attend_ns;
     cost->device_attend_ns = now.device_attend_ns - cost->device_attend_ns;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "rank_plan.h"
 
 ta_status prediction_cluster(const decode_options *options, ta_group *group, ta_device *device,

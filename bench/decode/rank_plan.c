@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "common/launch.h"
 #include "kv_cache.h"
 #include "prediction.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <treeattn/treeattn.h>
+#include <treeattn/cluster.h>
 
 #include "common/exit_code.h"
 #include "common/sweep.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <treeattn/treeattn.h>
+#include <treeattn/cluster.h>
 
 #include "attention.h"
 #include "common/args.h"

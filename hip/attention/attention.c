@@ -122,7 +122,8 @@ static ta_status backward(ta_gpu_device *gpu, const ta_attention_work *work,
     p.workspace = (char *)workspace + ta_gpu_arrays_bytes(work);
     int steps = ta_attention_backward_steps(&gpu->limits, &p);
     for (int step = 0; step < steps; step++)
-        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attention_backward(&gpu->limits, &p, step, stream)));
+        TA_TRY(
+            ta_gpu_check_launch(gpu, ta_launch_attention_backward(&gpu->limits, &p, step, stream)));
     return TA_OK;
 }
 

@@ -33,12 +33,12 @@ typedef struct ta_attention_params {
 /* Record row · query_heads + head of each query: o, m, l (partial.h); o is not divided by l,
  * m is in base 2. Rows of no query are left alone. */
 ta_launched ta_launch_attention_forward(const ta_attention_params *params, float *records,
-                                    void *stream);
+                                        void *stream);
 
 /* The same by the matrix cores, if ta_attention_mma_fit(). */
 ta_launched ta_launch_attention_forward_mma(const ta_attention_params *params, int wave,
-                                        const ta_attention_mma_shape *shape, float *records,
-                                        void *stream);
+                                            const ta_attention_mma_shape *shape, float *records,
+                                            void *stream);
 
 /* Let the kernels use so much shared memory; once for each device, as ta_prepare_attend_mma(). */
 ta_launched ta_prepare_attention_forward_mma(int wave, int shared_bytes);
@@ -60,8 +60,8 @@ size_t ta_gpu_backward_bytes(const ta_gpu_limits *limits, const ta_attention_wor
 int ta_attention_backward_steps(const ta_gpu_limits *limits,
                                 const ta_attention_backward_params *params);
 ta_launched ta_launch_attention_backward(const ta_gpu_limits *limits,
-                                     const ta_attention_backward_params *params, int step,
-                                     void *stream);
+                                         const ta_attention_backward_params *params, int step,
+                                         void *stream);
 ta_launched ta_prepare_attention_backward(int wave, int shared_bytes);
 
 /* Passes over rows, for the other slots of ta_attention_ops: each has what its slot in device/attention.h

@@ -47,8 +47,8 @@ typedef struct ta_backward_args {
 
 /* backward_mma.hip. */
 extern "C" ta_launched ta_launch_attention_backward_mma(const ta_gpu_limits *limits,
-                                                    const ta_attention_backward_params *params,
-                                                    bool keys, hipStream_t stream);
+                                                        const ta_attention_backward_params *params,
+                                                        bool keys, hipStream_t stream);
 extern "C" ta_launched ta_prepare_attention_backward_mma(int wave, int shared_bytes);
 
 /* Query rows of one KV head. */

@@ -395,8 +395,8 @@ int ta_attention_backward_steps(const ta_gpu_limits *limits,
 }
 
 ta_launched ta_launch_attention_backward(const ta_gpu_limits *limits,
-                                     const ta_attention_backward_params *params, int step,
-                                     void *stream)
+                                         const ta_attention_backward_params *params, int step,
+                                         void *stream)
 {
     bool keys = step == 0;
     hipStream_t s = static_cast<hipStream_t>(stream);

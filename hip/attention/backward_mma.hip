@@ -69,9 +69,10 @@ TA_DEVICE bool load_tile(const ta_backward_args &a, const ta_attention_backward_
     for (int of_v = 0; of_v < 2; of_v++) {
         const ta_tensor &for_k = Queries ? p.common.work.q : p.common.work.k;
         const ta_tensor &for_v = Queries ? p.gradient.dout : p.common.work.v;
-        strange |= load_rows<Type>(
-            of_v ? for_v : for_k, of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim,
-            a.p.common.aligned != 0, lines, count, of_v ? v : k, of_v ? a.s.v_stride : a.s.k_stride);
+        strange |= load_rows<Type>(of_v ? for_v : for_k,
+                                   of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim,
+                                   a.p.common.aligned != 0, lines, count, of_v ? v : k,
+                                   of_v ? a.s.v_stride : a.s.k_stride);
     }
     return strange;
 }
@@ -434,8 +435,8 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
 }
 
 ta_launched ta_launch_attention_backward_mma(const ta_gpu_limits *limits,
-                                         const ta_attention_backward_params *params, bool keys,
-                                         hipStream_t stream)
+                                             const ta_attention_backward_params *params, bool keys,
+                                             hipStream_t stream)
 {
     ta_backward_args a = {*params, choose_shape(limits, params->common.work, keys)};
     ta_launch_result result = {hipErrorInvalidValue, "attention_backward_mma"};

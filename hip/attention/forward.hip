@@ -297,7 +297,8 @@ static ta_launch_result launch(const ta_attention_params &p, float *records, hip
                      q_stride, records);
 }
 
-ta_launched ta_launch_attention_forward(const ta_attention_params *params, float *records, void *stream)
+ta_launched ta_launch_attention_forward(const ta_attention_params *params, float *records,
+                                        void *stream)
 {
     hipStream_t on = static_cast<hipStream_t>(stream);
     ta_launch_result result =

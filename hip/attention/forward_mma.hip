@@ -342,8 +342,8 @@ static ta_launch_result launch(const ta_attention_params &p, const ta_attention_
 }
 
 ta_launched ta_launch_attention_forward_mma(const ta_attention_params *params, int wave,
-                                        const ta_attention_mma_shape *shape, float *records,
-                                        void *stream)
+                                            const ta_attention_mma_shape *shape, float *records,
+                                            void *stream)
 {
     ta_launch_result result = {hipErrorInvalidValue, "attention_forward_mma"};
     TA_WAVE_SWITCH(wave, Wave,

@@ -259,7 +259,7 @@ typedef struct ta_group_stats {
         sizeof(ta_group_stats), 0, 0, 0, 0                                                         \
     }
 
-TA_API ta_status ta_group_count(const ta_group *group, ta_group_stats *stats);
+TA_API ta_status ta_group_get_stats(const ta_group *group, ta_group_stats *stats);
 
 /* Make every present and future call on this group fail on all ranks with TA_ERR_ABORTED and
  * `reason`. May be called from any thread. The group can then only be destroyed. */
@@ -322,36 +322,6 @@ TA_API ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *ran
  * heads·rank / ranks up to heads·(rank + 1) / ranks, rounded down. It can be empty. */
 TA_API ta_status ta_head_range(int heads, int ranks, int rank, int *first, int *count);
 
-/* ---- Clusters ------------------------------------------------------------------------------ */
-
-/* Where the ranks are and how fast they reach each other and their own memory: what a plan's costs
- * are computed from. Read-only once it is made, so it may be shared by threads and plans. */
-typedef struct ta_cluster ta_cluster;
-
-/* Make a cluster from a description, which is one of
- *
- *     PRESET:NODESxRANKS [KEY=VALUE …]     "h100:16x8": 16 nodes of 8 devices, one rank on each
- *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
- *     the path of a file                   has a '/' in it or ends with ".cluster"
- *
- * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines
- * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
-TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
-
-/* Measure the cluster that a group runs on: which ranks share a host, and with hwloc a package;
- * latencies and bandwidths of messages inside and between them; the memory of `device`, and on the
- * host how fast it computes attention. Takes some hundreds of messages of up to 768 KB each.
- * Collective: every rank calls it, and all get the same cluster; a bad argument on one rank aborts
- * the group. */
-TA_API ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **cluster);
-
-/* The cluster as the text of such a file. Text rules as ta_info(). */
-TA_API ta_status ta_cluster_text(const ta_cluster *cluster, char *text, size_t capacity,
-                                 size_t *needed_bytes);
-
-/* NULL is allowed. */
-TA_API void ta_cluster_destroy(ta_cluster *cluster);
-
 /* ---- Plans --------------------------------------------------------------------------------- */
 
 typedef enum ta_mask {
@@ -386,6 +356,9 @@ typedef enum ta_exchange {
     TA_EXCHANGE_ALL_GATHER = 5, /* one all-gather, every rank merges all partials */
     TA_EXCHANGE_ALL_REDUCE = 6  /* two all-reduces: the largest scores, then the sums */
 } ta_exchange;
+
+/* Where the ranks are and how fast they reach each other: cluster.h. */
+typedef struct ta_cluster ta_cluster;
 
 /* The work of a plan. All ranks must give the same values in every field, except in `workspace`,
  * `workspace_bytes` and `cluster`; ta_plan_create() checks it.
@@ -472,31 +445,6 @@ TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_pla
 /* Local, never waits for other ranks. NULL is allowed. */
 TA_API void ta_plan_destroy(ta_plan *plan);
 
-/* What one decode step of a plan would cost on a cluster, in one of the ways of doing it. */
-typedef struct ta_prediction {
-    size_t size;
-    const char *algorithm;     /* "tree", "ring pass-KV", "ring pass-Q" or "one device" */
-    const char *exchange;      /* how a tree merges its partials; "" elsewhere */
-    int possible;              /* 0: this way cannot do this work; the numbers mean nothing */
-    int fits;                  /* into the memory of the devices */
-    double seconds;            /* of the step */
-    double attend_seconds;     /* of them, reading K and V with nothing else going on */
-    uint64_t messages_sent;    /* by the rank that sends most of them */
-    uint64_t bytes_sent;       /* likewise */
-    uint64_t total_bytes_sent; /* by all ranks */
-    double memory_bytes;       /* of the fullest rank: K and V, and what the step needs */
-} ta_prediction;
-#define TA_PREDICTION_INIT                                                                         \
-    {                                                                                              \
-        sizeof(ta_prediction), "", "", 0, 0, 0.0, 0.0, 0, 0, 0, 0.0                                \
-    }
-
-/* Predict a step of `config` on the first `ranks` ranks of a cluster; config.max_tokens is what
- * each of them holds. No device, group or K and V are needed. Candidates are numbered from 0;
- * beyond the last one the result is TA_ERR_NOT_FOUND. */
-TA_API ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
-                            int candidate, ta_prediction *prediction);
-
 /* What the steps of a plan cost on this rank, counted since it was made. Memory is what plans and
  * ta_device_alloc() hold on the plan's device, now and at most since it was opened. Times are of
  * the host: with a stream they are the time to queue the work. What a step does beside attending is
@@ -517,7 +465,7 @@ typedef struct ta_plan_stats {
         sizeof(ta_plan_stats), 0, 0, 0, 0, 0, 0, 0                                                 \
     }
 
-TA_API ta_status ta_plan_count(const ta_plan *plan, ta_plan_stats *stats);
+TA_API ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats);
 
 /* ---- Decode -------------------------------------------------------------------------------- */
 
@@ -581,164 +529,6 @@ typedef struct ta_kv {
  * step it writes nothing here. Of a broken group every later call tells. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
                            float *lse, void *stream);
-
-/* ---- Attention over full sequences --------------------------------------------------------- */
-
-typedef enum ta_attention_algorithm {
-    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan
-     * also chooses whether to overlap. */
-    TA_ATTENTION_GRID = 0,
-    TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
-    /* As the grid, but it moves while it computes. Forward: K and V rotate along the columns, then
-     * the queries with their partials along the rows. Backward: K and V rotate along the columns
-     * with their gradients. */
-    TA_ATTENTION_GRID_OVERLAP = 2
-} ta_attention_algorithm;
-
-/* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
- * sequence are sharded over the ranks along the sequence, all three in the same way; so are the
- * output and the gradients. Scores are those of ta_plan_config, without ALiBi and sinks. All ranks
- * must give the same values. docs/attention2d.md explains what moves where.
- *
- * A rank's tokens are packed: those of sequence 0 that it holds, in the order of their positions,
- * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position()
- * which. */
-typedef struct ta_attention_config {
-    size_t size;
-    int32_t query_heads; /* ≥ 1, a multiple of kv_heads */
-    int32_t kv_heads;    /* 0: query_heads */
-    int32_t k_dim;       /* head dimension of Q and K: a multiple of 8 from 8 to 256 */
-    int32_t v_dim;       /* of V and the output, likewise; 0: k_dim */
-    ta_dtype dtype;      /* of Q, K, V, the output and all gradients; must be set */
-    int32_t max_tokens;  /* the most tokens that one rank will hold, of all sequences together */
-    /* How each sequence is sharded; `bounds` must be NULL. A block of 0 divides each sequence of
-     * n tokens evenly over P ranks: contiguous ⌈n / P⌉, zigzag ⌈n / 2P⌉. Use the same block with
-     * the ta_shard functions. */
-    ta_shard_map map;
-    ta_mask mask;
-    int32_t window; /* > 0: also hide keys with x − y ≥ window; 0: no window */
-    float scale;    /* 0: 1 / sqrt(k_dim) */
-    float softcap;  /* 0: none */
-    /* Ranks form a grid: rank r is in row r / columns and column r % columns. Both 0: the grid with
-     * the least predicted time on the cluster, forward and backward together; without a cluster the
-     * one that moves the fewest bytes. */
-    int grid_rows, grid_columns;
-    int forward_only;                 /* 1: no ta_attention_backward(), which needs more memory */
-    ta_attention_algorithm algorithm; /* a ring has no grid: leave both numbers at 0 */
-    /* What costs are predicted from; it must know device.flops_per_second, or the half one for f16
-     * and bf16. Rank 0's counts. Only used during the call. NULL: none. */
-    const ta_cluster *cluster;
-} ta_attention_config;
-#define TA_ATTENTION_CONFIG_INIT                                                                   \
-    {                                                                                              \
-        sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
-            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID, NULL                        \
-    }
-
-typedef struct ta_attention ta_attention;
-
-/* Make an attention plan. Collective; rules as ta_plan_create(). The host and GPUs have attention
- * over full sequences; on a GPU all tensors and lse are device memory, lengths are not. A group of
- * device memory must be of this device; with one of host memory everything goes through pinned
- * memory. Calls of a plan are ordered: on one stream, or by the caller. None can be captured. */
-TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
-                                     const ta_attention_config *config, ta_attention **attention);
-
-/* Which sequences a call is about, and Q, K and V of this rank's tokens: [token][head][dim], dim
- * contiguous, `batch_stride` unused. A rank that holds no token may leave data NULL. */
-typedef struct ta_attention_input {
-    size_t size;
-    int32_t sequences;
-    const int32_t *lengths; /* [sequences]: tokens of the whole sequences, the same on all ranks */
-    ta_tensor q, k, v;
-} ta_attention_input;
-#define TA_ATTENTION_INPUT_INIT                                                                    \
-    {                                                                                              \
-        sizeof(ta_attention_input), 0, NULL, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},                     \
-        {                                                                                          \
-            NULL, 0, 0, 0                                                                          \
-        }                                                                                          \
-    }
-
-/* Attend: out [token][query_heads][v_dim] of this rank's tokens, and lse [token][query_heads],
- * which may be NULL. Collective. A row that sees no key has output 0 and lse −inf. The same inputs
- * on the same grid give the same bits. A bad argument on one rank is an error on all, nothing is
- * written, and the group stays usable; after any other error the group is broken. */
-TA_API ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
-                                      const ta_tensor *out, float *lse, void *stream);
-
-/* What ta_attention_backward() reads beside the input, `out` and `lse` as forward wrote them, and
- * what it writes; shapes as q, k, v and out. Gradients may not share memory with anything. */
-typedef struct ta_attention_gradient {
-    size_t size;
-    ta_tensor out, dout;
-    const float *lse;
-    ta_tensor dq, dk, dv;
-} ta_attention_gradient;
-#define TA_ATTENTION_GRADIENT_INIT                                                                 \
-    {                                                                                              \
-        sizeof(ta_attention_gradient), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, {NULL, 0, 0, 0},    \
-            {NULL, 0, 0, 0},                                                                       \
-        {                                                                                          \
-            NULL, 0, 0, 0                                                                          \
-        }                                                                                          \
-    }
-
-/* The gradients of a loss whose gradient by the output is dout: dq, dk and dv of this rank's
- * tokens. dk and dv are sums over the query heads that share a KV head. Collective; rules as
- * ta_attention_forward(). */
-TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
-                                       const ta_attention_gradient *gradient, void *stream);
-
-/* Describe an attention plan: what it will run and why, what it needs, what its calls took on this
- * rank so far by the host's clock, and with a cluster all
- * candidates with their predicted times by step; as lines, or as JSON if `json` is 1 (docs/model.md
- * describes the fields). Text rules as ta_info(). */
-TA_API ta_status ta_attention_explain(const ta_attention *attention, int json, char *text,
-                                      size_t capacity, size_t *needed_bytes);
-
-/* What the calls of an attention plan would cost on a cluster, in one of the ways of doing them.
- * Numbers of messages and bytes are those of the rank that receives most. Backward's are 0 if the
- * config is forward_only. */
-typedef struct ta_attention_prediction {
-    size_t size;
-    ta_attention_algorithm algorithm;
-    int grid_rows, grid_columns; /* 0 for a ring */
-    int chosen;                  /* would a plan of this config run this one? */
-    int fits;                    /* into the memory of the devices */
-    double forward_seconds, backward_seconds;
-    double forward_attend_seconds,
-        backward_attend_seconds; /* of them, the busiest rank computing */
-    uint64_t forward_messages_received, backward_messages_received;
-    uint64_t forward_bytes_received, backward_bytes_received;
-    double memory_bytes; /* of a rank: tensors, gradients and what the plan needs beside them */
-} ta_attention_prediction;
-#define TA_ATTENTION_PREDICTION_INIT                                                               \
-    {                                                                                              \
-        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0,  \
-            0, 0, 0.0                                                                              \
-    }
-
-/* Predict the calls of `config` on the first `ranks` ranks of a cluster, each with max_tokens
- * tokens of one sequence; as ta_predict(). */
-TA_API ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_config *config,
-                                      int ranks, int candidate,
-                                      ta_attention_prediction *prediction);
-
-/* Local, never waits for other ranks. NULL is allowed. */
-TA_API void ta_attention_destroy(ta_attention *attention);
-
-/* ---- Explain ------------------------------------------------------------------------------- */
-
-/* Describe a plan: what was asked, what will run, what it needs; after a step also what the last
- * one did, as it was counted: kernel launches, times the host waited, bytes copied between host and
- * device, messages and bytes exchanged with other ranks. Text rules as ta_info(). */
-TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
-
-/* The choice alone as JSON: what was chosen and why, and with a cluster all candidates with their
- * predicted times by step. docs/model.md describes the fields. */
-TA_API ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity,
-                                 size_t *needed_bytes);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,8 @@
 #ifndef TA_ATTENTION_COST_H
 #define TA_ATTENTION_COST_H
 
+#include <treeattn/attention.h>
+
 #include "cluster/cost.h"
 #include "plan.h"
 

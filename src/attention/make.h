@@ -2,6 +2,8 @@
 #ifndef TA_ATTENTION_PLAN_H
 #define TA_ATTENTION_PLAN_H
 
+#include <treeattn/attention.h>
+
 #include "plan.h"
 
 /* Check the config and fill it in; `rank` and `ranks` are set (config.c). */

@@ -4,7 +4,7 @@
 #ifndef TA_ATTENTION_H
 #define TA_ATTENTION_H
 
-#include <treeattn/treeattn.h>
+#include <treeattn/attention.h>
 
 #include "device/attention.h"
 #include "device/device.h"

@@ -5,7 +5,7 @@
 #ifndef TA_CLUSTER_H
 #define TA_CLUSTER_H
 
-#include <treeattn/treeattn.h>
+#include <treeattn/cluster.h>
 
 #include "base/text.h"
 #include "device/place.h"

@@ -74,7 +74,7 @@ struct ta_plan {
 
     ta_recording recording; /* of the last step that was captured */
 
-    /* Written by steps for ta_explain() and ta_plan_count(); no step depends on it. */
+    /* Written by steps for ta_explain() and ta_plan_get_stats(); no step depends on it. */
     uint64_t steps, step_ns, attend_ns;
     ta_step_counts last_step;
 };

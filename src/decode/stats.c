@@ -1,5 +1,5 @@
 /* What the steps of a plan cost, as it is measured: where time goes, and memory. Algorithms call
- * ta_plan_attend(), ta_decode() adds up, ta_plan_count() tells. */
+ * ta_plan_attend(), ta_decode() adds up, ta_plan_get_stats() tells. */
 #include <time.h>
 
 #include "base/status.h"
@@ -26,7 +26,7 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
     return TA_OK;
 }
 
-ta_status ta_plan_count(const ta_plan *plan, ta_plan_stats *stats)
+ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats)
 {
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");

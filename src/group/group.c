@@ -46,7 +46,7 @@ int ta_group_size(const ta_group *group)
     return group ? group->size : 1;
 }
 
-ta_status ta_group_count(const ta_group *group, ta_group_stats *stats)
+ta_status ta_group_get_stats(const ta_group *group, ta_group_stats *stats)
 {
     if (!group)
         return ta_fail(TA_ERR_INVALID, "group is NULL: must be a group");

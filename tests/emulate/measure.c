@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <treeattn/treeattn.h>
+#include <treeattn/cluster.h>
 
 #define HEADS 32
 #define DIM 128

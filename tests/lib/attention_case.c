@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/attention.h>
+
 #include "base/status.h"
 #include "bound.h"
 #include "case.h"
@@ -308,15 +310,15 @@ static ta_status run_plan(const rank_state *r, ta_group *group, ta_attention *pl
     gradient.dv = dv.tensor;
     ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
     before.size = after.size = result->traffic_backward.size = sizeof before;
-    ta_status status = r->run->ranks > 1 ? ta_group_count(group, &before) : TA_OK;
+    ta_status status = r->run->ranks > 1 ? ta_group_get_stats(group, &before) : TA_OK;
     if (status == TA_OK)
         status = ta_attention_forward(plan, &input, &out.tensor, lse, NULL);
     if (status == TA_OK && r->run->ranks > 1)
-        status = ta_group_count(group, &after);
+        status = ta_group_get_stats(group, &after);
     if (status == TA_OK)
         status = ta_attention_backward(plan, &input, &gradient, NULL);
     if (status == TA_OK && r->run->ranks > 1)
-        status = ta_group_count(group, &result->traffic_backward);
+        status = ta_group_get_stats(group, &result->traffic_backward);
     result->traffic.bytes_received = after.bytes_received - before.bytes_received;
     result->traffic_backward.bytes_received -= after.bytes_received;
     if (status == TA_OK) {

@@ -3,6 +3,8 @@
 #ifndef TESTS_ATTENTION_CASE_H
 #define TESTS_ATTENTION_CASE_H
 
+#include <treeattn/attention.h>
+
 #include "gradient.h"
 #include "random.h"
 

@@ -1,6 +1,8 @@
 /* Random cases of attention over full sequences, and random ways to run them; attention_case.h. */
 #include <math.h>
 
+#include <treeattn/attention.h>
+
 #include "attention_case.h"
 
 attention_case attention_random_case(uint64_t seed)

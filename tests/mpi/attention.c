@@ -5,6 +5,8 @@
  *     mpi_attention [--seed N] [--cases N] */
 #include <stdio.h>
 
+#include <treeattn/attention.h>
+
 #include "base/status.h"
 #include "lib/attention_case.h"
 #include "lib/options.h"

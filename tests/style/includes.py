@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Includes go down the layers of layers.txt, and each folder sees only what it may.
+"""Includes go down the rooms of layers.txt, and each folder sees only what it may.
 
     include/    <stddef.h>, <stdint.h> and each other
     src/        as layers.txt says; never a GPU header
@@ -17,20 +17,23 @@ GPU = re.compile(r'^(cuda|hip|nccl|rccl|rocm|cub/|thrust/|cooperative_groups)')
 CODE = ('.c', '.h', '.hip', '.cpp', '.hpp')
 
 
-def read_layers():
-    """File name, as written in the table, to the number of its line."""
-    layers = {}
+def read_rooms():
+    """Room to the rooms that it may include headers of."""
+    rooms = {}
     with open(os.path.join(TREE, 'tests', 'style', 'layers.txt'), encoding='utf-8') as table:
-        for number, line in enumerate(table):
-            for name in line.split('#')[0].split():
-                layers[name] = number
-    return layers
+        for line in table:
+            room, colon, below = line.split('#')[0].partition(':')
+            if colon:
+                unknown = [name for name in below.split() if name not in rooms]
+                if unknown:
+                    sys.exit(f'layers.txt: {room} names {unknown[0]}, which is not above it')
+                rooms[room] = below.split()
+    return rooms
 
 
-def name_in_table(path):
-    """How the table spells a file of src/ or include/."""
-    name = path.split('/', 1)[1]
-    return 'host/' if name.startswith('host/') else name
+def room_of(path, rooms):
+    """The room that a file of src/ or hip/ is in, or None."""
+    return next((room for room in rooms if path.startswith(room + '/')), None)
 
 
 def resolve(path, name):
@@ -42,21 +45,18 @@ def resolve(path, name):
     return None
 
 
-def complaint_about_layers(path, target, layers):
-    if os.path.splitext(path)[0] == os.path.splitext(target)[0]:
+def complaint_about_rooms(path, target, rooms):
+    if target.startswith('include/'):
         return None
-    if not target.startswith(('src/', 'include/')):
-        return f'{target} is not part of the library'
-    here, there = name_in_table(path), name_in_table(target)
-    for name, owner in ((here, path), (there, target)):
-        if name not in layers:
-            return f'{owner} has no line in tests/style/layers.txt: give it one'
-    if layers[there] < layers[here] or here == there == 'host/':
+    here, there = room_of(path, rooms), room_of(target, rooms)
+    if there is None:
+        return f'{target} is in no room of tests/style/layers.txt'
+    if here == there or there in rooms[here]:
         return None
-    return f'{target} is not below {path} in tests/style/layers.txt'
+    return f'{there} is not below {here} in tests/style/layers.txt'
 
 
-def complaint(path, quoted, name, layers):
+def complaint(path, quoted, name, rooms):
     """What is wrong with one include, or None."""
     target = resolve(path, name) if quoted or name.startswith('treeattn/') else None
     folder = path.split('/')[0]
@@ -71,8 +71,8 @@ def complaint(path, quoted, name, layers):
         return 'no such header'
     if folder == 'bench' and target and not target.startswith(('include/', 'bench/')):
         return 'the bench uses the public headers only'
-    if folder in ('include', 'src') and target:
-        return complaint_about_layers(path, target, layers)
+    if folder in ('src', 'hip') and target:
+        return complaint_about_rooms(path, target, rooms)
     return None
 
 
@@ -85,16 +85,17 @@ def code_files():
 
 
 def main():
-    layers = read_layers()
+    rooms = read_rooms()
     wrong = 0
     for path in code_files():
         with open(os.path.join(TREE, path), encoding='utf-8') as file:
             text = file.read()
-        if path.startswith('src/') and name_in_table(path) not in layers:
-            print(f'{path}: has no line in tests/style/layers.txt: give it one')
+        if path.startswith('src/') and room_of(path, rooms) is None:
+            print(f'{path}: its folder has no line in tests/style/layers.txt: give it one')
             wrong += 1
+            continue
         for found in INCLUDE.finditer(text):
-            problem = complaint(path, found[1] == '"', found[2], layers)
+            problem = complaint(path, found[1] == '"', found[2], rooms)
             if problem:
                 line = text.count('\n', 0, found.start(2)) + 1
                 print(f'{path}:{line}: includes {found[2]}: {problem}')
