@@ -5,7 +5,7 @@ set -eu
 cd -- "$(dirname -- "$0")/../.."
 
 wrong=0
-for script in quickstart .ci/run tests/*.sh tests/*/*.sh; do
+for script in quickstart .ci/run .ci/full tests/*.sh tests/*/*.sh; do
     [ -f "$script" ] || continue
     read -r first <"$script"
     case $first in
