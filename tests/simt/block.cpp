@@ -37,7 +37,6 @@ void block_runner::begin_round(wave *w)
     w->waiting = 0;
     w->first = w->stray = nullptr;
     w->phase ^= 1;
-    w->ballot[w->phase] = 0;
 }
 
 /* All lanes have stopped. Which one goes on? NULL leaves it to the scheduler. */

@@ -50,15 +50,6 @@ void wave_wait(call where)
     stop_lane(simt_self, stop::wave, where, __builtin_return_address(0));
 }
 
-uint64_t wave_ballot(call where, bool predicate)
-{
-    lane *me = simt_self;
-    unsigned phase = me->wave->phase;
-    me->wave->ballot[phase] |= static_cast<uint64_t>(predicate) << me->number;
-    stop_lane(me, stop::wave, where, __builtin_return_address(0));
-    return me->wave->ballot[phase];
-}
-
 void wave_sync(call where)
 {
     lane *me = simt_self;

@@ -2,7 +2,7 @@
  * the slots through which the lanes of a wave exchange values, and the ways it can stop.
  * simt_language.h builds HIP's names on this; block.cpp runs it.
  *
- * The rule for every collective of a wave (shuffle, ballot, wave barrier) is the strictest of all
+ * The rule for every collective of a wave (shuffle, wave barrier) is the strictest of all
  * vendors': each lane of the wave that has not left the kernel must come to the same call. */
 #ifndef SIMT_LANE_H
 #define SIMT_LANE_H
@@ -87,9 +87,8 @@ struct wave {
     bool at_barrier, left_in_round;
     uint64_t members;         /* the live lanes */
     uint64_t participants[2]; /* of the last round with that phase */
-    uint64_t ballot[2];
-    lane *first; /* the first to stop in this round */
-    lane *stray; /* one that stopped elsewhere than the first */
+    lane *first;              /* the first to stop in this round */
+    lane *stray;              /* one that stopped elsewhere than the first */
     unsigned char order[max_wave];
 };
 
@@ -102,7 +101,6 @@ struct block {
 /* Stop the calling lane until its wave, or its block, has come to the same call. */
 SIMT_COLLECTIVE void wave_wait(call where); /* orders no memory accesses, as a shuffle */
 SIMT_COLLECTIVE void wave_sync(call where); /* orders those of the wave */
-SIMT_COLLECTIVE uint64_t wave_ballot(call where, bool predicate);
 SIMT_COLLECTIVE void barrier_wait(call where);
 
 /* End the kernel with an error that names this place. */

@@ -83,29 +83,9 @@ template <class T> SIMT_INLINE exchanged<T> exchange(const T &value, call where)
     return exchanged<T>{me->wave, phase, where};
 }
 
-template <class T> SIMT_INLINE T shuffle(const T &value, unsigned source, call where)
-{
-    return exchange(value, where)[source];
-}
-
 template <class T> SIMT_INLINE T shuffle_xor(const T &value, unsigned mask, call where)
 {
     return exchange(value, where)[simt_self->number ^ mask];
-}
-
-/* Lanes whose source is outside their group of `width` keep their own value. */
-template <class T>
-SIMT_INLINE T shuffle_down(const T &value, unsigned delta, unsigned width, call where)
-{
-    unsigned number = simt_self->number;
-    return exchange(value, where)[number % width + delta < width ? number + delta : number];
-}
-
-template <class T>
-SIMT_INLINE T shuffle_up(const T &value, unsigned delta, unsigned width, call where)
-{
-    unsigned number = simt_self->number;
-    return exchange(value, where)[number % width >= delta ? number - delta : number];
 }
 
 /* A kernel that was compiled for one width runs on devices of that width only. */

@@ -218,7 +218,7 @@ __global__ void shuffle_from_a_lane_that_left(float *out)
     float v = static_cast<float>(threadIdx.x);
     if (threadIdx.x == 7)
         return;
-    out[threadIdx.x] = (mark(__LINE__), ta_shfl(v, 7));
+    out[threadIdx.x] = (mark(__LINE__), ta_shfl_xor(v, 7));
 }
 
 static void test_shuffle_from_a_lane_that_left(void)

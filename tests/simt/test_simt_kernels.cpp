@@ -64,53 +64,6 @@ static void test_block_sums(void)
     });
 }
 
-/* ---- Inclusive scan of a wave, and of a part of one ----------------------------------------- */
-
-template <int Wave> __global__ void wave_scan(const float *in, float *out, int width)
-{
-    TA_ONLY_WAVE(Wave);
-    float v = in[threadIdx.x];
-    for (int delta = 1; delta < width; delta *= 2) {
-        float other = ta_shfl_up(v, delta, width);
-        if (ta_lane() % width >= delta)
-            v += other;
-    }
-    out[threadIdx.x] = v;
-}
-
-static void test_scans_of_any_width(void)
-{
-    in_all_orders([] {
-        std::vector<float> values = small_numbers(256);
-        for (int width = 1; width <= device_wave(); width *= 2) {
-            device_array<float> in(values), out(256);
-            LAUNCH_WAVE(wave_scan, 1, 256, 0, nullptr, in.data, out.data, width);
-            std::vector<float> expected(256);
-            for (size_t i = 0; i < 256; i++)
-                expected[i] = values[i] + (i % static_cast<size_t>(width) ? expected[i - 1] : 0.0f);
-            CHECK_VALUES(expected, out.read());
-        }
-    });
-}
-
-template <int Wave> __global__ void shift_down(const float *in, float *out, int delta, int width)
-{
-    TA_ONLY_WAVE(Wave);
-    out[threadIdx.x] = ta_shfl_down(in[threadIdx.x], delta, width);
-}
-
-static void test_shift_down_keeps_values_at_the_end(void)
-{
-    in_all_orders([] {
-        std::vector<float> values = small_numbers(128), expected(128);
-        device_array<float> in(values), out(128);
-        LAUNCH_WAVE(shift_down, 1, 128, 0, nullptr, in.data, out.data, 3, 16);
-        for (size_t i = 0; i < 128; i++)
-            expected[i] = values[i % 16 + 3 < 16 ? i + 3 : i];
-        CHECK_VALUES(expected, out.read());
-    });
-}
-
 /* ---- Larger and smaller values through a shuffle -------------------------------------------- */
 
 struct triple {
@@ -124,7 +77,7 @@ template <int Wave> __global__ void reverse_wave(double *a, int *b)
     TA_ONLY_WAVE(Wave);
     int i = static_cast<int>(threadIdx.x);
     triple t = {i * 0.5, -i, static_cast<char>(i % 100)};
-    triple r = ta_shfl(t, Wave - 1 - ta_lane());
+    triple r = ta_shfl_xor(t, Wave - 1);
     a[i] = r.a;
     b[i] = r.b + r.c;
 }
@@ -144,36 +97,6 @@ static void test_shuffle_of_a_struct(void)
                                           simt_settings());
             TEST_ASSERT_EQUAL_INT_MESSAGE(0, got_b[static_cast<size_t>(i)], simt_settings());
         }
-    });
-}
-
-/* ---- Ballot --------------------------------------------------------------------------------- */
-
-template <int Wave> __global__ void ballots(uint64_t *out, unsigned modulus)
-{
-    TA_ONLY_WAVE(Wave);
-    uint64_t all = ta_ballot(true);
-    uint64_t some = ta_ballot(threadIdx.x % modulus == 0);
-    if (ta_lane() == 0) {
-        out[2 * ta_wave_id()] = all;
-        out[2 * ta_wave_id() + 1] = some;
-    }
-}
-
-static void test_ballots_are_64_bits(void)
-{
-    in_all_orders([] {
-        size_t wave = static_cast<size_t>(device_wave());
-        const size_t threads = 200; /* the last wave is not full */
-        device_array<uint64_t> out(2 * ((threads + wave - 1) / wave));
-        LAUNCH_WAVE(ballots, 1, 200, 0, nullptr, out.data, 3u);
-        std::vector<uint64_t> expected(out.count, 0), got = out.read();
-        for (size_t i = 0; i < threads; i++) {
-            expected[i / wave * 2] |= 1ull << i % wave;
-            expected[i / wave * 2 + 1] |= static_cast<uint64_t>(i % 3 == 0) << i % wave;
-        }
-        TEST_ASSERT_EQUAL_HEX64_ARRAY_MESSAGE(expected.data(), got.data(), out.count,
-                                              simt_settings());
     });
 }
 
@@ -436,7 +359,7 @@ template <int Wave> __global__ void note_order(unsigned *turn, unsigned *order)
     for (unsigned i = 0; i < 8; i++) {
         order[thread * 8 + i] = atomicAdd(turn, 1);
         if (i % 2)
-            (void)ta_ballot(true);
+            (void)ta_shfl_xor(thread, 1);
         else
             ta_syncthreads();
     }
@@ -471,10 +394,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_block_sums);
-    RUN_TEST(test_scans_of_any_width);
-    RUN_TEST(test_shift_down_keeps_values_at_the_end);
     RUN_TEST(test_shuffle_of_a_struct);
-    RUN_TEST(test_ballots_are_64_bits);
     RUN_TEST(test_transposes);
     RUN_TEST(test_wave_barrier);
     RUN_TEST(test_atomics);

@@ -3,7 +3,7 @@
 
     include/    <stddef.h>, <stdint.h> and each other
     src/        as layers.txt says; never a GPU header
-    hip/        GPU headers in vendor.h only
+    hip/        GPU headers in vendor.h only, and its parts vendor_….h by nobody else
     bench/      the public headers, and its own: it is a user of the library like any other
     anywhere    headers only, never a source file
 """
@@ -65,6 +65,8 @@ def complaint(path, quoted, name, rooms):
     if GPU.match(name) and target is None:
         vendor = path == 'hip/vendor.h' or folder not in ('include', 'src', 'hip', 'bench')
         return None if vendor else 'GPU headers are included by hip/vendor.h only'
+    if target and re.match('hip/vendor_.*', target) and path != 'hip/vendor.h':
+        return 'it is a part of hip/vendor.h: include that'
     if folder == 'include' and target is None and name not in ('stddef.h', 'stdint.h'):
         return 'a public header needs <stddef.h> and <stdint.h> only'
     if folder == 'src' and quoted and target is None:

@@ -1,0 +1,87 @@
+/* A part of vendor.h, which alone includes it: the kernel language on NVIDIA. */
+#ifndef TA_VENDOR_CUDA_H
+#define TA_VENDOR_CUDA_H
+
+#define TA_ONLY_WAVE(Wave) static_assert(Wave == 32, "a wave is 32 threads on NVIDIA")
+#define TA_ALL_LANES 0xffffffffu
+
+TA_DEVICE int ta_lane()
+{
+    return static_cast<int>(threadIdx.x % 32);
+}
+
+TA_DEVICE int ta_wave_id()
+{
+    return static_cast<int>(threadIdx.x / 32);
+}
+
+TA_DEVICE void ta_syncwave()
+{
+    __syncwarp();
+}
+
+template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
+{
+    return __shfl_xor_sync(TA_ALL_LANES, value, mask);
+}
+
+TA_DEVICE int32_t ta_uniform(int32_t value)
+{
+    return value;
+}
+
+TA_DEVICE void ta_opaque(int32_t &value)
+{
+    asm volatile("" : "+r"(value));
+}
+
+TA_DEVICE void ta_opaque_uniform(int32_t &value)
+{
+    asm volatile("" : "+r"(value));
+}
+
+/* Within 2 units in the last place; exp2(-inf) is 0 and NaN stays NaN. */
+TA_DEVICE float ta_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+TA_DEVICE int32_t ta_load_global(const int32_t *address)
+{
+    return *address;
+}
+
+/* For what is read once and written by no thread of this kernel: leaves the first-level cache
+ * alone. */
+TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
+{
+    ta_vec16 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+        : "l"(__cvta_generic_to_global(address)));
+    return v;
+}
+
+/* For what other blocks read too. */
+TA_DEVICE ta_vec16 ta_load16_global(const void *address)
+{
+    ta_vec16 v;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
+        : "l"(__cvta_generic_to_global(address)));
+    return v;
+}
+
+TA_DEVICE float ta_from_f16(uint16_t bits)
+{
+    return __half2float(__ushort_as_half(bits));
+}
+
+TA_DEVICE uint16_t ta_to_f16(float value)
+{
+    return __half_as_ushort(__float2half_rn(value));
+}
+
+#endif

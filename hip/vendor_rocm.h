@@ -1,0 +1,98 @@
+/* A part of vendor.h, which alone includes it: the kernel language on AMD. */
+#ifndef TA_VENDOR_ROCM_H
+#define TA_VENDOR_ROCM_H
+
+/* Decided by the architecture that is compiled for; the host's pass never uses it. */
+#if defined(__GFX8__) || defined(__GFX9__)
+#define TA_DEVICE_WAVE 64
+#else
+#define TA_DEVICE_WAVE 32
+#endif
+
+/* A module for several architectures has the kernels of both widths for each: those that can't run
+ * there are left empty. */
+#ifdef TA_DEVICE_PASS
+#define TA_ONLY_WAVE(Wave)                                                                         \
+    if (Wave != TA_DEVICE_WAVE)                                                                    \
+    return
+#else
+#define TA_ONLY_WAVE(Wave) static_assert(Wave == 32 || Wave == 64, "no such wave")
+#endif
+
+TA_DEVICE int ta_lane()
+{
+    return static_cast<int>(threadIdx.x % TA_DEVICE_WAVE);
+}
+
+/* In a scalar register, so that branches on it are scalar too. */
+TA_DEVICE int ta_wave_id()
+{
+    return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x / TA_DEVICE_WAVE));
+}
+
+TA_DEVICE void ta_syncwave()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
+{
+    return __shfl_xor(value, mask, TA_DEVICE_WAVE);
+}
+
+TA_DEVICE int32_t ta_uniform(int32_t value)
+{
+    return __builtin_amdgcn_readfirstlane(value);
+}
+
+TA_DEVICE void ta_opaque(int32_t &value)
+{
+    asm volatile("" : "+v"(value));
+}
+
+TA_DEVICE void ta_opaque_uniform(int32_t &value)
+{
+    asm volatile("" : "+s"(value));
+}
+
+/* Within 1 unit in the last place, subnormal results become 0. */
+TA_DEVICE float ta_exp2(float x)
+{
+    return __builtin_amdgcn_exp2f(x);
+}
+
+typedef uint32_t ta_words4 __attribute__((ext_vector_type(4)));
+
+/* Otherwise a load by a pointer that was itself loaded waits for shared memory too. */
+TA_DEVICE int32_t ta_load_global(const int32_t *address)
+{
+    return *(__attribute__((address_space(1))) const int32_t *)address;
+}
+
+/* For what is read once: leaves the caches to others. */
+TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
+{
+    typedef __attribute__((address_space(1))) const ta_words4 *global_words;
+    return __builtin_bit_cast(ta_vec16, __builtin_nontemporal_load((global_words)address));
+}
+
+/* For what other blocks read too. */
+TA_DEVICE ta_vec16 ta_load16_global(const void *address)
+{
+    typedef __attribute__((address_space(1))) const ta_words4 *global_words;
+    return __builtin_bit_cast(ta_vec16, *(global_words)address);
+}
+
+TA_DEVICE float ta_from_f16(uint16_t bits)
+{
+    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+
+TA_DEVICE uint16_t ta_to_f16(float value)
+{
+    return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
+}
+
+#endif
