@@ -118,34 +118,6 @@ static ta_status ccl_all_gather(ta_group *group, void *data, const size_t *offse
     return ta_ccl_end(g, result, stream, TA_CCL_ALL);
 }
 
-static ncclResult_t swap_parts(ta_ccl_group *g, const char *from, const size_t *from_offsets,
-                               char *to, const size_t *to_offsets, void *stream)
-{
-    const ta_ccl_library *nccl = g->nccl;
-    ncclResult_t result = nccl->ncclGroupStart();
-    for (int r = 0; r < g->group.size; r++) {
-        size_t out = from_offsets[r + 1] - from_offsets[r], in = to_offsets[r + 1] - to_offsets[r];
-        if (out)
-            result = ta_ccl_first(result, nccl->ncclSend(from + from_offsets[r], out, ncclChar, r,
-                                                         g->comm, (hipStream_t)stream));
-        if (in)
-            result = ta_ccl_first(result, nccl->ncclRecv(to + to_offsets[r], in, ncclChar, r,
-                                                         g->comm, (hipStream_t)stream));
-    }
-    return ta_ccl_first(result, nccl->ncclGroupEnd());
-}
-
-static ta_status ccl_all_to_all(ta_group *group, const void *from, const size_t *from_offsets,
-                                void *to, const size_t *to_offsets, void *stream)
-{
-    ta_ccl_group *g = ta_ccl_of(group);
-    if (from_offsets[group->size] == from_offsets[0] && to_offsets[group->size] == to_offsets[0])
-        return ta_ccl_broken(g);
-    TA_TRY(ta_ccl_begin(g));
-    return ta_ccl_end(g, swap_parts(g, from, from_offsets, to, to_offsets, stream), stream,
-                      TA_CCL_ALL);
-}
-
 const ta_group_ops ta_ccl_ops = {
     .name = TA_VENDOR " ccl",
     .exchange = ccl_exchange,
@@ -160,5 +132,4 @@ const ta_group_ops ta_ccl_ops = {
     .all_gather = ccl_all_gather,
     .all_reduce = ta_ccl_all_reduce,
     .reduce_scatter = ta_ccl_reduce_scatter,
-    .all_to_all = ccl_all_to_all,
 };

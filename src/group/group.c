@@ -202,30 +202,3 @@ ta_status ta_group_reduce_scatter(ta_group *group, const void *from, void *to,
             (offsets[group->rank + 1] - offsets[group->rank]) * each);
     return ta_reduce_part(group, from, to, offsets, element, reduction);
 }
-
-/* Everybody sends to the next rank, then to the one after, and receives from the other side. */
-ta_status ta_group_all_to_all(ta_group *group, const void *from, const size_t *from_offsets,
-                              void *to, const size_t *to_offsets, void *stream)
-{
-    int size = group->size, rank = group->rank;
-    const char *out = from;
-    char *in = to;
-    if (group->ops->all_to_all)
-        return count_native(
-            group, group->ops->all_to_all(group, from, from_offsets, to, to_offsets, stream),
-            from_offsets[size] - from_offsets[0], to_offsets[size] - to_offsets[0]);
-    size_t own = from_offsets[rank + 1] - from_offsets[rank];
-    if (own != to_offsets[rank + 1] - to_offsets[rank])
-        return ta_fail(TA_ERR_INVALID, "rank %d sends itself %zu bytes and expects %zu", rank, own,
-                       to_offsets[rank + 1] - to_offsets[rank]);
-    if (own)
-        memcpy(in + to_offsets[rank], out + from_offsets[rank], own);
-    for (int distance = 1; distance < size; ++distance) {
-        int next = (rank + distance) % size, previous = (rank + size - distance) % size;
-        TA_TRY(ta_group_exchange(
-            group, out + from_offsets[next], from_offsets[next + 1] - from_offsets[next], next,
-            in + to_offsets[previous], to_offsets[previous + 1] - to_offsets[previous], previous,
-            stream));
-    }
-    return TA_OK;
-}

@@ -65,8 +65,6 @@ typedef struct ta_group_ops {
                             ta_element_kind element, ta_reduction reduction, void *stream);
     ta_status (*reduce_scatter)(ta_group *group, const void *from, void *to, const size_t *offsets,
                                 ta_element_kind element, ta_reduction reduction, void *stream);
-    ta_status (*all_to_all)(ta_group *group, const void *from, const size_t *from_offsets, void *to,
-                            const size_t *to_offsets, void *stream);
 } ta_group_ops;
 
 struct ta_group {
@@ -115,11 +113,6 @@ ta_status ta_group_all_reduce(ta_group *group, const void *from, void *to, size_
 ta_status ta_group_reduce_scatter(ta_group *group, const void *from, void *to,
                                   const size_t *offsets, ta_element_kind element,
                                   ta_reduction reduction, void *stream);
-
-/* Bytes from_offsets[r] … from_offsets[r + 1] of `from` go to rank r, and what comes from rank r
- * goes to to_offsets[r] … of `to`. The two do not overlap. */
-ta_status ta_group_all_to_all(ta_group *group, const void *from, const size_t *from_offsets,
-                              void *to, const size_t *to_offsets, void *stream);
 
 /* The same for memory of the host, whatever the group moves; done when they return. For what is not
  * part of a step (host.c). */
