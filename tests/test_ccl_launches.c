@@ -9,6 +9,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "decode/plan.h"
 #include "device/device.h"
@@ -38,15 +39,6 @@ typedef struct trial {
     uint64_t bits[MAX_RANKS]; /* of the results */
 } trial;
 
-/* FNV-1a. */
-static uint64_t hash(const void *data, size_t bytes)
-{
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < bytes; ++i)
-        h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
-    return h;
-}
-
 static ta_status count_rank(ccl_rank *r)
 {
     trial *t = r->context;
@@ -68,7 +60,7 @@ static ta_status count_rank(ccl_rank *r)
     }
     t->launches[r->rank] = plan->last_step.device.launches;
     t->copies[r->rank] = plan->last_step.device.copies;
-    t->bits[r->rank] = hash(step.results, sizeof step.results);
+    t->bits[r->rank] = ta_hash_bytes(step.results, sizeof step.results);
     ta_plan_destroy(plan);
     small_step_release(&step);
     return TA_OK;

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <treeattn/cluster.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "lib/ccl_ranks.h"
@@ -40,13 +40,6 @@ void tearDown(void)
             return ta_fail(TA_ERR_DEVICE, "line %d: not so: %s (last error: %s)", __LINE__,        \
                            #condition, ta_last_error());                                           \
     } while (0)
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* A rank's step and plan. */
 typedef struct prepared {
@@ -323,12 +316,12 @@ static ta_status troubled_rank(ccl_rank *r)
     if (r->rank == 0 && what == ABORTED)
         NEED(pthread_create(&thread, NULL, abort_soon, r->group) == 0);
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    int64_t begin = now_ms();
+    int64_t begin = ta_clock_ms();
     if (r->rank != 1 || what == INJECTED)
         (void)small_step_queue(&p.step, p.plan, r->streams[0]);
     NEED(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    NEED(now_ms() - begin < BOUND_MS);
+    NEED(ta_clock_ms() - begin < BOUND_MS);
     ta_status status = small_step_queue(&p.step, p.plan, r->streams[0]);
     NEED(status == (what == INJECTED ? TA_ERR_DEVICE
                     : what == LOST   ? TA_ERR_TIMEOUT
@@ -341,11 +334,11 @@ static ta_status troubled_rank(ccl_rank *r)
     NEED(what != INJECTED || strstr(ta_last_error(), "a failure that was asked for"));
     if (r->rank == 0 && what == ABORTED)
         pthread_join(thread, NULL);
-    begin = now_ms();
+    begin = ta_clock_ms();
     release(&p);
     ta_group_destroy(r->group);
     r->group = NULL;
-    NEED(now_ms() - begin < BOUND_MS);
+    NEED(ta_clock_ms() - begin < BOUND_MS);
     return survive(r);
 }
 
@@ -389,10 +382,10 @@ static ta_status joining_rank(ta_group *threads, void *context)
     config.timeout_ms = TIMEOUT_MS;
     snprintf(name, sizeof name, "simt:%d", ccl.rank);
     TA_TRY(ta_device_open(name, NULL, &device));
-    int64_t begin = now_ms();
+    int64_t begin = ta_clock_ms();
     ta_status status = ta_group_create_ccl(device, &ccl, &config, &group);
     NEED(status == TA_ERR_TIMEOUT && !group);
-    NEED(now_ms() - begin < BOUND_MS);
+    NEED(ta_clock_ms() - begin < BOUND_MS);
     NEED(strstr(ta_last_error(), "2 of 3 came from this process; not rank 2"));
     ta_device_close(device);
     return TA_OK;

@@ -2,9 +2,9 @@
  * way of not arriving ends within the timeout with an error that says who is to blame. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "group/group.h"
 #include "lib/expect.h"
 
@@ -14,13 +14,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 static ta_group_config with_timeout(int milliseconds)
@@ -100,7 +93,7 @@ static ta_status see(ta_group *group, double begin, ta_status status)
 {
     sight *s = &sights[ta_group_rank(group)];
     s->status = status;
-    s->seconds = seconds() - begin;
+    s->seconds = ta_clock_s() - begin;
     snprintf(s->error, sizeof s->error, "%s", status == TA_OK ? "" : ta_last_error());
     return TA_OK;
 }
@@ -108,7 +101,7 @@ static ta_status see(ta_group *group, double begin, ta_status status)
 /* Rank 2 of 5 never comes to the barrier. */
 static ta_status absent_rank(ta_group *group, void *context)
 {
-    double begin = seconds();
+    double begin = ta_clock_s();
     (void)context;
     if (ta_group_rank(group) == 2) {
         usleep(500000);
@@ -206,7 +199,7 @@ static void test_a_receiver_that_is_nearly_too_late(void)
 static ta_status mismatch_rank(ta_group *group, void *context)
 {
     char data[16] = {0};
-    double begin = seconds();
+    double begin = ta_clock_s();
     (void)context;
     if (ta_group_rank(group) == 0)
         return see(group, begin, ta_group_exchange(group, data, 12, 1, NULL, 0, -1, NULL));
@@ -236,7 +229,7 @@ static void *abort_later(void *group)
 
 static ta_status blocked_rank(ta_group *group, void *context)
 {
-    double begin = seconds();
+    double begin = ta_clock_s();
     (void)context;
     if (ta_group_rank(group) == 0) {
         /* Not in any call: another thread aborts on its behalf. */
@@ -296,7 +289,7 @@ static ta_status abort_twice_rank(ta_group *group, void *context)
         ta_group_abort(group, "second");
         ta_group_abort(group, NULL);
     }
-    double begin = seconds();
+    double begin = ta_clock_s();
     ta_status status;
     do
         status = ta_group_barrier(group, NULL);
@@ -335,12 +328,12 @@ static void test_a_peer_that_destroys_its_handle(void)
     pthread_t thread;
     EXPECT_OK(ta_group_create_threads(2, &config, groups));
     waiter w = {groups[1], TA_OK, ""};
-    double begin = seconds();
+    double begin = ta_clock_s();
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, wait_for_message, &w));
     usleep(100000);
     ta_group_destroy(groups[0]);
     pthread_join(thread, NULL);
-    TEST_ASSERT_TRUE(seconds() - begin < 5);
+    TEST_ASSERT_TRUE(ta_clock_s() - begin < 5);
     TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, w.status);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(w.error, "rank 0"), w.error);
     ta_group_destroy(groups[1]);

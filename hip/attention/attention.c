@@ -7,14 +7,6 @@
 #include "attention.h"
 #include "gpu.h"
 
-/* Run statements that set `status` on the device. */
-#define ON_DEVICE(gpu, expr)                                                                       \
-    int before_;                                                                                   \
-    TA_TRY(ta_gpu_enter(gpu, &before_));                                                           \
-    ta_status status_ = (expr);                                                                    \
-    ta_gpu_leave(gpu, before_);                                                                    \
-    return status_
-
 static int aligned16(const ta_tensor *t, ta_dtype dtype)
 {
     int64_t size = ta_number_bytes(dtype);
@@ -73,7 +65,7 @@ static ta_status attention_forward(ta_device *device, const ta_attention_work *w
     if (work->queries == 0)
         return TA_OK;
     TA_TRY(check_count("queries", work->queries, work->query_heads));
-    ON_DEVICE(gpu, forward(gpu, work, records, workspace, stream));
+    TA_ON_GPU(gpu, forward(gpu, work, records, workspace, stream));
 }
 
 /* A pass over rows; none of them is launched for nothing. */
@@ -85,7 +77,7 @@ static ta_status local_pass(ta_device *device, const ta_attention_rows_params *p
     if (params->rows == 0)
         return TA_OK;
     TA_TRY(check_count("rows", params->rows, params->heads));
-    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, launch(params, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, launch(params, stream)));
 }
 
 static ta_attention_rows_params rows_of(int32_t rows, int32_t heads, int32_t dim, ta_dtype dtype,
@@ -144,7 +136,7 @@ static ta_status attention_backward(ta_device *device, const ta_attention_work *
         return local_store(device, NULL, w->keys, w->kv_heads, w->v_dim, g->kv_dtype, &g->dv,
                            stream);
     }
-    ON_DEVICE(gpu, backward(gpu, w, g, workspace, stream));
+    TA_ON_GPU(gpu, backward(gpu, w, g, workspace, stream));
 }
 
 static ta_status local_finish(ta_device *device, const ta_attention_work *shape,
@@ -174,7 +166,7 @@ static ta_status local_add(ta_device *device, float *into, const float *from, in
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (count == 0)
         return TA_OK;
-    ON_DEVICE(gpu, ta_gpu_check_launch(gpu, ta_launch_attention_add(into, from, count, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_attention_add(into, from, count, stream)));
 }
 
 static ta_status local_pack(ta_device *device, const ta_tensor *from, int32_t rows, int32_t heads,

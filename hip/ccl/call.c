@@ -2,15 +2,6 @@
  * and a communicator that says "in progress" is asked again until the group's timeout. */
 #include "ccl.h"
 
-#include <time.h>
-
-int64_t ta_ccl_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void ta_ccl_pause(void)
 {
     struct timespec moment = {0, 50000};
@@ -28,12 +19,12 @@ const char *ta_ccl_words(const ta_ccl_library *nccl, ncclComm_t comm, ncclResult
 
 ncclResult_t ta_ccl_settle(ta_ccl_group *g, ncclComm_t comm, ncclResult_t result)
 {
-    int64_t end = ta_ccl_now_ms() + g->group.timeout_ms;
+    int64_t end = ta_clock_ms() + g->group.timeout_ms;
     while (result == ncclInProgress) {
         ncclResult_t asked = g->nccl->ncclCommGetAsyncError(comm, &result);
         if (asked != ncclSuccess)
             return asked;
-        if (result != ncclInProgress || ta_ccl_now_ms() > end)
+        if (result != ncclInProgress || ta_clock_ms() > end)
             return result;
         pthread_mutex_unlock(&g->calls);
         ta_ccl_pause();
@@ -82,7 +73,7 @@ static void mark(ta_ccl_group *g, void *stream, int peer)
     }
     m->peer = peer;
     if (g->marked == 0)
-        g->since_ms = ta_ccl_now_ms();
+        g->since_ms = ta_clock_ms();
     g->marked = g->marked > 0 ? 2 : 1;
 }
 
@@ -113,7 +104,7 @@ ta_status ta_ccl_wait(ta_group *group, void *stream)
 {
     ta_ccl_group *g = ta_ccl_of(group);
     const ta_gpu_device *gpu = ta_gpu_of(group->device);
-    int64_t end = ta_ccl_now_ms() + group->timeout_ms;
+    int64_t end = ta_clock_ms() + group->timeout_ms;
     int before;
     TA_TRY(ta_gpu_enter(gpu, &before));
     hipError_t error;
@@ -121,7 +112,7 @@ ta_status ta_ccl_wait(ta_group *group, void *stream)
         (void)hipGetLastError();
         if (atomic_load(&g->world->broken))
             break;
-        if (ta_ccl_now_ms() > end)
+        if (ta_clock_ms() > end)
             (void)ta_ccl_break(g, TA_ERR_TIMEOUT,
                                "rank %d of %d waited %d ms for the others of a " TA_CCL_NAME
                                " group",

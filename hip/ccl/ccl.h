@@ -15,6 +15,7 @@
 #define TA_HIP_CCL_H
 
 #define TA_CCL_CALLS
+#include "base/clock.h"
 #include "gpu.h"
 
 #include <pthread.h>
@@ -141,7 +142,6 @@ ta_status ta_ccl_split(ta_group *group, int color, int key, ta_group **part);
 
 /* ---- call.c ---------------------------------------------------------------------------- */
 
-int64_t ta_ccl_now_ms(void);
 void ta_ccl_pause(void);
 
 /* Around calls of the library on the group's communicator. If begin fails, nothing is to be done;

@@ -110,11 +110,11 @@ static ncclResult_t init_slowly(ta_ccl_group *g, const ncclUniqueId *id)
         return ncclSystemError;
     }
     pthread_detach(thread);
-    int64_t end = ta_ccl_now_ms() + g->group.timeout_ms;
+    int64_t end = ta_clock_ms() + g->group.timeout_ms;
     for (;;) {
         pthread_mutex_lock(&s->mutex);
         int done = s->done;
-        s->abandoned = !done && (ta_ccl_now_ms() > end || atomic_load(&g->world->broken));
+        s->abandoned = !done && (ta_clock_ms() > end || atomic_load(&g->world->broken));
         int abandoned = s->abandoned;
         pthread_mutex_unlock(&s->mutex);
         if (abandoned)

@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+
 /* ---- By the library ------------------------------------------------------------------------ */
 
 /* The world of a part, by a name that its ranks in this process find for themselves. */
 static void name_part(const ta_ccl_group *g, unsigned split, int color, char *id)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < TA_CCL_ID_BYTES; i++)
-        hash = (hash ^ (unsigned char)g->world->id[i]) * 1099511628211u;
+    uint64_t hash = ta_hash_bytes(g->world->id, TA_CCL_ID_BYTES);
     memset(id, 0, TA_CCL_ID_BYTES);
     snprintf(id, TA_CCL_ID_BYTES, "part of %016llx, split %u, color %d", (unsigned long long)hash,
              split, color);

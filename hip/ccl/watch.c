@@ -10,7 +10,6 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define LOOK_EVERY_MS 20
 #define LOCK_PATIENCE_MS 200
@@ -27,23 +26,10 @@ static struct {
 
 /* ---- Breaking: with the registry's lock ---------------------------------------------------- */
 
-static struct timespec after_ms(int64_t ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec += 1;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
-}
-
 /* A thread that holds the lock for long hangs in the library, where only the abort can reach it. */
 static void abort_communicator(ta_ccl_group *g)
 {
-    struct timespec patience = after_ms(LOCK_PATIENCE_MS);
+    struct timespec patience = ta_clock_after_ms(CLOCK_REALTIME, LOCK_PATIENCE_MS);
     int locked = pthread_mutex_timedlock(&g->calls, &patience) == 0;
     ncclComm_t comm = g->comm;
     g->comm = NULL;
@@ -97,7 +83,7 @@ void ta_ccl_abort(ta_group *group, const char *reason)
 /* Is what was marked first done? Asked late, so that a healthy group costs nothing. */
 static void look_at_mark(ta_ccl_group *g, char *trouble, size_t capacity)
 {
-    int64_t age = ta_ccl_now_ms() - g->since_ms;
+    int64_t age = ta_clock_ms() - g->since_ms;
     if (g->marked == 0 || age < g->group.timeout_ms / 2)
         return;
     hipError_t error = hipEventQuery(g->marks[0].event);
@@ -106,7 +92,7 @@ static void look_at_mark(ta_ccl_group *g, char *trouble, size_t capacity)
         g->marks[0] = g->marks[1];
         g->marks[1] = done;
         g->marked--;
-        g->since_ms = ta_ccl_now_ms();
+        g->since_ms = ta_clock_ms();
     } else if (age > g->group.timeout_ms && g->marks[0].peer >= 0) {
         snprintf(trouble, capacity,
                  "rank %d of %d waits since %d ms on its device for rank %d, or for one that this "
@@ -144,7 +130,7 @@ static void look_at(ta_ccl_world *world, ta_ccl_group *g)
 static int let_go(ta_ccl_group *g)
 {
     ncclResult_t state = ncclSuccess;
-    int late = registry.stop || ta_ccl_now_ms() - g->since_ms > g->group.timeout_ms;
+    int late = registry.stop || ta_clock_ms() - g->since_ms > g->group.timeout_ms;
     if (g->comm && !g->finalizing) {
         state = g->nccl->ncclCommFinalize(g->comm);
         g->finalizing = 1;
@@ -188,7 +174,7 @@ static void *watch(void *unused)
                 if (hipSetDevice(g->index) == hipSuccess)
                     look_at(world, g);
         let_go_of_all();
-        struct timespec next = after_ms(LOOK_EVERY_MS);
+        struct timespec next = ta_clock_after_ms(CLOCK_REALTIME, LOOK_EVERY_MS);
         if (!registry.worlds && !registry.leaving)
             pthread_cond_wait(&registry.changed, &registry.mutex);
         else
@@ -203,7 +189,7 @@ static void *watch(void *unused)
  * the library was there first. Groups that are still leaving are aborted. */
 static void stop_watching(void)
 {
-    struct timespec patience = after_ms(1000);
+    struct timespec patience = ta_clock_after_ms(CLOCK_REALTIME, 1000);
     pthread_mutex_lock(&registry.mutex);
     registry.stop = 1;
     pthread_cond_broadcast(&registry.changed);
@@ -323,7 +309,7 @@ void ta_ccl_destroy(ta_group *group)
     if (g->world)
         leave_world(g);
     g->group.device = NULL; /* the device may be closed now */
-    g->since_ms = ta_ccl_now_ms();
+    g->since_ms = ta_clock_ms();
     if (g->adopted)
         g->comm = NULL;
     if (g->comm && !g->nccl->ncclCommFinalize &&

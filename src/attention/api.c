@@ -1,7 +1,6 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
-#include <time.h>
-
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/tensor.h"
 #include "grid.h"
@@ -88,20 +87,13 @@ static ta_status check_gradient(const ta_attention *a, const ta_attention_gradie
     return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 ta_status ta_attention_attend(ta_attention *attention, const ta_attention_work *work,
                               float *records, void *stream)
 {
     ta_attention *a = attention;
-    uint64_t begin = now_ns();
+    int64_t begin = ta_clock_ns();
     TA_TRY(a->ops->forward(a->device, work, records, a->workspace, stream));
-    a->counted[0].attend_ns += now_ns() - begin;
+    a->counted[0].attend_ns += (uint64_t)(ta_clock_ns() - begin);
     return TA_OK;
 }
 
@@ -109,9 +101,9 @@ ta_status ta_attention_differentiate(ta_attention *attention, const ta_attention
                                      const ta_attention_work_gradient *gradient, void *stream)
 {
     ta_attention *a = attention;
-    uint64_t begin = now_ns();
+    int64_t begin = ta_clock_ns();
     TA_TRY(a->ops->backward(a->device, work, gradient, a->workspace, stream));
-    a->counted[1].attend_ns += now_ns() - begin;
+    a->counted[1].attend_ns += (uint64_t)(ta_clock_ns() - begin);
     return TA_OK;
 }
 
@@ -130,10 +122,10 @@ static void add_counts(ta_group *group, ta_group *other)
 
 /* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
  * for it. */
-static ta_status end_call(ta_attention *a, uint64_t begin_ns, ta_status status)
+static ta_status end_call(ta_attention *a, int64_t begin_ns, ta_status status)
 {
     a->counted[a->pass].calls += 1;
-    a->counted[a->pass].ns += now_ns() - begin_ns;
+    a->counted[a->pass].ns += (uint64_t)(ta_clock_ns() - begin_ns);
     add_counts(a->caller, a->group);
     add_counts(a->caller, a->row.group);
     add_counts(a->caller, a->column.group);
@@ -163,7 +155,7 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
     TA_TRY(check_capture(a, stream));
-    uint64_t begin = now_ns();
+    int64_t begin = ta_clock_ns();
     a->pass = 0;
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
@@ -194,7 +186,7 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     if (!a)
         return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
     TA_TRY(check_capture(a, stream));
-    uint64_t begin = now_ns();
+    int64_t begin = ta_clock_ns();
     a->pass = 1;
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)

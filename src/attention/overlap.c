@@ -7,6 +7,7 @@
 #include "overlap.h"
 
 #include "base/dtype.h"
+#include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
 #include "grid.h"
@@ -14,12 +15,12 @@
 
 static int next_member(const ta_line *line)
 {
-    return (line->member + 1) % line->ranks;
+    return ta_next_rank(line->member, line->ranks);
 }
 
 static int previous_member(const ta_line *line)
 {
-    return (line->member + line->ranks - 1) % line->ranks;
+    return ta_previous_rank(line->member, line->ranks);
 }
 
 static int32_t tokens_of(const ta_line *line, int member)

@@ -5,6 +5,7 @@
 #include "ring.h"
 
 #include "base/dtype.h"
+#include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
 #include "grid.h"
@@ -41,12 +42,12 @@ static int owner_after(const ta_attention *a, int hops)
 
 static int next_rank(const ta_attention *a)
 {
-    return (a->rank + 1) % a->ranks;
+    return ta_next_rank(a->rank, a->ranks);
 }
 
 static int previous_rank(const ta_attention *a)
 {
-    return (a->rank + a->ranks - 1) % a->ranks;
+    return ta_previous_rank(a->rank, a->ranks);
 }
 
 static ta_status pack_block(ta_attention *a, const ta_attention_input *input, void *stream)

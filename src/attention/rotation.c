@@ -1,6 +1,7 @@
 /* See rotation.h. */
 #include "rotation.h"
 
+#include "base/neighbors.h"
 #include "base/status.h"
 
 int ta_rotation_owner(const ta_line *line, int hop)
@@ -16,12 +17,12 @@ static size_t tokens_of(const ta_rotation *r, int hop)
 
 static int next_member(const ta_line *line)
 {
-    return (line->member + 1) % line->ranks;
+    return ta_next_rank(line->member, line->ranks);
 }
 
 static int previous_member(const ta_line *line)
 {
-    return (line->member + line->ranks - 1) % line->ranks;
+    return ta_previous_rank(line->member, line->ranks);
 }
 
 static int sends_block(const ta_rotation *r, int hop)

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/partial.h"
 #include "base/status.h"
 #include "cluster.h"
@@ -38,13 +38,6 @@ typedef struct probe {
     const ta_cluster *cluster; /* where the ranks are */
     char *memory;              /* what the group moves: two times LARGEST_BYTES */
 } probe;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Wait for what was queued, on devices that queue. */
 static ta_status settle(ta_device *device)
@@ -92,12 +85,12 @@ static ta_status time_swaps(probe *p, ta_level_kind level, int alone, size_t byt
     for (int batch = 0; batch < BATCHES; ++batch) {
         TA_TRY(ta_group_barrier(p->group, NULL));
         TA_TRY(settle(p->group->device));
-        double begin = now_s();
+        double begin = ta_clock_s();
         for (int i = 0; i < swaps && partner >= 0; ++i)
             TA_TRY(ta_group_exchange(p->group, p->memory, bytes, partner, p->memory + LARGEST_BYTES,
                                      bytes, partner, NULL));
         TA_TRY(settle(p->group->device));
-        double each = (now_s() - begin) / swaps;
+        double each = (ta_clock_s() - begin) / swaps;
         if (partner >= 0 && (best == 0 || each < best))
             best = each;
     }
@@ -163,15 +156,15 @@ static ta_status probe_memory(probe *p, char *memory, ta_cluster *cluster)
     const ta_device_ops *ops = p->device->ops;
     TA_TRY(ta_group_barrier(p->group, NULL));
     for (int batch = 0; batch <= BATCHES; ++batch) { /* the first one warms up */
-        double begin = now_s();
+        double begin = ta_clock_s();
         TA_TRY(ops->copy(p->device, memory, memory + COPY_BYTES, COPY_BYTES, NULL));
         TA_TRY(settle(p->device));
-        double copied = now_s();
+        double copied = ta_clock_s();
         for (int i = 0; i < SMALL_SWAPS; ++i)
             TA_TRY(ops->merge(p->device, (float *)memory, (float *)(memory + COPY_BYTES), 1,
                               MERGE_DIM, NULL));
         TA_TRY(settle(p->device));
-        double merged = (now_s() - copied) / SMALL_SWAPS;
+        double merged = (ta_clock_s() - copied) / SMALL_SWAPS;
         copy = batch == 0 || copied - begin < copy ? copied - begin : copy;
         merge = batch == 0 || merged < merge ? merged : merge;
     }

@@ -3,8 +3,8 @@
  * stay unknown, and a cluster file can give them. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
@@ -15,13 +15,6 @@
 #define TOKENS 512
 #define DIM 128
 #define BATCHES 4
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Everything that the work points to, in the memory of the host. */
 typedef struct rate_memory {
@@ -67,9 +60,9 @@ ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *f
     ta_attention_work work = make_work(m, dtype);
     ta_status status = device->ops->alloc(device, local->bytes(device, &work, 0) + 1, &workspace);
     for (int batch = 0; status == TA_OK && batch <= BATCHES; ++batch) { /* the first warms up */
-        double begin = now_s();
+        double begin = ta_clock_s();
         status = local->forward(device, &work, m->records, workspace, NULL);
-        double each = (now_s() - begin) / (2.0 * TOKENS * TOKENS * 2 * DIM);
+        double each = (ta_clock_s() - begin) / (2.0 * TOKENS * TOKENS * 2 * DIM);
         if (batch == 1 || (batch > 1 && each < *flop_s))
             *flop_s = each;
     }

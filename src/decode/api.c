@@ -1,6 +1,7 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/tensor.h"
 #include "plan.h"
@@ -213,9 +214,9 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         step.lse = NULL;
     }
     ta_step_counts before = count(plan);
-    uint64_t begin_ns = ta_plan_clock_ns();
+    int64_t begin_ns = ta_clock_ns();
     ta_status status = run_or_replay(plan, &step, &fault, stream);
-    plan->step_ns += ta_plan_clock_ns() - begin_ns;
+    plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
     plan->last_step = count_since(plan, &before);
     ++plan->steps;
     if (status != TA_OK) {

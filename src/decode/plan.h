@@ -90,9 +90,6 @@ static inline int ta_plan_is_ring(const ta_plan *plan)
            (plan->algorithm == TA_ALGORITHM_RING_KV || plan->algorithm == TA_ALGORITHM_RING_Q);
 }
 
-/* Nanoseconds of a clock that only goes forward. */
-uint64_t ta_plan_clock_ns(void);
-
 /* As the device's slot, timed. */
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream);

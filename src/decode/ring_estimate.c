@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/dtype.h"
+#include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/shard_map.h"
 #include "base/status.h"
@@ -86,7 +87,7 @@ ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
         ta_cost_local(cost, "pack K and V", ta_cost_memory_s(s->cluster, 1, 2 * slice_bytes));
         ta_cost_repeat(cost, s->ranks - 1);
         for (int rank = 0; rank < s->ranks; ++rank)
-            ta_cost_message(cost, rank, (rank + 1) % s->ranks, (uint64_t)slice_bytes);
+            ta_cost_message(cost, rank, ta_next_rank(rank, s->ranks), (uint64_t)slice_bytes);
         ta_cost_overlap(cost, attend_s);
         ta_cost_round(cost, "pass K and V, attend");
         ta_cost_local(cost, "attend", attend_s);
@@ -123,7 +124,8 @@ ta_status ta_ring_q_estimate(const ta_step_shape *s, ta_cost *cost)
         ta_cost_repeat(cost, repeats);
         for (int rank = 0; rank < ranks; ++rank) {
             int part = (rank + 2 * ranks - hop - !travels) % ranks;
-            ta_cost_message(cost, rank, (rank + 1) % ranks, /* of many parts the last is largest */
+            ta_cost_message(cost, rank,
+                            ta_next_rank(rank, ranks), /* of many parts the last is largest */
                             partial_message(s, repeats > 1 ? ranks - 1 : part, with_query));
         }
         ta_cost_work(cost, 1, 3 * largest_part_bytes(s));

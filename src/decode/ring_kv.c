@@ -2,6 +2,7 @@
  * of the query heads to every slice that comes by, while the slice is on its way to the next rank.
  * Called by api.c; ring.h says what it shares with pass-Q. */
 #include "base/dtype.h"
+#include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
 #include "exchange/messages.h"
@@ -115,12 +116,12 @@ static ta_status start(kv_step *s, int owner, int slice, int buffer)
     ta_plan *plan = s->plan;
     int ranks = plan->ranks;
     ta_problem out = slice_of(plan, owner, slice);
-    ta_problem in = slice_of(plan, (owner + ranks - 1) % ranks, slice);
+    ta_problem in = slice_of(plan, ta_previous_rank(owner, ranks), slice);
     size_t out_bytes = block_bytes(&out, count_slots(s, &out));
     size_t in_bytes = block_bytes(&in, count_slots(s, &in));
     return ta_group_start(plan->group, plan->wire[buffer], out_bytes,
-                          out_bytes ? (plan->rank + 1) % ranks : -1, plan->wire[1 - buffer],
-                          in_bytes, in_bytes ? (plan->rank + ranks - 1) % ranks : -1, s->stream);
+                          out_bytes ? ta_next_rank(plan->rank, ranks) : -1, plan->wire[1 - buffer],
+                          in_bytes, in_bytes ? ta_previous_rank(plan->rank, ranks) : -1, s->stream);
 }
 
 /* What arrived is needed on the device; its buffer on the host may be written again after this. */

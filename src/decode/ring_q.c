@@ -4,6 +4,7 @@
  * hops. A query that is scattered by heads travels with its partial, from its rank all the way
  * around: what arrives must be attended with before it can go on. Called by api.c; see ring.h. */
 #include "base/dtype.h"
+#include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
 #include "exchange/messages.h"
@@ -214,13 +215,13 @@ static ta_status take_home(q_step *s, const char *wire)
 static ta_status hop(q_step *s, int part, int buffer, int goes_home)
 {
     ta_plan *plan = s->plan;
-    int ranks = plan->ranks, coming = (part + ranks - 1) % ranks;
+    int ranks = plan->ranks, coming = ta_previous_rank(part, ranks);
     int with_query = s->travels && !goes_home;
     char *wire = plan->wire[1 - buffer];
     TA_TRY(ta_group_exchange(
         plan->group, plan->wire[buffer], message_bytes(message_of(plan, part, with_query)),
-        (plan->rank + 1) % ranks, wire, message_bytes(message_of(plan, coming, with_query)),
-        (plan->rank + ranks - 1) % ranks, s->stream));
+        ta_next_rank(plan->rank, ranks), wire, message_bytes(message_of(plan, coming, with_query)),
+        ta_previous_rank(plan->rank, ranks), s->stream));
     TA_TRY(take_fault(s, coming, wire));
     if (goes_home)
         return TA_OK;
@@ -241,12 +242,12 @@ ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
         s.query = dense_query(plan);
     else
         TA_TRY(ta_move_query(plan, q, fault, &s.query, stream));
-    int part = s.travels ? plan->rank : (plan->rank + ranks - 1) % ranks;
+    int part = s.travels ? plan->rank : ta_previous_rank(plan->rank, ranks);
     int hops = s.travels ? ranks : ranks - 1;
     TA_TRY(fill_first(&s, part, q, plan->wire[0]));
     for (int i = 0; i < hops; ++i) {
         TA_TRY(hop(&s, part, i % 2, i == ranks - 1));
-        part = (part + ranks - 1) % ranks;
+        part = ta_previous_rank(part, ranks);
     }
     if (fault->status != TA_OK && !ta_plan_tracks(plan))
         return TA_OK;

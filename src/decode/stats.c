@@ -1,28 +1,20 @@
 /* What the steps of a plan cost, as it is measured: where time goes, and memory. Algorithms call
  * ta_plan_attend(), ta_decode() adds up, ta_plan_get_stats() tells. */
-#include <time.h>
-
+#include "base/clock.h"
 #include "base/status.h"
 #include "plan.h"
-
-uint64_t ta_plan_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream)
 {
     ta_device *device = plan->device;
-    uint64_t before = ta_plan_clock_ns();
+    int64_t before = ta_clock_ns();
     if (device->ops->span)
         TA_TRY(device->ops->span(device, 0, stream));
     TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
     if (device->ops->span)
         TA_TRY(device->ops->span(device, 1, stream));
-    plan->attend_ns += ta_plan_clock_ns() - before;
+    plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
     return TA_OK;
 }
 

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "modules.h"
@@ -116,9 +116,7 @@ ta_status ta_device_synchronize(ta_device *device, void *stream)
 /* Such a device has done what it was told when a call returns. */
 static ta_status host_time(ta_device *device, double *seconds)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    int64_t now_ns = ta_clock_ns();
     if (!seconds)
         device->started_ns = now_ns;
     else

@@ -105,7 +105,7 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
-    uint64_t started_ns; /* the stopwatch of a device that has no clock of its own */
+    int64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
 struct ta_device_ops {

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "threads.h"
 
@@ -117,17 +117,6 @@ static int find_missing(ta_team *team, int peer)
     return peer; /* they wait in a circle */
 }
 
-static void deadline_after(struct timespec *deadline, int milliseconds)
-{
-    clock_gettime(CLOCK_MONOTONIC, deadline);
-    deadline->tv_sec += milliseconds / 1000;
-    deadline->tv_nsec += (long)(milliseconds % 1000) * 1000000;
-    if (deadline->tv_nsec >= 1000000000) {
-        deadline->tv_sec += 1;
-        deadline->tv_nsec -= 1000000000;
-    }
-}
-
 /* May the wait end? Because the channel changed, the team broke, or the peer left for good. */
 static int wait_over(ta_team *team, ta_channel *channel, int wanted, int peer)
 {
@@ -138,8 +127,7 @@ static int wait_over(ta_team *team, ta_channel *channel, int wanted, int peer)
 static int sleep_until_over(ta_team *team, int rank, ta_channel *channel, int wanted, int peer)
 {
     ta_seat *seat = &team->seats[rank];
-    struct timespec deadline;
-    deadline_after(&deadline, team->timeout_ms);
+    struct timespec deadline = ta_clock_after_ms(CLOCK_MONOTONIC, team->timeout_ms);
     int result = 0;
     pthread_mutex_lock(&seat->mutex);
     atomic_store(&seat->asleep, 1);

@@ -16,9 +16,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 /* Longest busy wait: about what it costs to sleep and be woken. */
@@ -57,24 +57,17 @@ static void relax(void)
 #endif
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Wait a short time for (gate & mask) to differ from `value`; false if it did not. */
 static bool spin_while(ta_pool *pool, uint64_t mask, uint64_t value)
 {
-    int64_t until = now_ns() + SPIN_NANOSECONDS;
+    int64_t until = ta_clock_ns() + SPIN_NANOSECONDS;
     do {
         for (int i = 0; i < 32; i++) {
             if ((atomic_load(&pool->gate) & mask) != value || atomic_load(&pool->stop))
                 return true;
             relax();
         }
-    } while (now_ns() < until);
+    } while (ta_clock_ns() < until);
     return false;
 }
 
@@ -166,8 +159,8 @@ static void close_gate(ta_pool *pool)
     uint64_t before = atomic_fetch_and(&pool->gate, ~GATE_OPEN);
     if (!(before & GATE_INSIDE))
         return;
-    int64_t until = now_ns() + SPIN_NANOSECONDS;
-    while (now_ns() < until) {
+    int64_t until = ta_clock_ns() + SPIN_NANOSECONDS;
+    while (ta_clock_ns() < until) {
         if (!(atomic_load(&pool->gate) & GATE_INSIDE))
             return;
         relax();

@@ -18,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define MAX_NODES 64
 #define PACKET_BYTES 65536
@@ -42,13 +43,6 @@ typedef struct node {
 static node nodes[MAX_NODES];
 static int node_count;
 static double delay_s, bytes_per_s;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void die(const char *what, const char *name)
 {
@@ -90,7 +84,7 @@ static void take_packet(node *from, const unsigned char *data, size_t bytes)
     int to = destination(data, bytes);
     if (to < 0 || nodes[to].count == QUEUE_PACKETS)
         return;
-    double now = now_s(), on_the_wire_s = (double)bytes / bytes_per_s;
+    double now = ta_clock_s(), on_the_wire_s = (double)bytes / bytes_per_s;
     double sent = (from->sends_until_s > now ? from->sends_until_s : now) + on_the_wire_s;
     double received = nodes[to].receives_until_s + on_the_wire_s;
     received = received > sent ? received : sent;
@@ -108,7 +102,7 @@ static void take_packet(node *from, const unsigned char *data, size_t bytes)
 
 static void give_packets(node *to)
 {
-    while (to->count > 0 && to->queue[to->first].due_s <= now_s()) {
+    while (to->count > 0 && to->queue[to->first].due_s <= ta_clock_s()) {
         packet *p = &to->queue[to->first];
         if (write(to->fd, p->data, p->bytes) < 0 && errno == EAGAIN)
             return;
@@ -121,7 +115,7 @@ static void give_packets(node *to)
 /* Until the next packet is due: at most a tenth of a second. */
 static struct timespec next_wait(void)
 {
-    double wait = 0.1, now = now_s();
+    double wait = 0.1, now = ta_clock_s();
     for (int i = 0; i < node_count; i++)
         if (nodes[i].count > 0 && nodes[i].queue[nodes[i].first].due_s - now < wait)
             wait = nodes[i].queue[nodes[i].first].due_s - now;
@@ -133,7 +127,7 @@ static void run_until(double end_s)
 {
     static unsigned char buffer[PACKET_BYTES];
     struct pollfd fds[MAX_NODES + 1];
-    while (now_s() < end_s) {
+    while (ta_clock_s() < end_s) {
         for (int i = 0; i < node_count; i++)
             fds[i] = (struct pollfd){nodes[i].fd, POLLIN, 0};
         fds[node_count] = (struct pollfd){STDIN_FILENO, POLLIN, 0};
@@ -170,6 +164,6 @@ int main(int argc, char **argv)
         nodes[node_count].fd = open_device(argv[4 + node_count], home);
     puts("ready");
     fflush(stdout);
-    run_until(now_s() + seconds);
+    run_until(ta_clock_s() + seconds);
     return 0;
 }

@@ -4,17 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "conformance.h"
-
-static int64_t nanoseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static ta_status max_over_ranks(conformance *c, int64_t *value)
 {
@@ -39,10 +32,10 @@ ta_status conformance_barrier(conformance *c)
         snprintf(c->what, sizeof c->what, "barrier with rank %d late", late);
         if (late == c->group->rank)
             nanosleep(&delay, NULL);
-        int64_t last_entry = nanoseconds();
+        int64_t last_entry = ta_clock_ns();
         TA_TRY(ta_group_barrier(c->group, c->stream));
         TA_TRY(c->memory->finish(c->memory->context, c->stream));
-        int64_t first_exit = -nanoseconds();
+        int64_t first_exit = -ta_clock_ns();
         TA_TRY(max_over_ranks(c, &last_entry));
         TA_TRY(max_over_ranks(c, &first_exit));
         CONFORM(c, -first_exit >= last_entry);

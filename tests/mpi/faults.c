@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+#include "base/neighbors.h"
 #include "lib/differing_plan.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
@@ -161,11 +163,11 @@ static ta_status aborted(ta_group *world)
     pthread_t thread;
     char byte;
     int rank = ta_group_rank(world), next = (rank + 1) % ta_group_size(world);
-    double begin = rank_seconds();
+    double begin = ta_clock_s();
     if (rank == 1)
         RANK_EXPECT(pthread_create(&thread, NULL, abort_later, world) == 0);
     ta_status status = ta_group_exchange(world, NULL, 0, -1, &byte, 1, next, NULL);
-    double seconds = rank_seconds() - begin;
+    double seconds = ta_clock_s() - begin;
     if (rank == 1)
         pthread_join(thread, NULL);
     RANK_EXPECT(seconds < 0.9 * TIMEOUT_MS / 1000);
@@ -205,8 +207,8 @@ static ta_status killed(ta_group *world)
     for (int step = 0;; ++step) {
         if (rank == 1 && step == 100)
             raise(SIGKILL);
-        ta_status status = ta_group_exchange(world, data, sizeof data, (rank + 1) % size, data,
-                                             sizeof data, (rank + size - 1) % size, NULL);
+        ta_status status = ta_group_exchange(world, data, sizeof data, ta_next_rank(rank, size),
+                                             data, sizeof data, ta_previous_rank(rank, size), NULL);
         if (status != TA_OK)
             return expect_failure(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms");
     }
@@ -247,12 +249,12 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "uninitialised"))
         return uninitialised();
     ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
-    double begin = rank_seconds();
+    double begin = ta_clock_s();
     ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
     for (size_t i = 0; argc > 1 && i < sizeof faults / sizeof *faults; ++i)
         if (!strcmp(argv[1], faults[i].name))
             status = faults[i].run(world);
-    if (status == TA_OK && rank_seconds() - begin > 8)
-        status = ta_fail(TA_ERR_DEVICE, "it took %.1f s", rank_seconds() - begin);
+    if (status == TA_OK && ta_clock_s() - begin > 8)
+        status = ta_fail(TA_ERR_DEVICE, "it took %.1f s", ta_clock_s() - begin);
     return rank_end(world, status);
 }

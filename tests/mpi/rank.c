@@ -4,7 +4,6 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 ta_group *rank_begin(int *argc, char ***argv, int timeout_ms)
 {
@@ -35,11 +34,4 @@ int rank_end(ta_group *group, ta_status status)
     ta_group_destroy(group);
     MPI_Finalize();
     return status == TA_OK ? 0 : 1;
-}
-
-double rank_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }

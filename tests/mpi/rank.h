@@ -13,7 +13,4 @@ ta_group *rank_begin(int *argc, char ***argv, int timeout_ms);
 /* Print the error if there is one, destroy the group, stop MPI. Returns what main() should. */
 int rank_end(ta_group *group, ta_status status);
 
-/* Seconds of a clock that only goes forward. */
-double rank_seconds(void);
-
 #endif

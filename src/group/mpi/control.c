@@ -5,8 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "mpi.h"
 
@@ -18,16 +18,9 @@
 /* How often a busy wait looks for control messages and at the clock. */
 #define LISTEN_EVERY 16
 
-int64_t ta_mpi_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 ta_mpi_wait ta_mpi_wait_begin(int timeout_ms)
 {
-    return (ta_mpi_wait){ta_mpi_now() + (int64_t)timeout_ms * 1000000, 0};
+    return (ta_mpi_wait){ta_clock_ns() + (int64_t)timeout_ms * TA_NS_PER_MS, 0};
 }
 
 void ta_mpi_rest(ta_mpi_wait *wait)
@@ -169,7 +162,7 @@ static int ask(ta_mpi_group *g, int rank)
     ta_mpi_wait wait = ta_mpi_wait_begin(timeout < 100 ? 100 : timeout > 2000 ? 2000 : timeout);
     g->answered_by = -1;
     say(g, rank, TA_MPI_ASK, 0);
-    while (g->answered_by != rank && ta_mpi_now() < wait.deadline) {
+    while (g->answered_by != rank && ta_clock_ns() < wait.deadline) {
         if (listen_to_all(g) != TA_OK || atomic_load(&g->broken) != TA_OK)
             break;
         ta_mpi_rest(&wait);
@@ -198,7 +191,7 @@ ta_status ta_mpi_wait_turn(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
     if (wait->rounds < BUSY_ROUNDS + YIELD_ROUNDS && wait->rounds % LISTEN_EVERY)
         return TA_OK;
     TA_TRY(ta_mpi_check(g));
-    if (ta_mpi_now() < wait->deadline)
+    if (ta_clock_ns() < wait->deadline)
         return TA_OK;
     int missing = find_missing(g, peer);
     return ta_mpi_fail(g, TA_ERR_TIMEOUT,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "mpi.h"
 
@@ -63,7 +64,7 @@ static int call_the_roll(roll *r)
     int present = 1, missing = -1, from;
     word received;
     r->seen[0] = 1;
-    while (present < r->size && ta_mpi_now() < wait.deadline) {
+    while (present < r->size && ta_clock_ns() < wait.deadline) {
         if (!receive_word(r, MPI_ANY_SOURCE, &received, &from)) {
             ta_mpi_rest(&wait);
             continue;
@@ -88,7 +89,7 @@ static int await_word(roll *r, word_kind kind, int milliseconds)
 {
     ta_mpi_wait wait = ta_mpi_wait_begin(milliseconds);
     int from;
-    while (ta_mpi_now() < wait.deadline) {
+    while (ta_clock_ns() < wait.deadline) {
         if (!receive_word(r, 0, &r->verdict, &from))
             ta_mpi_rest(&wait);
         else if (r->verdict.kind == (int32_t)kind)
@@ -156,7 +157,7 @@ static ta_status duplicate(MPI_Comm comm, int timeout_ms, ta_wire *wire)
     if (!request)
         return ta_mpi_core->fail(TA_ERR_NO_MEMORY, "no memory to duplicate a communicator");
     int code = MPI_Comm_idup(comm, &wire->comm, request);
-    while (code == MPI_SUCCESS && !done && ta_mpi_now() < wait.deadline) {
+    while (code == MPI_SUCCESS && !done && ta_clock_ns() < wait.deadline) {
         code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (!done)
             ta_mpi_rest(&wait);

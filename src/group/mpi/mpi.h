@@ -136,7 +136,6 @@ ta_status ta_mpi_finish(ta_group *group, void *stream);
 
 /* ---- control.c ---- */
 
-int64_t ta_mpi_now(void);
 ta_mpi_wait ta_mpi_wait_begin(int timeout_ms);
 /* Let others run for a while. The first rounds return at once, later ones sleep a little. */
 void ta_mpi_rest(ta_mpi_wait *wait);
