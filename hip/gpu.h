@@ -73,7 +73,8 @@ ta_status ta_gpu_record(ta_device *device, void **stream);
 ta_status ta_gpu_recorded(ta_device *device, void *stream, void **graph);
 ta_status ta_gpu_replay(ta_device *device, void *graph, void *stream);
 void ta_gpu_drop(ta_device *device, void *graph);
-ta_status ta_gpu_time(ta_device *device, void *stream, double *seconds);
+ta_status ta_gpu_timer_start(ta_device *device, void *stream);
+ta_status ta_gpu_timer_read(ta_device *device, void *stream, double *seconds);
 ta_status ta_gpu_span(ta_device *device, int end, void *stream);
 void ta_gpu_free_graphs(ta_gpu_device *gpu);
 

@@ -106,20 +106,33 @@ static ta_status add_spans(ta_gpu_device *gpu)
     return TA_OK;
 }
 
-static ta_status read_time(ta_gpu_device *gpu, void *stream, double *seconds)
+static ta_status record_mark(ta_gpu_device *gpu, hipEvent_t *mark, void *stream)
+{
+    TA_TRY(make_event(gpu, mark));
+    return ta_gpu_check(gpu, hipEventRecord(*mark, (hipStream_t)stream), "recording an event");
+}
+
+static ta_status start_timer(ta_gpu_device *gpu, void *stream)
+{
+    TA_TRY(record_mark(gpu, &gpu->marks[0], stream));
+    gpu->running = 1;
+    gpu->spans = 0;
+    return TA_OK;
+}
+
+ta_status ta_gpu_timer_start(ta_device *device, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    TA_ON_GPU(gpu, start_timer(gpu, stream));
+}
+
+static ta_status read_timer(ta_gpu_device *gpu, void *stream, double *seconds)
 {
     float milliseconds = 0.0f;
-    if (seconds && !gpu->marks[0])
+    if (!gpu->marks[0])
         return ta_gpu_core->fail(TA_ERR_INVALID, "the stopwatch of %s was never started",
                                  gpu->device.name);
-    hipEvent_t *mark = &gpu->marks[seconds != NULL];
-    TA_TRY(make_event(gpu, mark));
-    TA_TRY(ta_gpu_check(gpu, hipEventRecord(*mark, (hipStream_t)stream), "recording an event"));
-    if (!seconds) {
-        gpu->running = 1;
-        gpu->spans = 0;
-        return TA_OK;
-    }
+    TA_TRY(record_mark(gpu, &gpu->marks[1], stream));
     ++gpu->device.stats.waits;
     TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(gpu->marks[1]), "waiting for an event"));
     TA_TRY(ta_gpu_check(gpu, hipEventElapsedTime(&milliseconds, gpu->marks[0], gpu->marks[1]),
@@ -129,10 +142,10 @@ static ta_status read_time(ta_gpu_device *gpu, void *stream, double *seconds)
     return TA_OK;
 }
 
-ta_status ta_gpu_time(ta_device *device, void *stream, double *seconds)
+ta_status ta_gpu_timer_read(ta_device *device, void *stream, double *seconds)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    TA_ON_GPU(gpu, read_time(gpu, stream, seconds));
+    TA_ON_GPU(gpu, read_timer(gpu, stream, seconds));
 }
 
 void ta_gpu_free_graphs(ta_gpu_device *gpu)

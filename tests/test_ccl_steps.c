@@ -129,9 +129,9 @@ static ta_status timed_step(ccl_rank *r, prepared *p, ta_device_stats *device,
     ta_device_stats device_before = r->device->stats;
     ta_group_stats group_before = r->group->stats;
     TA_TRY(small_step_fill(&p->step));
-    TA_TRY(ta_device_time(r->device, r->streams[0], NULL));
+    TA_TRY(ta_device_timer_start(r->device, r->streams[0]));
     TA_TRY(small_step_queue(&p->step, p->plan, r->streams[0]));
-    TA_TRY(ta_device_time(r->device, r->streams[0], &seconds));
+    TA_TRY(ta_device_timer_read(r->device, r->streams[0], &seconds));
     NEED(seconds > 0 && seconds < 20);
     device->launches = r->device->stats.launches - device_before.launches;
     group->messages_sent = r->group->stats.messages_sent - group_before.messages_sent;

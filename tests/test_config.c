@@ -47,13 +47,6 @@ static void expect_accepted(void)
         expect_refused("config." #field, (said));                                                  \
     } while (0)
 
-static void test_size(void)
-{
-    REFUSE(size, 0, "is 0");
-    REFUSE(size, sizeof(ta_plan_config) - 8, "TA_PLAN_CONFIG_INIT");
-    REFUSE(size, sizeof(ta_plan_config) + 8, "TA_PLAN_CONFIG_INIT");
-}
-
 static void test_counts(void)
 {
     REFUSE(batch, 0, "is 0");
@@ -213,7 +206,6 @@ int main(void)
 {
     UNITY_BEGIN();
     EXPECT_OK(ta_device_open("host", NULL, &device));
-    RUN_TEST(test_size);
     RUN_TEST(test_counts);
     RUN_TEST(test_heads_that_do_not_divide);
     RUN_TEST(test_dimensions);

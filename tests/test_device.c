@@ -168,16 +168,20 @@ static void test_stopwatch(void)
     ta_device *device;
     double first = -1, second = -1;
     EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_device_time(device, NULL, NULL));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, NULL, &first), "never started", NULL);
+    EXPECT_OK(ta_device_timer_start(device, NULL));
     nanosleep(&moment, NULL);
-    EXPECT_OK(ta_device_time(device, NULL, &first));
-    EXPECT_OK(ta_device_time(device, NULL, &second));
+    EXPECT_OK(ta_device_timer_read(device, NULL, &first));
+    EXPECT_OK(ta_device_timer_read(device, NULL, &second));
     TEST_ASSERT_TRUE(first >= 0.002 && second >= first);
-    EXPECT_OK(ta_device_time(device, NULL, NULL));
-    EXPECT_OK(ta_device_time(device, NULL, &second));
+    EXPECT_OK(ta_device_timer_start(device, NULL));
+    EXPECT_OK(ta_device_timer_read(device, NULL, &second));
     TEST_ASSERT_TRUE(second >= 0 && second < first);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_device_time(NULL, NULL, &first), "device is NULL", NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_device_time(device, &first, &first), "stream is", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_start(NULL, NULL), "device is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_start(device, &first), "stream is", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, NULL, NULL), "seconds is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(NULL, NULL, &first), "device is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, &first, &first), "stream is", NULL);
     ta_device_close(device);
 }
 

@@ -82,11 +82,11 @@ static ta_status timed_step(rank_run *r, span *s)
         s->end = machine_time_us();
         return status;
     }
-    ta_status status = ta_device_time(data->device, NULL, NULL);
+    ta_status status = ta_device_timer_start(data->device, NULL);
     if (status == TA_OK)
         status = ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL);
     if (status == TA_OK)
-        status = ta_device_time(data->device, NULL, &seconds);
+        status = ta_device_timer_read(data->device, NULL, &seconds);
     *s = (span){0, seconds * 1e6};
     return status;
 }
@@ -119,11 +119,11 @@ static ta_status read_sweeps(rank_run *r, int first, int count)
         return TA_OK;
     }
     for (int i = first; status == TA_OK && i < first + count; i++) {
-        status = ta_device_time(r->data.device, NULL, NULL);
+        status = ta_device_timer_start(r->data.device, NULL);
         if (status == TA_OK)
             status = device_copy_sweep(&r->data, r->scratch, &moved);
         if (status == TA_OK)
-            status = ta_device_time(r->data.device, NULL, &seconds);
+            status = ta_device_timer_read(r->data.device, NULL, &seconds);
         run->sweeps[(size_t)i * (size_t)run->result->row.ranks + (size_t)r->rank] =
             moved > 0 ? seconds * 1e6 * wanted / moved : 0;
     }

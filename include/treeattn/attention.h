@@ -79,12 +79,13 @@ TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
 typedef struct ta_attention_input {
     size_t size;
     int32_t sequences;
+    int32_t reserved;       /* 0 */
     const int32_t *lengths; /* [sequences]: tokens of the whole sequences, the same on all ranks */
     ta_tensor q, k, v;
 } ta_attention_input;
 #define TA_ATTENTION_INPUT_INIT                                                                    \
     {                                                                                              \
-        sizeof(ta_attention_input), 0, NULL, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},                     \
+        sizeof(ta_attention_input), 0, 0, NULL, {NULL, 0, 0, 0}, {NULL, 0, 0, 0},                  \
         {                                                                                          \
             NULL, 0, 0, 0                                                                          \
         }                                                                                          \

@@ -74,6 +74,7 @@ typedef struct ta_attention_prediction {
     int grid_rows, grid_columns; /* 0 for a ring */
     int chosen;                  /* would a plan of this config run this one? */
     int fits;                    /* into the memory of the devices */
+    int reserved;                /* 0 */
     double forward_seconds, backward_seconds;
     double forward_attend_seconds,
         backward_attend_seconds; /* of them, the busiest rank computing */
@@ -83,8 +84,8 @@ typedef struct ta_attention_prediction {
 } ta_attention_prediction;
 #define TA_ATTENTION_PREDICTION_INIT                                                               \
     {                                                                                              \
-        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0,  \
-            0, 0, 0.0                                                                              \
+        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0,  \
+            0, 0, 0, 0.0                                                                           \
     }
 
 /* Predict the calls of `config` on the first `ranks` ranks of a cluster, each with max_tokens

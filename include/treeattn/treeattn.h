@@ -121,13 +121,14 @@ typedef struct ta_device_config {
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
      * use. Results do not depend on it. */
     int threads;
+    int reserved; /* 0 */
     /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it
      * has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
     {                                                                                              \
-        sizeof(ta_device_config), 0, NULL                                                          \
+        sizeof(ta_device_config), 0, 0, NULL                                                       \
     }
 
 /* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. The device
@@ -152,10 +153,11 @@ TA_API ta_status ta_device_copy(ta_device *device, void *to, const void *from, s
                                 void *stream);
 TA_API ta_status ta_device_synchronize(ta_device *device, void *stream);
 
-/* A stopwatch on a stream of the device, by its own clock (events on a GPU). With seconds NULL: it
- * starts when the work queued so far is done. Otherwise: wait until the work queued so far is done,
- * and tell how long that was after the start. A device has one stopwatch. */
-TA_API ta_status ta_device_time(ta_device *device, void *stream, double *seconds);
+/* A stopwatch on a stream of the device, by its own clock (events on a GPU); a device has one. It
+ * starts when the work queued so far is done. Reading it waits until the work queued so far is
+ * done, and tells how long that was after the start; it can be read again. */
+TA_API ta_status ta_device_timer_start(ta_device *device, void *stream);
+TA_API ta_status ta_device_timer_read(ta_device *device, void *stream, double *seconds);
 
 /* ---- Groups -------------------------------------------------------------------------------- */
 
@@ -165,10 +167,11 @@ typedef struct ta_group ta_group;
 typedef struct ta_group_config {
     size_t size;
     int timeout_ms; /* longest wait for another rank, in milliseconds; 0: 60,000 */
+    int reserved;   /* 0 */
 } ta_group_config;
 #define TA_GROUP_CONFIG_INIT                                                                       \
     {                                                                                              \
-        sizeof(ta_group_config), 0                                                                 \
+        sizeof(ta_group_config), 0, 0                                                              \
     }
 
 /* Make a group whose ranks are threads of this process: fills groups[0] … groups[ranks - 1], one
@@ -295,13 +298,14 @@ typedef struct ta_shard_map {
      * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
      * see ta_attention_config. */
     int32_t block;
+    int32_t reserved; /* 0 */
     /* Contiguous: [ranks + 1] ascending positions from 0, or NULL. In a plan it must be NULL: ta_kv
      * has the bounds, which may differ between sequences. */
     const int32_t *bounds;
 } ta_shard_map;
 #define TA_SHARD_MAP_INIT                                                                          \
     {                                                                                              \
-        sizeof(ta_shard_map), TA_SHARD_CONTIGUOUS, 0, 0, NULL                                      \
+        sizeof(ta_shard_map), TA_SHARD_CONTIGUOUS, 0, 0, 0, NULL                                   \
     }
 
 /* Which rank holds `position`, and where. */
@@ -398,10 +402,10 @@ typedef struct ta_plan_config {
     ta_placement out_placement;
     int out_root; /* the rank that gets the output, with TA_PLACE_ROOT */
     ta_algorithm algorithm;
+    ta_exchange exchange;
     /* Device memory for the plan, 64-byte aligned, that outlives it. NULL: it allocates its own. */
     void *workspace;
     size_t workspace_bytes; /* size of `workspace`: at least what ta_plan_workspace() says */
-    ta_exchange exchange;
     /* What predictions are computed from, with at least as many ranks as the group. Rank 0's
      * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
@@ -426,7 +430,7 @@ typedef struct ta_plan_config {
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, NULL, 0, TA_EXCHANGE_AUTO, NULL, 0, 0              \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0              \
     }
 
 typedef struct ta_plan ta_plan;
@@ -456,7 +460,7 @@ typedef struct ta_plan_stats {
     uint64_t workspace_bytes;    /* of this plan */
     uint64_t device_bytes, device_bytes_most;
     /* On a GPU: time in which its steps attended, of all plans of the device, by its own clock,
-     * while its stopwatch ran (ta_device_time()) and as of when that was read. Steps that are
+     * while its stopwatch ran (ta_device_timer_start()) and as of when that was read. Steps that are
      * replayed, and more than 128 attends on one start, are not in it. */
     uint64_t device_attend_ns;
 } ta_plan_stats;

@@ -4,7 +4,7 @@
 #define TREEATTN_VERSION_H
 
 #define TA_VERSION_MAJOR 0
-#define TA_VERSION_MINOR 1
+#define TA_VERSION_MINOR 2
 #define TA_VERSION_PATCH 0
 
 /* One number that grows with every release: 10000 * major + 100 * minor + patch. */

@@ -2,6 +2,7 @@
  * ranks, hand it to the grid. */
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "base/tensor.h"
 #include "grid.h"
 #include "make.h"
@@ -42,13 +43,13 @@ static ta_status check_capture(const ta_attention *a, void *stream)
     return TA_OK;
 }
 
-static ta_status check_input(ta_attention *a, const ta_attention_input *input, const void *stream,
-                             ta_attention_input *filled)
+static ta_status check_input(ta_attention *a, const ta_attention_input *given, const void *stream,
+                             ta_attention_input *input)
 {
     const ta_attention_work *s = &a->shape;
-    if (!input || input->size != sizeof *input)
-        return ta_fail(TA_ERR_INVALID,
-                       "input is NULL or not initialised: use TA_ATTENTION_INPUT_INIT");
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_attention_input), "input", given, input));
+    if (input->reserved)
+        return ta_fail(TA_ERR_INVALID, "input.reserved is %d: must be 0", (int)input->reserved);
     if (stream && !a->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, a->device->name);
@@ -61,30 +62,27 @@ static ta_status check_input(ta_attention *a, const ta_attention_input *input, c
                            (int)input->lengths[i]);
     TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, -1,
                                     a->algorithm == TA_ATTENTION_RING ? a->rank : -1));
-    *filled = *input;
-    TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &filled->q));
-    TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &filled->k));
-    return check_tensor(a, "input.v", &input->v, s->kv_heads, s->v_dim, 0, &filled->v);
+    TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &input->q));
+    TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &input->k));
+    return check_tensor(a, "input.v", &input->v, s->kv_heads, s->v_dim, 0, &input->v);
 }
 
-static ta_status check_gradient(const ta_attention *a, const ta_attention_gradient *gradient,
-                                ta_attention_gradient *filled)
+static ta_status check_gradient(const ta_attention *a, const ta_attention_gradient *given,
+                                ta_attention_gradient *gradient)
 {
     const ta_attention_work *s = &a->shape;
     if (a->forward_only)
         return ta_fail(TA_ERR_INVALID, "this plan is forward_only: make one that is not");
-    if (!gradient || gradient->size != sizeof *gradient)
-        return ta_fail(TA_ERR_INVALID,
-                       "gradient is NULL or not initialised: use TA_ATTENTION_GRADIENT_INIT");
-    *filled = *gradient;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_attention_gradient), "gradient", given, gradient));
     TA_TRY(check_lse(a, gradient->lse, 1));
-    TA_TRY(
-        check_tensor(a, "gradient.out", &gradient->out, s->query_heads, s->v_dim, 0, &filled->out));
+    TA_TRY(check_tensor(a, "gradient.out", &gradient->out, s->query_heads, s->v_dim, 0,
+                        &gradient->out));
     TA_TRY(check_tensor(a, "gradient.dout", &gradient->dout, s->query_heads, s->v_dim, 0,
-                        &filled->dout));
-    TA_TRY(check_tensor(a, "gradient.dq", &gradient->dq, s->query_heads, s->k_dim, 1, &filled->dq));
-    TA_TRY(check_tensor(a, "gradient.dk", &gradient->dk, s->kv_heads, s->k_dim, 1, &filled->dk));
-    return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &filled->dv);
+                        &gradient->dout));
+    TA_TRY(
+        check_tensor(a, "gradient.dq", &gradient->dq, s->query_heads, s->k_dim, 1, &gradient->dq));
+    TA_TRY(check_tensor(a, "gradient.dk", &gradient->dk, s->kv_heads, s->k_dim, 1, &gradient->dk));
+    return check_tensor(a, "gradient.dv", &gradient->dv, s->kv_heads, s->v_dim, 1, &gradient->dv);
 }
 
 ta_status ta_attention_attend(ta_attention *attention, const ta_attention_work *work,
@@ -162,8 +160,8 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
     if (status == TA_OK)
         status = check_lse(a, lse, 0);
-    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
-                                   status == TA_OK ? input->lengths : NULL, status, stream));
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? filled_input.sequences : 0,
+                                   status == TA_OK ? filled_input.lengths : NULL, status, stream));
     return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
 }
 
@@ -191,8 +189,8 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);
-    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? input->sequences : 0,
-                                   status == TA_OK ? input->lengths : NULL, status, stream));
+    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? filled_input.sequences : 0,
+                                   status == TA_OK ? filled_input.lengths : NULL, status, stream));
     return end_call(a, begin,
                     backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
 }

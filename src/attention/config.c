@@ -34,9 +34,7 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_attention_w
 static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
 {
     a->map = config->map;
-    if (a->map.size != sizeof a->map)
-        return ta_fail(TA_ERR_INVALID, "config.map.size is %zu: must be %zu, use TA_SHARD_MAP_INIT",
-                       a->map.size, sizeof a->map);
+    TA_TRY(ta_shard_check_map("config.map", &a->map));
     TA_TRY(ta_check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG));
     TA_TRY(ta_check_int("map.block", a->map.block, 0, INT32_MAX));
     if (a->map.ranks == 0)
@@ -71,12 +69,6 @@ static ta_status check_grid(const ta_attention_config *config, const ta_attentio
 ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *attention)
 {
     ta_attention *a = attention;
-    if (!config)
-        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to an attention config");
-    if (config->size != sizeof *config)
-        return ta_fail(TA_ERR_INVALID,
-                       "config.size is %zu: must be %zu, use TA_ATTENTION_CONFIG_INIT",
-                       config->size, sizeof *config);
     TA_TRY(resolve_shape(config, &a->shape));
     TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));

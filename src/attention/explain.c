@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "cost.h"
 #include "make.h"
 
@@ -154,19 +155,13 @@ ta_status ta_attention_explain(const ta_attention *attention, int json, char *te
 
 /* ---- Predictions --------------------------------------------------------------------------- */
 
-static ta_status check_arguments(const ta_cluster *cluster, const ta_attention_config *config,
-                                 int ranks, const ta_attention_prediction *prediction)
+static ta_status check_arguments(const ta_cluster *cluster, int ranks)
 {
     if (!cluster)
         return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
-    if (!config)
-        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to an attention config");
     if (ranks < 1 || ranks > cluster->ranks)
         return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d, the cluster's", ranks,
                        cluster->ranks);
-    if (!prediction || prediction->size != sizeof *prediction)
-        return ta_fail(TA_ERR_INVALID,
-                       "prediction is NULL or not initialised: use TA_ATTENTION_PREDICTION_INIT");
     return TA_OK;
 }
 
@@ -176,7 +171,6 @@ static ta_attention_prediction public_form(const ta_attention_choice *choice, in
     const ta_attention_pass *forward = &c->passes[TA_PASS_FORWARD];
     const ta_attention_pass *backward = &c->passes[TA_PASS_BACKWARD];
     return (ta_attention_prediction){
-        .size = sizeof(ta_attention_prediction),
         .algorithm = c->algorithm,
         .grid_rows = c->grid_rows,
         .grid_columns = c->grid_columns,
@@ -197,19 +191,23 @@ static ta_attention_prediction public_form(const ta_attention_choice *choice, in
 ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_config *config,
                                int ranks, int candidate, ta_attention_prediction *prediction)
 {
-    TA_TRY(check_arguments(cluster, config, ranks, prediction));
-    ta_attention_config with_cluster = *config;
+    ta_attention_config known;
+    TA_TRY(check_arguments(cluster, ranks));
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_attention_config), "config", config, &known));
     ta_attention *a = calloc(1, sizeof *a);
     if (!a)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for an attention plan");
-    with_cluster.cluster = cluster;
+    known.cluster = cluster;
     a->ranks = ranks;
-    ta_status status = ta_attention_resolve(&with_cluster, a);
+    ta_status status = ta_attention_resolve(&known, a);
     if (status == TA_OK && (candidate < 0 || candidate >= a->choice.count))
         status = ta_fail_quietly(TA_ERR_NOT_FOUND, "candidate is %d: must be from 0 to %d",
                                  candidate, a->choice.count - 1);
-    if (status == TA_OK)
-        *prediction = public_form(&a->choice, candidate);
+    if (status == TA_OK) {
+        ta_attention_prediction found = public_form(&a->choice, candidate);
+        status =
+            ta_struct_write(TA_STRUCT(ta_attention_prediction), "prediction", &found, prediction);
+    }
     free(a->choice.candidates);
     free(a);
     return status;

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "group/staged.h"
 
 #define ALIGNMENT 64
@@ -185,7 +186,9 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
         TA_TRY(ta_group_stage(group, device, &a->group));
     a->device = device;
     a->ops = device->ops->attention;
-    return ta_attention_resolve(config, a);
+    ta_attention_config known;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_attention_config), "config", config, &known));
+    return ta_attention_resolve(&known, a);
 }
 
 void ta_attention_set_lines(ta_attention *attention)

@@ -6,13 +6,21 @@
 #include "shard_map.h"
 #include "status.h"
 
-ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
+ta_status ta_shard_check_map(const char *name, const ta_shard_map *map)
 {
     if (!map)
-        return ta_fail(TA_ERR_INVALID, "map is NULL: must point to a shard map");
+        return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to a shard map", name);
     if (map->size != sizeof *map)
-        return ta_fail(TA_ERR_INVALID, "map.size is %zu: must be %zu, use TA_SHARD_MAP_INIT",
+        return ta_fail(TA_ERR_INVALID, "%s.size is %zu: must be %zu, use TA_SHARD_MAP_INIT", name,
                        map->size, sizeof *map);
+    if (map->reserved)
+        return ta_fail(TA_ERR_INVALID, "%s.reserved is %d: must be 0", name, (int)map->reserved);
+    return TA_OK;
+}
+
+ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
+{
+    TA_TRY(ta_shard_check_map("map", map));
     if (map->kind != TA_SHARD_CONTIGUOUS && map->kind != TA_SHARD_BLOCK_CYCLIC)
         return ta_fail(TA_ERR_INVALID,
                        "map.kind is %d: must be TA_SHARD_CONTIGUOUS or TA_SHARD_BLOCK_CYCLIC here",

@@ -10,6 +10,10 @@
 /* Block of a block-cyclic map that names none: a multiple of the usual page sizes. */
 #define TA_DEFAULT_BLOCK 64
 
+/* Is it a map at all, of the one size that there is? A map stands inside other structs, so it never
+ * grows. `name` is what the error message calls it. */
+ta_status ta_shard_check_map(const char *name, const ta_shard_map *map);
+
 /* Check a map and fill in its defaults for one rank. Zigzag maps are refused: a rank of one has two
  * ranges, and decode steps speak of one. */
 ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard);

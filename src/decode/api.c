@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "base/tensor.h"
 #include "plan.h"
 #include "ring.h"
@@ -44,14 +45,11 @@ static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse
     return ta_tensor_check_distinct(&step->out, &shape);
 }
 
-static ta_status check_kv(const ta_plan *plan, const ta_kv *kv, ta_step *step)
+static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
 {
     const ta_problem *p = &plan->problem;
-    if (!kv)
-        return ta_fail(TA_ERR_INVALID, "kv is NULL: must point to this rank's shard");
-    if (kv->size != sizeof *kv)
-        return ta_fail(TA_ERR_INVALID, "kv.size is %zu: must be %zu, use TA_KV_INIT", kv->size,
-                       sizeof *kv);
+    ta_kv *kv = &step->kv;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_kv), "kv", given, kv));
     int64_t blocks = p->batch, tokens = p->max_tokens;
     if (kv->page_table) {
         if (kv->page_tokens < 1)
@@ -65,12 +63,11 @@ static ta_status check_kv(const ta_plan *plan, const ta_kv *kv, ta_step *step)
         blocks = kv->page_count;
         tokens = kv->page_tokens;
     }
-    step->kv = *kv;
     ta_tensor_shape k = {"kv.k", blocks, tokens, p->kv_heads, p->k_dim, p->kv_dtype};
     ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
-    TA_TRY(ta_tensor_fill(&kv->k, &k, &step->kv.k));
-    TA_TRY(ta_tensor_fill(&kv->v, &v, &step->kv.v));
-    return plan->device->ops->check_kv(plan->device, p, &step->kv);
+    TA_TRY(ta_tensor_fill(&kv->k, &k, &kv->k));
+    TA_TRY(ta_tensor_fill(&kv->v, &v, &kv->v));
+    return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
 static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,

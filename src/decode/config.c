@@ -113,11 +113,6 @@ static ta_status check_placement(const char *name, ta_placement placement, int r
 ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, ta_problem *problem)
 {
     ta_problem p = {0};
-    if (!config)
-        return ta_fail(TA_ERR_INVALID, "config is NULL: must point to a plan config");
-    if (config->size != sizeof *config)
-        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_PLAN_CONFIG_INIT",
-                       config->size, sizeof *config);
     TA_TRY(resolve_shape(config, &p));
     TA_TRY(resolve_dtypes(config, &p));
     TA_TRY(resolve_scores(config, &p));

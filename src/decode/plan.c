@@ -10,6 +10,7 @@
 #include "base/partial.h"
 #include "base/shard_map.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "config.h"
 #include "exchange/messages.h"
 #include "ring.h"
@@ -351,10 +352,12 @@ static ta_status make_memory(const ta_plan_config *config, ta_plan *plan)
 ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
                             const ta_plan_config *config, size_t *bytes)
 {
+    ta_plan_config known;
     ta_plan plan;
     if (!bytes)
         return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
-    ta_status status = describe_plan(group, device, config, &plan);
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known));
+    ta_status status = describe_plan(group, device, &known, &plan);
     if (status == TA_OK && plan.ranks > 1 && device->ops->alloc_host && !ta_plan_tracks(&plan))
         plan.exchange_device = NULL; /* a place in the staging memory takes none of the workspace */
     if (status == TA_OK)
@@ -381,16 +384,19 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
 ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                          ta_plan **plan)
 {
+    ta_plan_config known;
     ta_plan *made = calloc(1, sizeof *made);
     ta_status status = made ? TA_OK : ta_fail(TA_ERR_NO_MEMORY, "no memory for a plan");
     if (status == TA_OK && !plan)
         status = ta_fail(TA_ERR_INVALID, "plan is NULL: must point to the result");
     if (status == TA_OK)
-        status = describe_plan(group, device, config, made);
+        status = ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known);
+    if (status == TA_OK)
+        status = describe_plan(group, device, &known, made);
     if (ta_group_size(group) > 1)
         status = follow_rank_0(group, made, status);
     if (status == TA_OK)
-        status = make_memory(config, made);
+        status = make_memory(&known, made);
     if (ta_group_size(group) > 1) /* also to tell the others of a failure here */
         status = ta_plan_agree(group, made, status);
     if (status != TA_OK) {

@@ -8,6 +8,7 @@
 #include "base/partial.h"
 #include "base/shard_map.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "config.h"
 
 #define ATTEND_KERNELS 2
@@ -163,17 +164,13 @@ end_cost:
     return status;
 }
 
-static ta_status check_arguments(const ta_cluster *cluster, int ranks,
-                                 const ta_prediction *prediction)
+static ta_status check_arguments(const ta_cluster *cluster, int ranks)
 {
     if (!cluster)
         return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
     if (ranks < 1 || ranks > cluster->ranks)
         return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d, the cluster's", ranks,
                        cluster->ranks);
-    if (!prediction || prediction->size != sizeof *prediction)
-        return ta_fail(TA_ERR_INVALID,
-                       "prediction is NULL or not initialised: use TA_PREDICTION_INIT");
     return TA_OK;
 }
 
@@ -188,31 +185,32 @@ static double phase_seconds(const ta_candidate *c, const char *name)
 ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
                      int candidate, ta_prediction *prediction)
 {
+    ta_plan_config known;
     ta_problem problem;
     ta_candidate c;
-    TA_TRY(check_arguments(cluster, ranks, prediction));
+    TA_TRY(check_arguments(cluster, ranks));
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known));
     if (candidate < 0 || candidate >= TA_WAYS)
         return ta_fail_quietly(TA_ERR_NOT_FOUND, "candidate is %d: must be from 0 to %d", candidate,
                                TA_WAYS - 1);
-    TA_TRY(ta_config_resolve(config, 0, ranks, &problem));
+    TA_TRY(ta_config_resolve(&known, 0, ranks, &problem));
     ta_step_shape shape = {.problem = &problem,
                            .cluster = cluster,
                            .ranks = ranks,
-                           .query_placement = config->query_placement,
-                           .out_placement = config->out_placement,
-                           .query_root = config->query_root,
-                           .out_root = config->out_root};
+                           .query_placement = known.query_placement,
+                           .out_placement = known.out_placement,
+                           .query_root = known.query_root,
+                           .out_root = known.out_root};
     TA_TRY(ta_predict_way(&shape, (ta_way)candidate, &c));
-    *prediction = (ta_prediction){.size = sizeof *prediction,
-                                  .algorithm = c.algorithm,
-                                  .exchange = c.exchange,
-                                  .possible = c.possible,
-                                  .fits = c.fits,
-                                  .seconds = c.seconds,
-                                  .attend_seconds = phase_seconds(&c, "attend"),
-                                  .messages_sent = c.busiest.messages_sent,
-                                  .bytes_sent = c.busiest.bytes_sent,
-                                  .total_bytes_sent = c.total_bytes,
-                                  .memory_bytes = c.memory_bytes};
-    return TA_OK;
+    ta_prediction found = {.algorithm = c.algorithm,
+                           .exchange = c.exchange,
+                           .possible = c.possible,
+                           .fits = c.fits,
+                           .seconds = c.seconds,
+                           .attend_seconds = phase_seconds(&c, "attend"),
+                           .messages_sent = c.busiest.messages_sent,
+                           .bytes_sent = c.busiest.bytes_sent,
+                           .total_bytes_sent = c.total_bytes,
+                           .memory_bytes = c.memory_bytes};
+    return ta_struct_write(TA_STRUCT(ta_prediction), "prediction", &found, prediction);
 }

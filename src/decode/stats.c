@@ -2,6 +2,7 @@
  * ta_plan_attend(), ta_decode() adds up, ta_plan_get_stats() tells. */
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "plan.h"
 
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
@@ -22,14 +23,13 @@ ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats)
 {
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
-    if (!stats || stats->size != sizeof *stats)
-        return ta_fail(TA_ERR_INVALID, "stats is NULL or not initialised: use TA_PLAN_STATS_INIT");
-    stats->steps = plan->steps;
-    stats->step_ns = plan->step_ns;
-    stats->attend_ns = plan->attend_ns;
-    stats->workspace_bytes = plan->memory_bytes;
-    stats->device_bytes = plan->device->stats.bytes_held;
-    stats->device_bytes_most = plan->device->stats.bytes_held_most;
-    stats->device_attend_ns = plan->device->stats.attend_ns;
-    return TA_OK;
+    const ta_device_stats *device = &plan->device->stats;
+    ta_plan_stats now = {.steps = plan->steps,
+                         .step_ns = plan->step_ns,
+                         .attend_ns = plan->attend_ns,
+                         .workspace_bytes = plan->memory_bytes,
+                         .device_bytes = device->bytes_held,
+                         .device_bytes_most = device->bytes_held_most,
+                         .device_attend_ns = device->attend_ns};
+    return ta_struct_write(TA_STRUCT(ta_plan_stats), "stats", &now, stats);
 }

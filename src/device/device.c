@@ -5,33 +5,29 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/config_check.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "base/text.h"
 #include "modules.h"
 
-static ta_status check_config(const ta_device_config *config)
-{
-    if (config && config->size != sizeof *config)
-        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_DEVICE_CONFIG_INIT",
-                       config->size, sizeof *config);
-    return TA_OK;
-}
-
 ta_status ta_device_open(const char *name, const ta_device_config *config, ta_device **device)
 {
-    ta_device_config defaults = TA_DEVICE_CONFIG_INIT;
+    ta_device_config known = TA_DEVICE_CONFIG_INIT;
     if (!name)
         return ta_fail(TA_ERR_INVALID,
                        "name is NULL: must be \"host\", \"auto\" or a GPU like \"cuda:0\"");
     if (!device)
         return ta_fail(TA_ERR_INVALID, "device is NULL: must point to the result");
-    TA_TRY(check_config(config));
+    if (config)
+        TA_TRY(ta_struct_read(TA_STRUCT(ta_device_config), "config", config, &known));
+    TA_TRY(ta_check_int("reserved", known.reserved, 0, 0));
     char best[32];
     if (strcmp(name, "auto") == 0)
         name = ta_modules_best(best, sizeof best) ? best : "host";
     if (strcmp(name, "host") != 0)
-        return ta_modules_open(name, config ? config : &defaults, device);
-    return ta_host_open(config ? config : &defaults, device);
+        return ta_modules_open(name, &known, device);
+    return ta_host_open(&known, device);
 }
 
 void ta_device_close(ta_device *device)
@@ -113,22 +109,27 @@ ta_status ta_device_synchronize(ta_device *device, void *stream)
     return device->ops->synchronize ? device->ops->synchronize(device, stream) : TA_OK;
 }
 
-/* Such a device has done what it was told when a call returns. */
-static ta_status host_time(ta_device *device, double *seconds)
+/* A device without a clock of its own has done what it was told when a call returns. */
+ta_status ta_device_timer_start(ta_device *device, void *stream)
 {
-    int64_t now_ns = ta_clock_ns();
-    if (!seconds)
-        device->started_ns = now_ns;
-    else
-        *seconds = (double)(now_ns - device->started_ns) * 1e-9;
+    TA_TRY(check_device(device, stream));
+    if (device->ops->timer_start)
+        return device->ops->timer_start(device, stream);
+    device->started_ns = ta_clock_ns();
     return TA_OK;
 }
 
-ta_status ta_device_time(ta_device *device, void *stream, double *seconds)
+ta_status ta_device_timer_read(ta_device *device, void *stream, double *seconds)
 {
     TA_TRY(check_device(device, stream));
-    return device->ops->time ? device->ops->time(device, stream, seconds)
-                             : host_time(device, seconds);
+    if (!seconds)
+        return ta_fail(TA_ERR_INVALID, "seconds is NULL: must point to the result");
+    if (device->ops->timer_read)
+        return device->ops->timer_read(device, stream, seconds);
+    if (!device->started_ns)
+        return ta_fail(TA_ERR_INVALID, "the stopwatch of %s was never started", device->name);
+    *seconds = (double)(ta_clock_ns() - device->started_ns) * 1e-9;
+    return TA_OK;
 }
 
 ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)

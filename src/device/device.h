@@ -195,12 +195,13 @@ struct ta_device_ops {
                                  int32_t first_head, int32_t heads, const ta_tensor *out,
                                  float *lse, ta_fault_place place, void *stream);
 
-    /* As ta_device_time(). NULL: the host's clock will do. */
-    ta_status (*time)(ta_device *device, void *stream, double *seconds);
+    /* As ta_device_timer_start() and _read(), both or none. NULL: the host's clock will do. */
+    ta_status (*timer_start)(ta_device *device, void *stream);
+    ta_status (*timer_read)(ta_device *device, void *stream, double *seconds);
 
     /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not
      * captured, add the time in between to stats.attend_ns when the stopwatch is read. NULL with
-     * time(). */
+     * timer_start(). */
     ta_status (*span)(ta_device *device, int end, void *stream);
 
     /* Graphs, all four or none. record() begins to record what is queued on *stream, which is the

@@ -1,6 +1,7 @@
 /* Groups of GPUs: ta_ccl_id() and ta_group_create_ccl() check their arguments and call the module
  * of the device; hip/ccl/create.c is the other side. */
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "device/modules.h"
 #include "group.h"
 
@@ -15,8 +16,6 @@ ta_status ta_ccl_id(ta_device *device, void *id)
 
 static ta_status check_ccl(const ta_ccl_config *ccl)
 {
-    if (!ccl || ccl->size != sizeof *ccl)
-        return ta_fail(TA_ERR_INVALID, "ccl is NULL or not initialised: use TA_CCL_CONFIG_INIT");
     if (!!ccl->id + !!ccl->communicator + !!ccl->bootstrap != 1)
         return ta_fail(TA_ERR_INVALID, "ccl sets %d of id, communicator and bootstrap: must be one",
                        !!ccl->id + !!ccl->communicator + !!ccl->bootstrap);
@@ -34,11 +33,13 @@ ta_status ta_group_create_ccl(ta_device *device, const ta_ccl_config *ccl,
                               const ta_group_config *config, ta_group **group)
 {
     ta_group_config complete = TA_GROUP_CONFIG_INIT;
+    ta_ccl_config known;
     if (!device)
         return ta_fail(TA_ERR_INVALID, "device is NULL: open a GPU with ta_device_open()");
     if (!group)
         return ta_fail(TA_ERR_INVALID, "group is NULL: must point to the result");
-    TA_TRY(check_ccl(ccl));
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_ccl_config), "ccl", ccl, &known));
+    TA_TRY(check_ccl(&known));
     TA_TRY(ta_group_check_config(config, &complete.timeout_ms));
-    return ta_modules_create_ccl(device, ccl, &complete, group);
+    return ta_modules_create_ccl(device, &known, &complete, group);
 }

@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "base/config_check.h"
 #include "base/status.h"
+#include "base/struct_size.h"
 #include "device/modules.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -14,14 +16,14 @@ ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms)
     *timeout_ms = DEFAULT_TIMEOUT_MS;
     if (!config)
         return TA_OK;
-    if (config->size != sizeof *config)
-        return ta_fail(TA_ERR_INVALID, "config.size is %zu: must be %zu, use TA_GROUP_CONFIG_INIT",
-                       config->size, sizeof *config);
-    if (config->timeout_ms < 0)
+    ta_group_config known;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_group_config), "config", config, &known));
+    TA_TRY(ta_check_int("reserved", known.reserved, 0, 0));
+    if (known.timeout_ms < 0)
         return ta_fail(TA_ERR_INVALID, "config.timeout_ms is %d: must be 0 (default) or more",
-                       config->timeout_ms);
-    if (config->timeout_ms)
-        *timeout_ms = config->timeout_ms;
+                       known.timeout_ms);
+    if (known.timeout_ms)
+        *timeout_ms = known.timeout_ms;
     return TA_OK;
 }
 
@@ -50,11 +52,7 @@ ta_status ta_group_get_stats(const ta_group *group, ta_group_stats *stats)
 {
     if (!group)
         return ta_fail(TA_ERR_INVALID, "group is NULL: must be a group");
-    if (!stats || stats->size != sizeof *stats)
-        return ta_fail(TA_ERR_INVALID, "stats is NULL or not initialised: use TA_GROUP_STATS_INIT");
-    *stats = group->stats;
-    stats->size = sizeof *stats;
-    return TA_OK;
+    return ta_struct_write(TA_STRUCT(ta_group_stats), "stats", &group->stats, stats);
 }
 
 void ta_group_abort(ta_group *group, const char *reason)

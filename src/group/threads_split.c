@@ -10,7 +10,8 @@
 /* On the first rank of a part: make it, hand out the handles, keep one. All or none get one. */
 static ta_status make_part(ta_group *group, const ta_members *members, ta_group **part)
 {
-    ta_group_config config = {sizeof config, group->timeout_ms};
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = group->timeout_ms;
     ta_group **handles = calloc((size_t)members->size, sizeof *handles);
     ta_status made = handles ? ta_group_create_threads(members->size, &config, handles)
                              : ta_fail(TA_ERR_NO_MEMORY, "no memory for %d ranks", members->size);

@@ -23,11 +23,7 @@ version_part()
     sed -n "s/^#define TA_VERSION_$1 \([0-9]*\)\$/\1/p" "$tree/include/treeattn/version.h"
 }
 major=$(version_part MAJOR)
-minor=$(version_part MINOR)
-version=$major.$minor.$(version_part PATCH)
-# Before 1.0 each minor version may change the interface.
-soversion=$major
-[ "$major" != 0 ] || soversion=0.$minor
+version=$major.$(version_part MINOR).$(version_part PATCH)
 
 "$meson" install -C "$build" --no-rebuild --skip-subprojects --destdir "$stage" \
     >"$stage/log" 2>&1 || {
@@ -39,8 +35,8 @@ library=$(find "$stage" -name "libtreeattn.so.$version" -type f)
 [ -n "$library" ] || fail "no libtreeattn.so.$version was installed"
 libdir=$(dirname "$library")
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
-[ "$soname" = "libtreeattn.so.$soversion" ] ||
-    fail "the soname is $soname, not libtreeattn.so.$soversion"
+[ "$soname" = "libtreeattn.so.$major" ] ||
+    fail "the soname is $soname, not libtreeattn.so.$major"
 for name in "$soname" libtreeattn.so libtreeattn.a pkgconfig/treeattn.pc; do
     [ -e "$libdir/$name" ] || fail "$name was not installed"
 done

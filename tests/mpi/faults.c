@@ -45,10 +45,11 @@ static ta_status never_joins(ta_group *world, int late)
 {
     int rank = ta_group_rank(world);
     MPI_Comm comm = MPI_COMM_WORLD;
-    ta_group_config config = {sizeof config, TIMEOUT_MS};
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
     ta_group *group = NULL;
     char named[40];
     snprintf(named, sizeof named, "rank %d did not join", late);
+    config.timeout_ms = TIMEOUT_MS;
     if (rank == late) {
         sleep_ms(2 * TIMEOUT_MS);
         return TA_OK;
