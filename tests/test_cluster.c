@@ -3,6 +3,8 @@
 #include "cluster/cluster.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <treeattn/cluster.h>
@@ -234,6 +236,82 @@ static void test_bad_lines(void)
     }
 }
 
+/* What a path names may be anything: no call waits, reads without end or dies of it. */
+static void test_what_is_no_file(void)
+{
+    char name[80];
+    alarm(20); /* the old way of failing was to wait for a writer */
+    refuses("/tmp/", "'/tmp/'", "a directory");
+    refuses("/dev/zero", "'/dev/zero'", "a device");
+    snprintf(name, sizeof name, "%s.fifo", path);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(name, 0600));
+    refuses(name, name, "a pipe");
+    unlink(name);
+    alarm(0);
+}
+
+static void test_files_that_are_too_large(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, truncate(path, (64 << 20) + 1));
+    refuses(path, "67108865 bytes", "at most 67108864");
+    TEST_ASSERT_EQUAL_INT(0, truncate(path, 100));
+    refuses(path, path, "byte of value 0");
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Every line that grows with the ranks, each rank on a node of its own. */
+static void write_many_ranks(int ranks)
+{
+    FILE *file = fopen(path, "w");
+    TEST_ASSERT_NOT_NULL(file);
+    fputs("preset = h100\nnode_of_rank =", file);
+    for (int rank = 0; rank < ranks; ++rank)
+        fprintf(file, " %d", ranks - 1 - rank);
+    fputs("\npackage_of_rank =", file);
+    for (int rank = 0; rank < ranks; ++rank)
+        fprintf(file, " %d", rank % 1024);
+    fputs("\npci_of_rank =", file);
+    for (int rank = 0; rank < ranks; ++rank)
+        fputs(" 0000:17:00.0", file);
+    fclose(file);
+}
+
+/* The least time of three to read such a cluster and to write it again. */
+static double seconds_of(int ranks)
+{
+    double least = 1e9;
+    write_many_ranks(ranks);
+    for (int i = 0; i < 3; ++i) {
+        double begin = cpu_seconds();
+        ta_cluster *c = make(path);
+        char *text = text_of(c);
+        double seconds = cpu_seconds() - begin;
+        TEST_ASSERT_EQUAL_INT(ranks, c->ranks);
+        TEST_ASSERT_EQUAL_INT(ranks, c->nodes);
+        TEST_ASSERT_EQUAL_INT(ranks, c->packages);
+        least = seconds < least ? seconds : least;
+        free(text);
+        ta_cluster_destroy(c);
+    }
+    return least;
+}
+
+/* Ten times the ranks are ten times the work, and a little for the sorting; were anything quadratic,
+ * it would be a hundred times. */
+static void test_many_ranks(void)
+{
+    char text[100];
+    double few = seconds_of(20000), many = seconds_of(200000);
+    snprintf(text, sizeof text, "20000 ranks %.4f s, 200000 ranks %.4f s", few, many);
+    TEST_ASSERT_TRUE_MESSAGE(many < 35 * few, text);
+}
+
 static void test_text_arguments(void)
 {
     ta_cluster *c = make("h100:1x8");
@@ -314,6 +392,9 @@ int main(void)
     RUN_TEST(test_bad_numbers);
     RUN_TEST(test_missing_keys);
     RUN_TEST(test_bad_lines);
+    RUN_TEST(test_what_is_no_file);
+    RUN_TEST(test_files_that_are_too_large);
+    RUN_TEST(test_many_ranks);
     RUN_TEST(test_text_arguments);
     RUN_TEST(test_probe_of_threads);
     RUN_TEST(test_probe_without_a_device);

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "format.h"
+
 static struct {
     ta_log_fn fn;
     void *context;
@@ -59,7 +61,7 @@ static void log_text(ta_log_level level, const char *text)
 static void set_last_error(const char *format, va_list arguments)
 {
     char text[sizeof last_error];
-    vsnprintf(text, sizeof text, format, arguments);
+    ta_format_list(text, sizeof text, format, arguments);
     snprintf(last_error, sizeof last_error, "%s", text);
 }
 
@@ -87,7 +89,7 @@ void ta_log_info(const char *format, ...)
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    ta_format_list(text, sizeof text, format, arguments);
     va_end(arguments);
     log_text(TA_LOG_INFO, text);
 }

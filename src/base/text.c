@@ -2,8 +2,8 @@
 #include "text.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
+#include "format.h"
 #include "status.h"
 
 void ta_text_init(ta_text *text, char *data, size_t capacity)
@@ -29,7 +29,7 @@ void ta_text_add(ta_text *text, const char *format, ...)
     size_t room = text->length < text->capacity ? text->capacity - text->length : 0;
     va_list arguments;
     va_start(arguments, format);
-    int added = vsnprintf(room ? text->data + text->length : NULL, room, format, arguments);
+    int added = ta_format_list(room ? text->data + text->length : NULL, room, format, arguments);
     va_end(arguments);
     if (added > 0)
         text->length += (size_t)added;

@@ -134,7 +134,7 @@ static ta_status describe(ta_cluster_draft *draft, const char *description)
 ta_status ta_cluster_create(const char *description, ta_cluster **cluster)
 {
     ta_status status;
-    ta_cluster_draft draft = {NULL, 0, ""};
+    ta_cluster_draft draft = {NULL, 0, "", 0};
     if (!description || !*description)
         return ta_fail(TA_ERR_INVALID,
                        "description is %s: must be a preset with its size, such as "

@@ -1,6 +1,6 @@
 /* A cluster as data: where the ranks are, how fast they reach each other and their own memory. What
  * the cost model (cost.h) computes with. Made by cluster.c from a preset's name or a text file
- * (text.c reads and writes it, presets.c has the presets), or measured by
+ * (file.c and text.c read it, text.c writes it, presets.c has the presets), or measured by
  * probe.c; read-only afterwards. docs/model.md explains the numbers. */
 #ifndef TA_CLUSTER_H
 #define TA_CLUSTER_H
@@ -77,6 +77,7 @@ typedef struct ta_cluster_draft {
     ta_cluster *cluster;
     unsigned given; /* bit i: ta_cluster_keys[i] */
     char where[256];
+    int rank_room; /* ranks that fit into cluster->node_of */
 } ta_cluster_draft;
 
 /* presets.c: fill in the preset of this name; fails with the list of names. */
@@ -86,8 +87,14 @@ ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name);
 ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *value);
 /* The ranks as items COUNTxRANKS: so many nodes with so many ranks each, in rank order. */
 ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value);
-ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path);
+ta_status ta_cluster_bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
+                               const char *right);
+/* The next word of a line, from *at on; 0 at the end. One that does not fit is given as "". */
+int ta_cluster_next_word(const char **at, char *word, size_t capacity);
 void ta_cluster_write(const ta_cluster *cluster, ta_text *out);
+
+/* file.c: the keys of a file. */
+ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path);
 
 /* places.c: places that are not known yet; none; a line for each kind of them. */
 ta_status ta_cluster_add_places(ta_cluster *cluster);

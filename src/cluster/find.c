@@ -37,15 +37,32 @@ static void find_own_place(ta_device *device, ta_place *place)
         *place = found;
 }
 
-/* Give ranks with the same host name the same number, in the order of their lowest ranks. */
-static void number_nodes(const whereabouts *all, ta_cluster *cluster)
+/* By host name, then by rank: ranks of one array come in its order. */
+static int compare_hosts(const void *left, const void *right)
 {
-    for (int rank = 0; rank < cluster->ranks; ++rank) {
-        int first = 0;
-        while (strcmp(all[first].host, all[rank].host) != 0)
-            ++first;
-        cluster->node_of[rank] = first == rank ? cluster->nodes++ : cluster->node_of[first];
+    const whereabouts *a = *(whereabouts *const *)left, *b = *(whereabouts *const *)right;
+    int order = strcmp(a->host, b->host);
+    return order ? order : a < b ? -1 : a > b;
+}
+
+/* Give ranks with the same host name the same number, in the order of their lowest ranks. */
+static ta_status number_nodes(const whereabouts *all, ta_cluster *cluster)
+{
+    int *node_of = cluster->node_of;
+    const whereabouts **sorted = calloc((size_t)cluster->ranks, sizeof *sorted);
+    if (!sorted)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the nodes of %d ranks", cluster->ranks);
+    for (int rank = 0; rank < cluster->ranks; ++rank)
+        sorted[rank] = &all[rank];
+    qsort(sorted, (size_t)cluster->ranks, sizeof *sorted, compare_hosts);
+    for (int i = 0; i < cluster->ranks; ++i) { /* the lowest rank of each one's host, for now */
+        int same = i > 0 && strcmp(sorted[i]->host, sorted[i - 1]->host) == 0;
+        node_of[sorted[i] - all] = same ? node_of[sorted[i - 1] - all] : (int)(sorted[i] - all);
     }
+    for (int rank = 0; rank < cluster->ranks; ++rank)
+        node_of[rank] = node_of[rank] == rank ? cluster->nodes++ : node_of[node_of[rank]];
+    free(sorted);
+    return TA_OK;
 }
 
 static ta_status take_places(const whereabouts *all, ta_cluster *cluster)
@@ -79,7 +96,7 @@ ta_status ta_cluster_find(ta_group *group, ta_device *device, ta_cluster *cluste
     find_own_place(device, &own->place);
     TA_TRY_GOTO(ta_group_all_gather_host(group, all, offsets), free_all);
     cluster->ranks = group->size;
-    number_nodes(all, cluster);
+    TA_TRY_GOTO(number_nodes(all, cluster), abort_group);
     TA_TRY_GOTO(take_places(all, cluster), abort_group);
     goto free_all;
 

@@ -51,9 +51,8 @@ int ta_pairs_by_package(const ta_cluster *c)
     return together && apart;
 }
 
-int ta_pairs_partner(const ta_cluster *c, int rank, ta_level_kind level, int alone)
+static int partner_of(const ta_cluster *c, int by_package, int rank, ta_level_kind level, int alone)
 {
-    int by_package = level != TA_LEVEL_NETWORK && ta_pairs_by_package(c);
     const int *unit_of = by_package ? c->package_of : c->node_of;
     int unit = unit_of[rank];
     if (unit < 0 || (level == TA_LEVEL_PACKAGE && !by_package))
@@ -68,14 +67,21 @@ int ta_pairs_partner(const ta_cluster *c, int rank, ta_level_kind level, int alo
     return beside < 0 ? -1 : rank_at(unit_of, c->ranks, beside, place);
 }
 
+int ta_pairs_partner(const ta_cluster *c, int rank, ta_level_kind level, int alone)
+{
+    int by_package = level != TA_LEVEL_NETWORK && ta_pairs_by_package(c);
+    return partner_of(c, by_package, rank, level, alone);
+}
+
 int ta_pairs_senders(const ta_cluster *c, ta_level_kind level)
 {
     const int *unit_of = level == TA_LEVEL_PACKAGE ? c->package_of : c->node_of;
     int units = level == TA_LEVEL_PACKAGE ? c->packages : c->nodes, most = 0;
+    int by_package = level != TA_LEVEL_NETWORK && ta_pairs_by_package(c);
     for (int unit = 0; unit < units; ++unit) {
         int here = 0;
         for (int rank = 0; rank < c->ranks; ++rank)
-            here += unit_of[rank] == unit && ta_pairs_partner(c, rank, level, 0) >= 0;
+            here += unit_of[rank] == unit && partner_of(c, by_package, rank, level, 0) >= 0;
         most = here > most ? here : most;
     }
     return most;

@@ -55,21 +55,20 @@ static int read_word(const char *key, const char *word, ta_place *place)
 ta_status ta_cluster_set_places(ta_cluster_draft *draft, const char *key, const char *value)
 {
     ta_cluster *c = draft->cluster;
-    char word[32];
-    int rank = 0, length = 0;
+    char word[32], right[128];
+    int rank = 0;
     TA_TRY(ta_cluster_add_places(c));
-    for (const char *at = value; sscanf(at, " %31s%n", word, &length) == 1; at += length, ++rank)
+    for (const char *at = value; ta_cluster_next_word(&at, word, sizeof word); ++rank)
         if (rank >= c->ranks || !read_word(key, word, &c->places[rank]))
             rank = c->ranks; /* too many from here on, so it is refused below */
     if (rank == c->ranks && rank > 0)
         return TA_OK;
-    return ta_fail(TA_ERR_INVALID,
-                   "%s: %s is '%s': must be, behind nodes or node_of_rank, %s for each of the %d "
-                   "ranks, or -",
-                   draft->where, key, value,
-                   strcmp(key, "pci_of_rank") == 0 ? "an address such as 0000:17:00.0"
-                                                   : "a number from 0 to 1023",
-                   c->ranks);
+    snprintf(right, sizeof right,
+             "%s for each of the %d ranks, or -, in a line behind nodes or node_of_rank",
+             strcmp(key, "pci_of_rank") == 0 ? "an address such as 0000:17:00.0"
+                                             : "a number from 0 to 1023",
+             c->ranks);
+    return ta_cluster_bad_value(draft, key, value, right);
 }
 
 static void write_line(const ta_cluster *c, const char *key, int numa, ta_text *out)
@@ -107,27 +106,57 @@ void ta_cluster_write_places(const ta_cluster *c, ta_text *out)
     ta_text_add(out, "\n");
 }
 
+/* A rank with its package, to bring those of one package together. */
+typedef struct member {
+    int node, package, rank;
+} member;
+
+static int compare_members(const void *left, const void *right)
+{
+    const member *a = left, *b = right;
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    if (a->package != b->package)
+        return a->package < b->package ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* Give each rank the lowest rank of its package, or -1. */
+static void find_lowest(const ta_cluster *c, member *members, int *lowest_of)
+{
+    int count = 0;
+    for (int rank = 0; rank < c->ranks; ++rank) {
+        lowest_of[rank] = -1;
+        if (c->places[rank].package >= 0)
+            members[count++] = (member){c->node_of[rank], c->places[rank].package, rank};
+    }
+    qsort(members, (size_t)count, sizeof *members, compare_members);
+    for (int i = 0; i < count; ++i) {
+        int same = i > 0 && members[i].node == members[i - 1].node &&
+                   members[i].package == members[i - 1].package;
+        lowest_of[members[i].rank] = same ? lowest_of[members[i - 1].rank] : members[i].rank;
+    }
+}
+
 ta_status ta_cluster_number_packages(ta_cluster *c)
 {
-    size_t most = MAX_PACKAGE + 1;
     if (!c->places)
         return TA_OK;
-    int *seen = calloc((size_t)c->nodes * most, sizeof *seen); /* a number, or 0: not yet */
+    member *members = calloc((size_t)c->ranks, sizeof *members);
     int *package_of = calloc((size_t)c->ranks, sizeof *package_of);
-    if (!seen || !package_of) {
-        free(seen);
+    if (!members || !package_of) {
+        free(members);
         free(package_of);
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the packages of %d ranks", c->ranks);
     }
+    find_lowest(c, members, package_of);
     c->packages = 0;
-    for (int rank = 0; rank < c->ranks; ++rank) {
-        int package = c->places[rank].package;
-        int *number = package < 0 ? NULL : &seen[(size_t)c->node_of[rank] * most + (size_t)package];
-        if (number && !*number)
-            *number = ++c->packages;
-        package_of[rank] = number ? *number - 1 : -1;
+    for (int rank = 0; rank < c->ranks; ++rank) { /* those before it have their numbers already */
+        int lowest = package_of[rank];
+        if (lowest >= 0)
+            package_of[rank] = lowest == rank ? c->packages++ : package_of[lowest];
     }
-    free(seen);
+    free(members);
     free(c->package_of);
     c->package_of = package_of;
     return TA_OK;

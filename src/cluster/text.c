@@ -1,10 +1,11 @@
 /* Clusters as text, one `key = value` a line, `#` before a remark. Errors name the file, the line,
- * the key, its value and what would be right. Used by cluster.c. */
-#include <errno.h>
+ * the key, its value and what would be right. cluster.c and file.c set keys by name; places.c has
+ * the lines of places. A line may have a million words, so each is read once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/status.h"
 #include "cluster.h"
 
@@ -63,20 +64,34 @@ const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
     LEVEL("package", TA_LEVEL_PACKAGE, 1),
 };
 
-static ta_status bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
-                           const char *right)
+/* What a message shows of a value. */
+#define SHOWN 100
+
+ta_status ta_cluster_bad_value(const ta_cluster_draft *draft, const char *key, const char *value,
+                               const char *right)
 {
-    return ta_fail(TA_ERR_INVALID, "%s: %s is '%s': must be %s", draft->where, key, value, right);
+    return ta_fail(TA_ERR_INVALID, "%s: %s is '%.*s%s': must be %s", draft->where, key, SHOWN,
+                   value, strlen(value) > SHOWN ? "…" : "", right);
+}
+
+int ta_cluster_next_word(const char **at, char *word, size_t capacity)
+{
+    const char *start = *at + strspn(*at, " \t");
+    size_t length = strcspn(start, " \t");
+    *at = start + length;
+    memcpy(word, start, length < capacity ? length : 0);
+    word[length < capacity ? length : 0] = '\0';
+    return length > 0;
 }
 
 static ta_status set_number(ta_cluster_draft *draft, int index, const char *text)
 {
     const ta_cluster_key *key = &ta_cluster_keys[index];
     char *end;
-    double value = strtod(text, &end);
+    double value = ta_parse_number(text, &end);
     if (end == text || *end || !(value >= key->low && value <= key->high) ||
         (key->whole && value != (double)(long)value))
-        return bad_value(draft, key->name, text, key->right);
+        return ta_cluster_bad_value(draft, key->name, text, key->right);
     memcpy((char *)draft->cluster + key->offset, &value, sizeof value);
     draft->given |= 1u << index;
     return TA_OK;
@@ -86,7 +101,7 @@ static ta_status set_text(ta_cluster_draft *draft, const char *key, const char *
                           size_t capacity)
 {
     if (!*value || strlen(value) >= capacity)
-        return bad_value(draft, key, value, "a text of 1 to 63 characters");
+        return ta_cluster_bad_value(draft, key, value, "a text of 1 to 63 characters");
     memcpy(field, value, strlen(value) + 1);
     return TA_OK;
 }
@@ -98,11 +113,14 @@ static ta_status add_ranks(ta_cluster_draft *draft, int node, int count)
     if (count > TA_CLUSTER_MAX_RANKS - c->ranks)
         return ta_fail(TA_ERR_INVALID, "%s: nodes have more than %d ranks", draft->where,
                        TA_CLUSTER_MAX_RANKS);
-    int *grown = realloc(c->node_of, (size_t)(c->ranks + count) * sizeof *grown);
-    if (!grown)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the %d ranks of a cluster",
-                       c->ranks + count);
-    c->node_of = grown;
+    if (c->ranks + count > draft->rank_room) {
+        int room = 2 * (c->ranks + count);
+        int *grown = realloc(c->node_of, (size_t)room * sizeof *grown);
+        if (!grown)
+            return ta_fail(TA_ERR_NO_MEMORY, "no memory for the %d ranks of a cluster", room);
+        c->node_of = grown;
+        draft->rank_room = room;
+    }
     for (int i = 0; i < count; ++i)
         c->node_of[c->ranks++] = node;
     if (node >= c->nodes)
@@ -110,12 +128,13 @@ static ta_status add_ranks(ta_cluster_draft *draft, int node, int count)
     return TA_OK;
 }
 
-static void forget_ranks(ta_cluster *c)
+static void forget_ranks(ta_cluster_draft *draft)
 {
+    ta_cluster *c = draft->cluster;
     ta_cluster_free_places(c);
     free(c->node_of);
     c->node_of = NULL;
-    c->ranks = c->nodes = 0;
+    c->ranks = c->nodes = draft->rank_room = 0;
 }
 
 ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value)
@@ -123,19 +142,36 @@ ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value)
     static const char right[] = "items COUNTxRANKS with numbers of 1 and more, as in '16x8' or "
                                 "'2x8 1x4', and at most 1048576 ranks";
     const char *at = value;
-    forget_ranks(draft->cluster);
-    do {
+    char word[32];
+    forget_ranks(draft);
+    while (ta_cluster_next_word(&at, word, sizeof word)) {
         int count, ranks, length = 0;
-        if (sscanf(at, " %7dx%7d%n", &count, &ranks, &length) != 2 || !length || count < 1 ||
+        if (sscanf(word, "%7dx%7d%n", &count, &ranks, &length) != 2 || word[length] || count < 1 ||
             ranks < 1 || count > TA_CLUSTER_MAX_RANKS || ranks > TA_CLUSTER_MAX_RANKS ||
-            (at[length] && at[length] != ' ') ||
             (int64_t)count * ranks > TA_CLUSTER_MAX_RANKS - draft->cluster->ranks)
-            return bad_value(draft, "nodes", value, right);
+            return ta_cluster_bad_value(draft, "nodes", value, right);
         for (int i = 0; i < count; ++i)
             TA_TRY(add_ranks(draft, draft->cluster->nodes, ranks));
-        at += length;
-        at += strspn(at, " ");
-    } while (*at);
+    }
+    return draft->cluster->ranks ? TA_OK : ta_cluster_bad_value(draft, "nodes", value, right);
+}
+
+/* Is there a rank on each node? */
+static ta_status check_nodes(const ta_cluster *c, int *all)
+{
+    int found = 0;
+    *all = 0;
+    if (c->nodes > c->ranks)
+        return TA_OK;
+    char *seen = calloc((size_t)c->nodes + 1, 1);
+    if (!seen)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the %d nodes of a cluster", c->nodes);
+    for (int rank = 0; rank < c->ranks; ++rank) {
+        found += !seen[c->node_of[rank]];
+        seen[c->node_of[rank]] = 1;
+    }
+    free(seen);
+    *all = found == c->nodes;
     return TA_OK;
 }
 
@@ -144,24 +180,18 @@ static ta_status set_node_of_rank(ta_cluster_draft *draft, const char *value)
 {
     static const char right[] = "the number of each rank's node: numbers from 0 on, none left out";
     const char *at = value;
-    forget_ranks(draft->cluster);
-    do {
+    char word[32];
+    int all = 0;
+    forget_ranks(draft);
+    while (ta_cluster_next_word(&at, word, sizeof word)) {
         int node, length = 0;
-        if (sscanf(at, " %7d%n", &node, &length) != 1 || node < 0 ||
-            (at[length] && at[length] != ' '))
-            return bad_value(draft, "node_of_rank", value, right);
+        if (sscanf(word, "%7d%n", &node, &length) != 1 || word[length] || node < 0)
+            return ta_cluster_bad_value(draft, "node_of_rank", value, right);
         TA_TRY(add_ranks(draft, node, 1));
-        at += length;
-        at += strspn(at, " ");
-    } while (*at);
-    for (int node = 0; node < draft->cluster->nodes; ++node) {
-        int found = 0;
-        for (int rank = 0; rank < draft->cluster->ranks && !found; ++rank)
-            found = draft->cluster->node_of[rank] == node;
-        if (!found)
-            return bad_value(draft, "node_of_rank", value, right);
     }
-    return TA_OK;
+    if (draft->cluster->ranks)
+        TA_TRY(check_nodes(draft->cluster, &all));
+    return all ? TA_OK : ta_cluster_bad_value(draft, "node_of_rank", value, right);
 }
 
 ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *value)
@@ -188,67 +218,13 @@ ta_status ta_cluster_set(ta_cluster_draft *draft, const char *key, const char *v
                    draft->where, key, value);
 }
 
-/* Without space at either end. */
-static char *trim(char *text)
-{
-    char *end = text + strlen(text);
-    while (end > text && strchr(" \t\r\n", end[-1]))
-        *--end = '\0';
-    return text + strspn(text, " \t");
-}
-
-/* One line of a file; `first` until something was set. */
-static ta_status read_line(ta_cluster_draft *draft, char *line, int *first)
-{
-    line[strcspn(line, "#")] = '\0';
-    char *text = trim(line), *equals = strchr(text, '=');
-    if (!*text)
-        return TA_OK;
-    if (!equals)
-        return ta_fail(TA_ERR_INVALID, "%s: '%s' has no '=': a line must be 'key = value'",
-                       draft->where, text);
-    *equals = '\0';
-    const char *key = trim(text), *value = trim(equals + 1);
-    if (strcmp(key, "preset") != 0) {
-        *first = 0;
-        return ta_cluster_set(draft, key, value);
-    }
-    if (!*first)
-        return ta_fail(TA_ERR_INVALID, "%s: preset is '%s': must come before all other keys",
-                       draft->where, value);
-    *first = 0;
-    return ta_cluster_preset(draft, value);
-}
-
-ta_status ta_cluster_read(ta_cluster_draft *draft, const char *path)
-{
-    ta_status status = TA_OK;
-    char *line = NULL;
-    size_t capacity = 0;
-    int first = 1;
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return ta_fail(TA_ERR_NOT_FOUND, "the cluster file '%s' cannot be read: %s", path,
-                       strerror(errno));
-    for (int number = 1; getline(&line, &capacity, file) >= 0; ++number) {
-        snprintf(draft->where, sizeof draft->where, "%s:%d", path, number);
-        TA_TRY_GOTO(read_line(draft, line, &first), close_file);
-    }
-    snprintf(draft->where, sizeof draft->where, "%s", path);
-
-close_file:
-    free(line);
-    fclose(file);
-    return status;
-}
-
 /* In as few digits as give the same number again. */
 static void write_number(ta_text *out, const char *key, double value)
 {
     char text[40];
     for (int digits = 6; digits <= 17; ++digits) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value)
+        ta_format(text, sizeof text, "%.*g", digits, value);
+        if (ta_parse_number(text, NULL) == value)
             break;
     }
     ta_text_add(out, "%s = %s\n", key, text);
