@@ -92,7 +92,8 @@ ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta
 extern const ta_attention_ops ta_gpu_attention_ops;
 size_t ta_gpu_arrays_bytes(const ta_attention_work *shape);
 ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_attention_work *largest);
-ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_attention_work *work, void *to, void *stream);
+ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, const ta_token_order *order,
+                              ta_attention_work *work, void *to, void *stream);
 void ta_gpu_free_arrays(ta_gpu_device *gpu);
 
 #endif

@@ -172,10 +172,19 @@ static ta_status count_pairs(ta_group *group, void *context)
     one_thread.threads = 1;
     TA_TRY(ta_device_open("host", &one_thread, &device));
     TA_TRY(ta_attention_create(group, device, &b->config, &plan));
-    TA_TRY(ta_attention_find_tokens(plan, 1, &b->length, -1, -1));
+    ta_attention_input input = TA_ATTENTION_INPUT_INIT;
+    ta_attention_work work;
+    input.sequences = 1;
+    input.lengths = &b->length;
+    TA_TRY(ta_attention_count_tokens(plan, 1, &b->length));
+    ta_attention_find_order(plan, &input, -1, -1, &work);
     int64_t pairs = 0;
-    for (int32_t i = 0; i < plan->row.starts[plan->row.ranks]; ++i)
-        pairs += plan->visible[i].end - plan->visible[i].first;
+    for (int32_t i = 0; i < plan->order.query_run_count; ++i) {
+        const ta_query_run *run = &plan->order.query_runs[i];
+        int64_t count = ta_query_run_end(&plan->order, i) - run->first;
+        pairs += count * (run->visible.end - run->visible.first) +
+                 (run->moves_end - run->moves_first) * (count * (count - 1) / 2);
+    }
     b->pairs[ta_group_rank(group)] = pairs;
     ta_attention_destroy(plan);
     ta_device_close(device);

@@ -1,8 +1,8 @@
-/* The arrays of attention over full sequences, on their way to the device. A plan makes them anew
- * for each call, and a ring for each hop, in host memory that it writes again at once, while the
- * stream may be far behind. So they are first copied into one of a few pinned pieces that take
- * turns; from there the copy is in stream order, and an event behind it says when the piece is free
- * again. The host waits only if it is TURNS calls ahead of the device. attention.c calls this. */
+/* The order of attention over full sequences, on its way to the device, where kernels want it
+ * written out: as arrays of rows and ranges. A plan makes it anew for each call, and a ring for each
+ * hop, while the stream may be far behind. So the arrays are written into one of a few pinned pieces
+ * that take turns; from there the copy is in stream order, and an event behind it says when the
+ * piece is free again. The host waits only if it is TURNS calls ahead of the device. attention.c calls this. */
 #include <string.h>
 
 #include "attention.h"
@@ -75,29 +75,31 @@ void ta_gpu_free_arrays(ta_gpu_device *gpu)
     ta_gpu_leave(gpu, before);
 }
 
-/* Write an array into the piece; returns where it will be on the device. */
-static const void *put(ta_gpu_turn *turn, void *to, size_t *used, const void *array, size_t bytes)
+/* Write the order out into the piece, and note where it will be on the device. */
+static void write_arrays(const ta_token_order *order, char *piece, char *to,
+                         ta_attention_work *work)
 {
-    const void *place = (char *)to + *used;
-    if (bytes > 0)
-        memcpy((char *)turn->memory + *used, array, bytes);
-    *used += lines(bytes);
-    return place;
+    size_t query_rows_at = lines((size_t)order->queries * sizeof *work->visible);
+    size_t key_rows_at = query_rows_at + lines((size_t)order->queries * sizeof *work->query_rows);
+    ta_order_write_queries(order, 0, order->queries, (int32_t *)(piece + query_rows_at),
+                           (ta_visible *)piece);
+    ta_order_write_keys(order, 0, order->keys, (int32_t *)(piece + key_rows_at));
+    work->visible = (const ta_visible *)to;
+    work->query_rows = (const int32_t *)(to + query_rows_at);
+    work->key_rows = (const int32_t *)(to + key_rows_at);
 }
 
-ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, ta_attention_work *work, void *to, void *stream)
+ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, const ta_token_order *order,
+                              ta_attention_work *work, void *to, void *stream)
 {
     ta_gpu_turn *turn = &gpu->turns[gpu->turn];
-    size_t used = 0, queries = (size_t)work->queries, keys = (size_t)work->keys;
     size_t bytes = ta_gpu_arrays_bytes(work);
     if (bytes > gpu->turn_bytes)
         return ta_gpu_core->fail(TA_ERR_INVALID, "%zu bytes of arrays, and %zu are reserved", bytes,
                                  gpu->turn_bytes);
     if (turn->used)
         TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(turn->event), "waiting for an earlier call"));
-    work->visible = put(turn, to, &used, work->visible, queries * sizeof *work->visible);
-    work->query_rows = put(turn, to, &used, work->query_rows, queries * sizeof *work->query_rows);
-    work->key_rows = put(turn, to, &used, work->key_rows, keys * sizeof *work->key_rows);
+    write_arrays(order, turn->memory, to, work);
     TA_TRY(ta_gpu_check(
         gpu, hipMemcpyAsync(to, turn->memory, bytes, hipMemcpyHostToDevice, (hipStream_t)stream),
         "copying %zu bytes of arrays", bytes));

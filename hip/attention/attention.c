@@ -1,6 +1,6 @@
 /* The GPU's table for attention over full sequences (device/attention.h): choose the kernels and launch
- * them. The arrays that say who sees what are host memory that may change as soon as a slot
- * returns; arrays.c brings them to the front of the workspace. */
+ * them. The order that says who sees what is host memory that may change as soon as a slot returns;
+ * arrays.c brings it, written out, to the front of the workspace. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static int aligned16(const ta_tensor *t, ta_dtype dtype)
            t->head_stride * size % 16 == 0;
 }
 
-static size_t local_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
+static size_t attention_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
 {
     size_t arrays = ta_gpu_arrays_bytes(shape);
     if (!backward)
@@ -45,12 +45,12 @@ static ta_status check_count(const char *name, int64_t rows, int64_t heads)
     return TA_OK;
 }
 
-static ta_status forward(ta_gpu_device *gpu, const ta_attention_work *work, float *records,
-                         void *workspace, void *stream)
+static ta_status forward(ta_gpu_device *gpu, const ta_attention_work *work,
+                         const ta_token_order *order, float *records, void *workspace, void *stream)
 {
     ta_attention_work here = *work;
     ta_attention_mma_shape shape;
-    TA_TRY(ta_gpu_bring_arrays(gpu, &here, workspace, stream));
+    TA_TRY(ta_gpu_bring_arrays(gpu, order, &here, workspace, stream));
     ta_attention_params p = params_of(&here);
     if (p.aligned && ta_attention_mma_fit(&gpu->limits, &here, &shape))
         return ta_gpu_check_launch(
@@ -58,20 +58,21 @@ static ta_status forward(ta_gpu_device *gpu, const ta_attention_work *work, floa
     return ta_gpu_check_launch(gpu, ta_launch_attention_forward(&p, records, stream));
 }
 
-static ta_status attention_forward(ta_device *device, const ta_attention_work *work, float *records,
-                                   void *workspace, void *stream)
+static ta_status attention_forward(ta_device *device, const ta_attention_work *work,
+                                   const ta_token_order *order, float *records, void *workspace,
+                                   void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (work->queries == 0)
         return TA_OK;
     TA_TRY(check_count("queries", work->queries, work->query_heads));
-    TA_ON_GPU(gpu, forward(gpu, work, records, workspace, stream));
+    TA_ON_GPU(gpu, forward(gpu, work, order, records, workspace, stream));
 }
 
 /* A pass over rows; none of them is launched for nothing. */
-static ta_status local_pass(ta_device *device, const ta_attention_rows_params *params,
-                            ta_launched (*launch)(const ta_attention_rows_params *, void *),
-                            void *stream)
+static ta_status attention_pass(ta_device *device, const ta_attention_rows_params *params,
+                                ta_launched (*launch)(const ta_attention_rows_params *, void *),
+                                void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (params->rows == 0)
@@ -93,21 +94,22 @@ static ta_attention_rows_params rows_of(int32_t rows, int32_t heads, int32_t dim
     return p;
 }
 
-static ta_status local_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
-                             int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
+static ta_status attention_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
+                                 int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
 {
     ta_attention_rows_params p = rows_of(rows, heads, dim, dtype, to);
     p.from = from;
-    return local_pass(device, &p, ta_launch_attention_store, stream);
+    return attention_pass(device, &p, ta_launch_attention_store, stream);
 }
 
 static ta_status backward(ta_gpu_device *gpu, const ta_attention_work *work,
-                          const ta_attention_work_gradient *gradient, void *workspace, void *stream)
+                          const ta_token_order *order, const ta_attention_work_gradient *gradient,
+                          void *workspace, void *stream)
 {
     ta_attention_work here = *work;
     ta_attention_backward_params p;
     memset(&p, 0, sizeof p);
-    TA_TRY(ta_gpu_bring_arrays(gpu, &here, workspace, stream));
+    TA_TRY(ta_gpu_bring_arrays(gpu, order, &here, workspace, stream));
     p.common = params_of(&here);
     p.common.aligned = p.common.aligned && aligned16(&gradient->dout, work->dtype);
     p.gradient = *gradient;
@@ -120,6 +122,7 @@ static ta_status backward(ta_gpu_device *gpu, const ta_attention_work *work,
 }
 
 static ta_status attention_backward(ta_device *device, const ta_attention_work *work,
+                                    const ta_token_order *order,
                                     const ta_attention_work_gradient *gradient, void *workspace,
                                     void *stream)
 {
@@ -129,39 +132,39 @@ static ta_status attention_backward(ta_device *device, const ta_attention_work *
     TA_TRY(check_count("queries", w->queries, w->query_heads));
     TA_TRY(check_count("keys", w->keys, w->kv_heads));
     if (w->queries == 0 || w->keys == 0) { /* then there are no pairs, and all gradients are 0 */
-        TA_TRY(local_store(device, NULL, w->queries, w->query_heads, w->k_dim, g->dq_dtype, &g->dq,
-                           stream));
-        TA_TRY(
-            local_store(device, NULL, w->keys, w->kv_heads, w->k_dim, g->kv_dtype, &g->dk, stream));
-        return local_store(device, NULL, w->keys, w->kv_heads, w->v_dim, g->kv_dtype, &g->dv,
-                           stream);
+        TA_TRY(attention_store(device, NULL, w->queries, w->query_heads, w->k_dim, g->dq_dtype,
+                               &g->dq, stream));
+        TA_TRY(attention_store(device, NULL, w->keys, w->kv_heads, w->k_dim, g->kv_dtype, &g->dk,
+                               stream));
+        return attention_store(device, NULL, w->keys, w->kv_heads, w->v_dim, g->kv_dtype, &g->dv,
+                               stream);
     }
-    TA_ON_GPU(gpu, backward(gpu, w, g, workspace, stream));
+    TA_ON_GPU(gpu, backward(gpu, w, order, g, workspace, stream));
 }
 
-static ta_status local_finish(ta_device *device, const ta_attention_work *shape,
-                              const float *records, int32_t rows, const ta_tensor *out, float *lse,
-                              void *stream)
+static ta_status attention_finish(ta_device *device, const ta_attention_work *shape,
+                                  const float *records, int32_t rows, const ta_tensor *out,
+                                  float *lse, void *stream)
 {
     ta_attention_rows_params p = rows_of(rows, shape->query_heads, shape->v_dim, shape->dtype, out);
     p.from = records;
     p.numbers = lse;
-    return local_pass(device, &p, ta_launch_attention_finish, stream);
+    return attention_pass(device, &p, ta_launch_attention_finish, stream);
 }
 
-static ta_status local_delta(ta_device *device, const ta_attention_work *shape,
-                             const ta_tensor *dout, const ta_tensor *out, int32_t rows,
-                             float *delta, void *stream)
+static ta_status attention_delta(ta_device *device, const ta_attention_work *shape,
+                                 const ta_tensor *dout, const ta_tensor *out, int32_t rows,
+                                 float *delta, void *stream)
 {
     ta_attention_rows_params p =
         rows_of(rows, shape->query_heads, shape->v_dim, shape->dtype, dout);
     p.b = *out;
     p.numbers = delta;
-    return local_pass(device, &p, ta_launch_attention_delta, stream);
+    return attention_pass(device, &p, ta_launch_attention_delta, stream);
 }
 
-static ta_status local_add(ta_device *device, float *into, const float *from, int64_t count,
-                           void *stream)
+static ta_status attention_add(ta_device *device, float *into, const float *from, int64_t count,
+                               void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     if (count == 0)
@@ -169,25 +172,25 @@ static ta_status local_add(ta_device *device, float *into, const float *from, in
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_attention_add(into, from, count, stream)));
 }
 
-static ta_status local_pack(ta_device *device, const ta_tensor *from, int32_t rows, int32_t heads,
-                            int32_t dim, ta_dtype dtype, void *to, size_t to_stride_bytes,
-                            void *stream)
+static ta_status attention_pack(ta_device *device, const ta_tensor *from, int32_t rows,
+                                int32_t heads, int32_t dim, ta_dtype dtype, void *to,
+                                size_t to_stride_bytes, void *stream)
 {
     ta_attention_rows_params p = rows_of(rows, heads, dim, dtype, from);
     p.packed = to;
     p.packed_stride = (int64_t)to_stride_bytes;
     p.aligned = aligned16(from, dtype) && (uintptr_t)to % 16 == 0 && to_stride_bytes % 16 == 0;
-    return local_pass(device, &p, ta_launch_attention_pack, stream);
+    return attention_pass(device, &p, ta_launch_attention_pack, stream);
 }
 
 const ta_attention_ops ta_gpu_attention_ops = {
-    .bytes = local_bytes,
+    .bytes = attention_bytes,
     .reserve = ta_gpu_reserve_arrays,
     .forward = attention_forward,
-    .finish = local_finish,
-    .delta = local_delta,
+    .finish = attention_finish,
+    .delta = attention_delta,
     .backward = attention_backward,
-    .add = local_add,
-    .store = local_store,
-    .pack = local_pack,
+    .add = attention_add,
+    .store = attention_store,
+    .pack = attention_pack,
 };

@@ -11,8 +11,8 @@
  *   - A key that a query does not see has no part in its results even if it is NaN or infinite,
  *     and no query has one in the gradients of a key that it does not see.
  *   - There are at least one query and one key; attention.c does the rest. */
-#ifndef TA_HIP_LOCAL_H
-#define TA_HIP_LOCAL_H
+#ifndef TA_HIP_ATTENTION_H
+#define TA_HIP_ATTENTION_H
 
 #include "device/attention.h"
 #include "kernels.h"

@@ -10,8 +10,8 @@
  *
  * All query heads of a KV head share its keys: query row r is head r % heads of query r / heads,
  * and rows see ascending ranges of keys, as queries do. */
-#ifndef TA_HIP_LOCAL_BACKWARD_H
-#define TA_HIP_LOCAL_BACKWARD_H
+#ifndef TA_HIP_ATTENTION_BACKWARD_H
+#define TA_HIP_ATTENTION_BACKWARD_H
 
 #include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
 

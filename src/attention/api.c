@@ -60,8 +60,7 @@ static ta_status check_input(ta_attention *a, const ta_attention_input *given, c
         if (input->lengths[i] < 0)
             return ta_fail(TA_ERR_INVALID, "input.lengths[%d] is %d: must be 0 or more", (int)i,
                            (int)input->lengths[i]);
-    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, -1,
-                                    a->algorithm == TA_ATTENTION_RING ? a->rank : -1));
+    TA_TRY(ta_attention_count_tokens(a, input->sequences, input->lengths));
     TA_TRY(check_tensor(a, "input.q", &input->q, s->query_heads, s->k_dim, 0, &input->q));
     TA_TRY(check_tensor(a, "input.k", &input->k, s->kv_heads, s->k_dim, 0, &input->k));
     return check_tensor(a, "input.v", &input->v, s->kv_heads, s->v_dim, 0, &input->v);
@@ -90,7 +89,7 @@ ta_status ta_attention_attend(ta_attention *attention, const ta_attention_work *
 {
     ta_attention *a = attention;
     int64_t begin = ta_clock_ns();
-    TA_TRY(a->ops->forward(a->device, work, records, a->workspace, stream));
+    TA_TRY(a->ops->forward(a->device, work, &a->order, records, a->workspace, stream));
     a->counted[0].attend_ns += (uint64_t)(ta_clock_ns() - begin);
     return TA_OK;
 }
@@ -100,7 +99,7 @@ ta_status ta_attention_differentiate(ta_attention *attention, const ta_attention
 {
     ta_attention *a = attention;
     int64_t begin = ta_clock_ns();
-    TA_TRY(a->ops->backward(a->device, work, gradient, a->workspace, stream));
+    TA_TRY(a->ops->backward(a->device, work, &a->order, gradient, a->workspace, stream));
     a->counted[1].attend_ns += (uint64_t)(ta_clock_ns() - begin);
     return TA_OK;
 }

@@ -86,12 +86,7 @@ static ta_status gather_numbers(ta_attention *a, const float *own, float *buffer
 static ta_status gather_input(ta_attention *a, const ta_attention_input *input,
                               ta_attention_work *work, void *stream)
 {
-    *work = a->shape;
-    work->queries = a->row.starts[a->row.ranks];
-    work->keys = a->column.starts[a->column.ranks];
-    work->query_rows = a->row.rows;
-    work->key_rows = a->column.rows;
-    work->visible = a->visible;
+    ta_attention_find_order(a, input, -1, -1, work);
     TA_TRY(ta_grid_gather(a, &a->row, &input->q, work->query_heads, work->k_dim, a->q, &work->q,
                           stream));
     TA_TRY(ta_grid_gather(a, &a->column, &input->k, work->kv_heads, work->k_dim, a->k, &work->k,

@@ -93,15 +93,6 @@ static ta_status start_block(ta_attention *a, int hop, void *stream)
                           stream);
 }
 
-static ta_attention_work empty_work(const ta_attention *a)
-{
-    ta_attention_work work = a->shape;
-    work.query_rows = a->row.rows;
-    work.key_rows = a->column.rows;
-    work.visible = a->visible;
-    return work;
-}
-
 /* What was received, or computed apart, into the records of so many tokens. */
 static ta_status merge(ta_attention *a, float *into, int32_t tokens, void *stream)
 {
@@ -114,11 +105,8 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
                               void *stream)
 {
     int owner = ta_rotation_owner(&a->column, hop);
-    ta_attention_work work = empty_work(a);
-    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, a->rank,
-                                    owner * a->grid_columns + a->row.member));
-    work.queries = a->tokens;
-    work.keys = tokens_of(&a->column, owner);
+    ta_attention_work work;
+    ta_attention_find_order(a, input, a->rank, owner * a->grid_columns + a->row.member, &work);
     work.q = input->q;
     set_keys(a, input, owner, &work);
     TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
@@ -158,11 +146,8 @@ static ta_status attend_queries(ta_attention *a, const ta_attention_input *input
                                 const ta_rotation *rotation, int hop, void *stream)
 {
     int owner = ta_rotation_owner(&a->row, hop);
-    ta_attention_work work = empty_work(a);
-    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths,
-                                    a->rank - a->row.member + owner, -1));
-    work.queries = tokens_of(&a->row, owner);
-    work.keys = a->column.starts[a->column.ranks];
+    ta_attention_work work;
+    ta_attention_find_order(a, input, a->rank - a->row.member + owner, -1, &work);
     work.q = ta_grid_dense(ta_rotation_block(rotation, hop), a->shape.query_heads, a->shape.k_dim);
     set_keys(a, input, 0, &work);
     float *records = ta_rotation_adds(hop) ? a->received : ta_rotation_sums(rotation, hop);

@@ -52,25 +52,21 @@ static ta_status pack_block(ta_attention *a, const ta_attention_input *input, ch
 
 /* The row's queries, and what is known of them, with the block that is here. `g` has what was
  * gathered. */
-static ta_status add_block(ta_attention *a, const ta_attention_input *input, ta_attention_work work,
+static ta_status add_block(ta_attention *a, const ta_attention_input *input, const ta_tensor *q,
                            ta_attention_work_gradient g, const ta_rotation *rotation, int hop,
                            void *stream)
 {
     const ta_attention_work *s = &a->shape;
+    ta_attention_work work;
     int32_t tokens = tokens_after(a, hop);
     char *block = ta_rotation_block(rotation, hop);
     float *dq = hop == 0 ? a->dq : a->ring_dq;
     float *sums = hop == 0                ? a->dk
                   : ta_rotation_adds(hop) ? a->received
                                           : ta_rotation_sums(rotation, hop);
-    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, -1,
-                                    ta_rotation_owner(&a->column, hop) * a->grid_columns +
-                                        a->row.member));
-    work.queries = a->row.starts[a->row.ranks];
-    work.keys = tokens;
-    work.query_rows = a->row.rows;
-    work.key_rows = a->column.rows;
-    work.visible = a->visible;
+    ta_attention_find_order(
+        a, input, -1, ta_rotation_owner(&a->column, hop) * a->grid_columns + a->row.member, &work);
+    work.q = *q;
     work.k = ta_grid_dense(block, s->kv_heads, s->k_dim);
     work.v = ta_grid_dense(block + (size_t)key_numbers(a, tokens) * ta_dtype_bytes(s->dtype),
                            s->kv_heads, s->v_dim);
@@ -86,12 +82,11 @@ static ta_status add_block(ta_attention *a, const ta_attention_input *input, ta_
 
 /* Bring the row together; K and V are under way meanwhile. */
 static ta_status gather_row(ta_attention *a, const ta_attention_input *input,
-                            const ta_attention_gradient *gradient, ta_attention_work *work,
+                            const ta_attention_gradient *gradient, ta_tensor *q,
                             ta_attention_work_gradient *g, void *stream)
 {
     const ta_attention_work *s = &a->shape;
-    *work = *s;
-    TA_TRY(ta_grid_gather(a, &a->row, &input->q, s->query_heads, s->k_dim, a->q, &work->q, stream));
+    TA_TRY(ta_grid_gather(a, &a->row, &input->q, s->query_heads, s->k_dim, a->q, q, stream));
     return ta_grid_gather_gradient(a, gradient, g, stream);
 }
 
@@ -99,15 +94,15 @@ static ta_status rotate(ta_attention *a, const ta_attention_input *input,
                         const ta_attention_gradient *gradient, const ta_rotation *rotation,
                         void *stream)
 {
-    ta_attention_work work;
+    ta_tensor q;
     ta_attention_work_gradient g = {.dq_dtype = TA_F32, .kv_dtype = TA_F32};
     ta_status status = TA_OK;
     for (int hop = 0; hop < a->column.ranks; ++hop) {
         TA_TRY(ta_rotation_start(rotation, hop, stream));
         if (hop == 0)
-            status = gather_row(a, input, gradient, &work, &g, stream);
+            status = gather_row(a, input, gradient, &q, &g, stream);
         if (status == TA_OK)
-            status = add_block(a, input, work, g, rotation, hop, stream);
+            status = add_block(a, input, &q, g, rotation, hop, stream);
         TA_TRY(ta_rotation_finish(rotation, hop, stream)); /* also after a failure */
         TA_TRY(status);
         if (ta_rotation_adds(hop))

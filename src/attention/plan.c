@@ -138,28 +138,30 @@ size_t ta_attention_cut(ta_attention *attention)
     return used;
 }
 
-static ta_status make_line(const ta_attention *a, ta_line *line)
+static ta_status make_line(ta_line *line)
 {
-    size_t tokens = (size_t)a->max_tokens * (size_t)line->ranks, ranks = (size_t)line->ranks;
+    size_t ranks = (size_t)line->ranks;
     line->starts = calloc(ranks + 1, sizeof *line->starts);
     line->offsets = calloc(ranks + 1, sizeof *line->offsets);
-    line->rows = calloc(tokens, sizeof *line->rows);
-    if (!line->starts || !line->offsets || !line->rows)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the members of %zu tokens", tokens);
+    line->taken = calloc(ranks, sizeof *line->taken);
+    if (!line->starts || !line->offsets || !line->taken)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a line of %zu ranks", ranks);
     return TA_OK;
 }
 
 static ta_status make_memory(ta_attention *a)
 {
-    TA_TRY(make_line(a, &a->row));
-    TA_TRY(make_line(a, &a->column));
+    TA_TRY(make_line(&a->row));
+    TA_TRY(make_line(&a->column));
+    /* At worst every token is a run. Pages that no call touches take no memory. */
     size_t keys = (size_t)a->max_tokens * (size_t)a->column.ranks;
+    size_t queries = (size_t)a->max_tokens * (size_t)a->row.ranks;
     a->counts = calloc((size_t)a->ranks, sizeof *a->counts);
-    a->cursors = calloc((size_t)a->ranks, sizeof *a->cursors);
-    a->key_positions = calloc(keys, sizeof *a->key_positions);
-    a->visible = calloc((size_t)a->max_tokens * (size_t)a->row.ranks, sizeof *a->visible);
-    if (!a->counts || !a->cursors || !a->key_positions || !a->visible)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the positions of %zu keys", keys);
+    a->order.query_runs = calloc(queries, sizeof *a->order.query_runs);
+    a->order.key_runs = calloc(keys, sizeof *a->order.key_runs);
+    if (!a->counts || !a->order.query_runs || !a->order.key_runs)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the order of %zu queries and %zu keys",
+                       queries, keys);
     ta_attention_work largest = a->shape;
     largest.queries = a->max_tokens * a->row.ranks;
     largest.keys = a->max_tokens * a->column.ranks;
@@ -249,7 +251,7 @@ static void destroy_line(ta_line *line)
     ta_group_destroy(line->group);
     free(line->starts);
     free(line->offsets);
-    free(line->rows);
+    free(line->taken);
 }
 
 void ta_attention_destroy(ta_attention *attention)
@@ -263,9 +265,8 @@ void ta_attention_destroy(ta_attention *attention)
     if (a->group != a->caller)
         ta_group_destroy(a->group);
     free(a->counts);
-    free(a->cursors);
-    free(a->key_positions);
-    free(a->visible);
+    free(a->order.query_runs);
+    free(a->order.key_runs);
     if (a->memory)
         a->device->ops->free(a->device, a->memory);
     free(a);

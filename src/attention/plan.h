@@ -17,7 +17,7 @@ typedef struct ta_line {
     ta_group *group;   /* NULL: one rank */
     int32_t *starts;   /* [ranks + 1]: where each rank's tokens start */
     size_t *offsets;   /* [ranks + 1]: room for the offsets of a message */
-    int32_t *rows;     /* [tokens]: gathered members by sequence, then position */
+    int32_t *taken;    /* [ranks]: room for tokens.c */
 } ta_line;
 
 /* What one way of doing the plan's calls would cost; see cost.h. */
@@ -50,11 +50,10 @@ struct ta_attention {
 
     /* This rank's row has the same queries on all its ranks, its column the same keys. */
     ta_line row, column;
-    int32_t *counts;        /* [ranks]: tokens of each rank in the present call */
-    int32_t *cursors;       /* [ranks]: tokens of each rank so far */
-    int32_t *key_positions; /* [keys] */
-    ta_visible *visible;    /* [queries] */
-    int32_t tokens;         /* of this rank, in the present call */
+    int32_t *counts;      /* [ranks]: tokens of each rank in the present call */
+    int32_t tokens;       /* of this rank, in the present call */
+    ta_token_order order; /* of the present attention, with room for the longest */
+    uint64_t steps;       /* that finding it took, of the present call */
 
     /* Of all calls so far, forward and backward: on a stream the time to queue the work. */
     struct {
@@ -90,15 +89,19 @@ size_t ta_attention_cut(ta_attention *attention);
 /* How each sequence is divided: the plan's map with a block for this length. */
 ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
 
-/* Find out who holds what in this call: fills both lines, `visible`, `counts` and `tokens`. The
- * queries are those of this rank's row, as they are gathered, or of `query_rank` alone; the keys
- * those of its column, or of `key_rank` alone; -1 is the whole line. A ring has no columns and must
- * name a rank for the keys. Fails if a rank would hold more than max_tokens; then it fails on all
- * ranks. */
-ta_status ta_attention_find_tokens(ta_attention *attention, int32_t sequences,
-                                   const int32_t *lengths, int query_rank, int key_rank);
+/* Once a call: how many tokens each rank holds; fills `counts`, `tokens` and the starts of both
+ * lines. Fails if a rank would hold more than max_tokens; then it fails on all ranks. */
+ta_status ta_attention_count_tokens(ta_attention *attention, int32_t sequences,
+                                    const int32_t *lengths);
 
-/* The device's forward() and backward() on this rank's block, timed. */
+/* For each attention of a call: makes `order`, and `work` but for its tensors. The queries are those
+ * of this rank's row, as they are gathered, or of `query_rank` alone; the keys those of its column,
+ * or of `key_rank` alone; -1 is the whole line. A ring has no columns and must name a rank for the
+ * keys. */
+void ta_attention_find_order(ta_attention *attention, const ta_attention_input *input,
+                             int query_rank, int key_rank, ta_attention_work *work);
+
+/* The device's forward() and backward() on the present order, timed. */
 ta_status ta_attention_attend(ta_attention *attention, const ta_attention_work *work,
                               float *records, void *stream);
 ta_status ta_attention_differentiate(ta_attention *attention, const ta_attention_work *work,

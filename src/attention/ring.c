@@ -76,30 +76,23 @@ static ta_status finish_hop(ta_attention *a, int hop, void *stream)
 }
 
 /* This rank's queries against the block that is here. */
-static ta_status block_work(ta_attention *a, const ta_attention_input *input, int hop,
-                            ta_attention_work *work)
+static void find_block(ta_attention *a, const ta_attention_input *input, int hop,
+                       ta_attention_work *work)
 {
     const ta_attention_work *s = &a->shape;
     int owner = owner_after(a, hop);
     char *block = a->ring_kv[hop % 2];
-    TA_TRY(ta_attention_find_tokens(a, input->sequences, input->lengths, -1, owner));
-    *work = *s;
-    work->queries = a->tokens;
-    work->keys = a->counts[owner];
-    work->query_rows = a->row.rows;
-    work->key_rows = a->column.rows;
-    work->visible = a->visible;
+    ta_attention_find_order(a, input, a->rank, owner, work);
     work->q = input->q;
     work->k = ta_grid_dense(block, s->kv_heads, s->k_dim);
     work->v = ta_grid_dense(block + key_bytes(a, owner), s->kv_heads, s->v_dim);
-    return TA_OK;
 }
 
 static ta_status attend_block(ta_attention *a, const ta_attention_input *input, int hop,
                               void *stream)
 {
     ta_attention_work work;
-    TA_TRY(block_work(a, input, hop, &work));
+    find_block(a, input, hop, &work);
     TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
     if (hop == 0)
         return TA_OK;
@@ -130,7 +123,7 @@ static ta_status add_block(ta_attention *a, const ta_attention_input *input,
     int owner = owner_after(a, hop);
     float *dq = hop == 0 ? a->dq : a->ring_dq;
     float *block = hop == 0 ? a->ring_sums[0] : a->ring_block;
-    TA_TRY(block_work(a, input, hop, &work));
+    find_block(a, input, hop, &work);
     ta_attention_work_gradient g = {
         .dout = gradient->dout,
         .lse = gradient->lse,

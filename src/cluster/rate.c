@@ -20,17 +20,21 @@
 typedef struct rate_memory {
     float numbers[TOKENS * DIM]; /* zeros: Q, K and V at once, in any dtype */
     float records[TOKENS * (DIM + 2)];
-    int32_t rows[TOKENS];
-    ta_visible visible[TOKENS];
+    ta_query_run queries;
+    ta_key_run keys;
+    ta_token_order order;
 } rate_memory;
 
 static ta_attention_work make_work(rate_memory *m, ta_dtype dtype)
 {
     ta_tensor tensor = {.data = m->numbers, .token_stride = DIM, .head_stride = DIM};
-    for (int i = 0; i < TOKENS; ++i) {
-        m->rows[i] = i;
-        m->visible[i] = (ta_visible){0, TOKENS};
-    }
+    m->queries = (ta_query_run){.visible = {0, TOKENS}}; /* every query sees every key */
+    m->order = (ta_token_order){.queries = TOKENS,
+                                .keys = TOKENS,
+                                .query_run_count = 1,
+                                .key_run_count = 1,
+                                .query_runs = &m->queries,
+                                .key_runs = &m->keys};
     return (ta_attention_work){.query_heads = 1,
                                .kv_heads = 1,
                                .k_dim = DIM,
@@ -41,27 +45,24 @@ static ta_attention_work make_work(rate_memory *m, ta_dtype dtype)
                                .keys = TOKENS,
                                .q = tensor,
                                .k = tensor,
-                               .v = tensor,
-                               .query_rows = m->rows,
-                               .key_rows = m->rows,
-                               .visible = m->visible};
+                               .v = tensor};
 }
 
 ta_status ta_cluster_time_attention(ta_device *device, ta_dtype dtype, double *flop_s)
 {
-    const ta_attention_ops *local = device->ops->attention;
+    const ta_attention_ops *ops = device->ops->attention;
     void *workspace = NULL;
     *flop_s = 0;
-    if (!local || device->ops->has_streams)
+    if (!ops || device->ops->has_streams)
         return TA_OK;
     rate_memory *m = calloc(1, sizeof *m);
     if (!m)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory to probe a device");
     ta_attention_work work = make_work(m, dtype);
-    ta_status status = device->ops->alloc(device, local->bytes(device, &work, 0) + 1, &workspace);
+    ta_status status = device->ops->alloc(device, ops->bytes(device, &work, 0) + 1, &workspace);
     for (int batch = 0; status == TA_OK && batch <= BATCHES; ++batch) { /* the first warms up */
         double begin = ta_clock_s();
-        status = local->forward(device, &work, m->records, workspace, NULL);
+        status = ops->forward(device, &work, &m->order, m->records, workspace, NULL);
         double each = (ta_clock_s() - begin) / (2.0 * TOKENS * TOKENS * 2 * DIM);
         if (batch == 1 || (batch > 1 && each < *flop_s))
             *flop_s = each;

@@ -1,21 +1,21 @@
-/* Local attention over full sequences: what a device does with the queries and the keys that it
+/* Attention over full sequences on one device: what it does with the queries and the keys that it
  * holds at one time, forward and backward. An attention plan arranges over the ranks who holds
  * what; a device knows nothing of that. host/ and the GPU modules implement the table; a device
  * without it has no attention plans.
  *
- * Queries and keys come in an order of their own, given as rows of the tensors: by sequence, and in
- * it by position. Then the keys that a query sees, whatever the mask, the window, the layout and
- * the packing of the batch, are one range of the keys' order, and both ends of the range ascend
- * from query to query.
+ * Queries and keys come in an order of their own (base/token_order.h), given as rows of the tensors:
+ * by sequence, and in it by position. Then the keys that a query sees, whatever the mask, the
+ * window, the layout and the packing of the batch, are one range of the keys' order, and both ends
+ * of the range ascend from query to query.
  *
- * Tensors, records and workspace are device memory. The arrays of a ta_attention_work are host memory, and
- * may change when the slot returns, whatever the stream has done by then. */
+ * Tensors, records and workspace are device memory. An order is host memory, and may change when the
+ * slot returns, whatever the stream has done by then. */
 #ifndef TA_DEVICE_ATTENTION_H
 #define TA_DEVICE_ATTENTION_H
 
 #include <treeattn/treeattn.h>
 
-#include "base/shard.h"
+#include "base/token_order.h"
 
 /* The largest head dimension. */
 #define TA_ATTENTION_MAX_DIM 256
@@ -29,6 +29,7 @@ typedef struct ta_attention_work {
     float softcap;  /* 0: none */
     int32_t queries, keys;
     ta_tensor q, k, v;
+    /* Written out by the device for its kernels, from the order that a slot is given: */
     const int32_t *query_rows; /* [queries]: the row of each query in q */
     const int32_t *key_rows;   /* [keys]: the row of each key in k and v */
     const ta_visible *visible; /* [queries]: the range of key_rows that each query sees */
@@ -58,8 +59,9 @@ typedef struct ta_attention_ops {
 
     /* The partials of all queries and query heads over the keys: record row · query_heads + head
      * of `records`, see partial.h. */
-    ta_status (*forward)(ta_device *device, const ta_attention_work *work, float *records,
-                         void *workspace, void *stream);
+    ta_status (*forward)(ta_device *device, const ta_attention_work *work,
+                         const ta_token_order *order, float *records, void *workspace,
+                         void *stream);
 
     /* Turn the records of `rows` rows into outputs and lse, [row][query head]. */
     ta_status (*finish)(ta_device *device, const ta_attention_work *shape, const float *records,
@@ -71,8 +73,8 @@ typedef struct ta_attention_ops {
 
     /* The gradients of Q over these keys, and of K and V over these queries. */
     ta_status (*backward)(ta_device *device, const ta_attention_work *work,
-                          const ta_attention_work_gradient *gradient, void *workspace,
-                          void *stream);
+                          const ta_token_order *order, const ta_attention_work_gradient *gradient,
+                          void *workspace, void *stream);
 
     /* into[i] += from[i]. */
     ta_status (*add)(ta_device *device, float *into, const float *from, int64_t count,

@@ -16,34 +16,94 @@ static ta_host *host_of(ta_device *device)
     return (ta_host *)device;
 }
 
-static size_t local_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
+/* ---- Forward and backward -------------------------------------------------------------------- */
+
+static size_t line(size_t bytes)
 {
-    int threads = ta_pool_threads(((const ta_host *)device)->pool);
-    return backward ? ta_attention_backward_bytes(shape, threads)
-                    : (size_t)threads * ta_attention_forward_scratch(shape);
+    return (bytes + 63) / 64 * 64;
 }
 
-static ta_status attention_forward(ta_device *device, const ta_attention_work *work, float *records,
-                                   void *workspace, void *stream)
+/* What an order takes when it is written out: in front of the rest of the workspace. */
+static size_t order_bytes(const ta_attention_work *shape)
 {
-    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, work);
+    size_t queries = (size_t)shape->queries, keys = (size_t)shape->keys;
+    return line(queries * sizeof *shape->visible) + line(queries * sizeof *shape->query_rows) +
+           line(keys * sizeof *shape->key_rows);
+}
+
+static size_t attention_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
+{
+    int threads = ta_pool_threads(((const ta_host *)device)->pool);
+    return order_bytes(shape) + (backward ? ta_attention_backward_bytes(shape, threads)
+                                          : (size_t)threads * ta_attention_forward_scratch(shape));
+}
+
+typedef struct writing {
+    const ta_token_order *order;
+    int32_t *query_rows, *key_rows;
+    ta_visible *visible;
+} writing;
+
+static void write_piece(void *context, int64_t piece, int thread)
+{
+    const writing *w = context;
+    int64_t first = piece * NUMBERS_PER_PIECE, end = first + NUMBERS_PER_PIECE;
+    int64_t queries = end < w->order->queries ? end : w->order->queries;
+    int64_t keys = end < w->order->keys ? end : w->order->keys;
+    (void)thread;
+    if (first < queries)
+        ta_order_write_queries(w->order, (int32_t)first, (int32_t)queries, w->query_rows,
+                               w->visible);
+    if (first < keys)
+        ta_order_write_keys(w->order, (int32_t)first, (int32_t)keys, w->key_rows);
+}
+
+/* The work with its order written out; returns the workspace behind it. */
+static char *write_order(ta_device *device, const ta_token_order *order, void *workspace,
+                         ta_attention_work *work)
+{
+    char *at = workspace;
+    int64_t most = order->queries > order->keys ? order->queries : order->keys;
+    writing w = {.order = order, .visible = (ta_visible *)at};
+    w.query_rows = (int32_t *)(at += line((size_t)order->queries * sizeof *w.visible));
+    w.key_rows = (int32_t *)(at += line((size_t)order->queries * sizeof *w.query_rows));
+    ta_pool_run(host_of(device)->pool, (most + NUMBERS_PER_PIECE - 1) / NUMBERS_PER_PIECE,
+                write_piece, &w);
+    work->visible = w.visible;
+    work->query_rows = w.query_rows;
+    work->key_rows = w.key_rows;
+    return (char *)workspace + order_bytes(work);
+}
+
+static ta_status attention_forward(ta_device *device, const ta_attention_work *work,
+                                   const ta_token_order *order, float *records, void *workspace,
+                                   void *stream)
+{
+    ta_attention_work written = *work;
+    char *scratch = write_order(device, order, workspace, &written);
+    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, &written);
     (void)stream;
     job.records = records;
-    job.scratch = workspace;
+    job.scratch = scratch;
     ta_host_attention_forward(host_of(device)->pool, &job);
     return TA_OK;
 }
 
 static ta_status attention_backward(ta_device *device, const ta_attention_work *work,
+                                    const ta_token_order *order,
                                     const ta_attention_work_gradient *gradient, void *workspace,
                                     void *stream)
 {
-    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, work);
+    ta_attention_work written = *work;
+    char *scratch = write_order(device, order, workspace, &written);
+    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, &written);
     (void)stream;
     job.gradient = gradient;
-    ta_host_attention_backward(host_of(device)->pool, &job, workspace);
+    ta_host_attention_backward(host_of(device)->pool, &job, scratch);
     return TA_OK;
 }
+
+/* ---- Passes over rows ------------------------------------------------------------------------ */
 
 /* A pass over the rows and heads of a tensor. */
 typedef struct pass {
@@ -114,9 +174,9 @@ static ta_status run(ta_device *device, pass *p, ta_pool_fn piece)
     return TA_OK;
 }
 
-static ta_status local_finish(ta_device *device, const ta_attention_work *shape,
-                              const float *records, int32_t rows, const ta_tensor *out, float *lse,
-                              void *stream)
+static ta_status attention_finish(ta_device *device, const ta_attention_work *shape,
+                                  const float *records, int32_t rows, const ta_tensor *out,
+                                  float *lse, void *stream)
 {
     pass p = {.rows = rows,
               .heads = shape->query_heads,
@@ -129,9 +189,9 @@ static ta_status local_finish(ta_device *device, const ta_attention_work *shape,
     return run(device, &p, finish_piece);
 }
 
-static ta_status local_delta(ta_device *device, const ta_attention_work *shape,
-                             const ta_tensor *dout, const ta_tensor *out, int32_t rows,
-                             float *delta, void *stream)
+static ta_status attention_delta(ta_device *device, const ta_attention_work *shape,
+                                 const ta_tensor *dout, const ta_tensor *out, int32_t rows,
+                                 float *delta, void *stream)
 {
     pass p = {.rows = rows,
               .heads = shape->query_heads,
@@ -144,8 +204,8 @@ static ta_status local_delta(ta_device *device, const ta_attention_work *shape,
     return run(device, &p, delta_piece);
 }
 
-static ta_status local_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
-                             int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
+static ta_status attention_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
+                                 int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
 {
     pass p = {.rows = rows, .heads = heads, .dim = dim, .dtype = dtype, .from = from, .to = to};
     (void)stream;
@@ -168,8 +228,8 @@ static void add_piece(void *context, int64_t piece, int thread)
         a->into[i] += a->from[i];
 }
 
-static ta_status local_add(ta_device *device, float *into, const float *from, int64_t count,
-                           void *stream)
+static ta_status attention_add(ta_device *device, float *into, const float *from, int64_t count,
+                               void *stream)
 {
     addition a = {into, from, count};
     (void)stream;
@@ -179,11 +239,11 @@ static ta_status local_add(ta_device *device, float *into, const float *from, in
 }
 
 const ta_attention_ops ta_host_attention = {
-    .bytes = local_bytes,
+    .bytes = attention_bytes,
     .forward = attention_forward,
-    .finish = local_finish,
-    .delta = local_delta,
+    .finish = attention_finish,
+    .delta = attention_delta,
     .backward = attention_backward,
-    .add = local_add,
-    .store = local_store,
+    .add = attention_add,
+    .store = attention_store,
 };

@@ -4,8 +4,8 @@
  * All query heads of a KV head share its keys. So for one KV head the rows are its queries times
  * its query heads: row r is head r % heads of query r / heads, and rows see ascending ranges of
  * keys, as queries do. */
-#ifndef TA_HOST_LOCAL_JOB_H
-#define TA_HOST_LOCAL_JOB_H
+#ifndef TA_HOST_ATTENTION_JOB_H
+#define TA_HOST_ATTENTION_JOB_H
 
 #include "device/attention.h"
 #include "host/kernels.h"
