@@ -1,6 +1,7 @@
 #!/bin/sh
-# Each public header compiles alone and twice, as C11 and as C++17, without a warning, and each INIT
-# macro initialises every field of its struct.
+# Each public header compiles alone and twice, as C11 and as C++17, without a warning. Each INIT macro
+# initialises every field of its struct, and no struct has a gap: a field that is added where a gap
+# was would be read from old programs that never set it. Structs with a size are in struct_size.h.
 set -eu
 cd -- "$(dirname -- "$0")/../.."
 
@@ -15,8 +16,8 @@ compile() # STANDARD SOURCE COMPILER...: with each of the compilers that is ther
     shift 2
     for compiler; do
         command -v "$compiler" >/dev/null || continue
-        "$compiler" -std="$standard" -Wall -Wextra -pedantic -Werror -Iinclude -fsyntax-only \
-            "$source" || wrong=1
+        "$compiler" -std="$standard" -Wall -Wextra -Wpadded -pedantic -Werror -Iinclude \
+            -fsyntax-only "$source" || wrong=1
     done
 }
 
@@ -31,6 +32,11 @@ for header in include/treeattn/*.h; do
         for macro in $(sed -n 's/^#define \(TA_[A-Z_]*_INIT\)\( .*\)*$/\1/p' "$header"); do
             type=$(echo "${macro%_INIT}" | tr '[:upper:]' '[:lower:]')
             echo "$type made_by_$macro = $macro;"
+            # A shard map is inside other structs and never grows.
+            [ "$macro" = TA_SHARD_MAP_INIT ] || grep -q "X($type, $macro, " src/base/struct_size.h || {
+                echo "$name: $type is not in TA_STRUCT_LIST of src/base/struct_size.h" >&2
+                touch "$scratch/wrong"
+            }
         done
         echo 'int not_empty;'
     } >"$file.c"
@@ -40,8 +46,10 @@ for header in include/treeattn/*.h; do
 done
 
 if [ "$wrong" != 0 ]; then
-    echo 'a public header must compile alone, as C11 and as C++17, with no warning'
+    echo 'a public header must compile alone, as C11 and as C++17, with no warning; a gap in a struct'
+    echo 'becomes a field named reserved that must be 0'
 fi
+[ ! -e "$scratch/wrong" ] || wrong=1
 command -v c++ >/dev/null || {
     echo 'no C++ compiler: ./quickstart tools installs one'
     exit 1

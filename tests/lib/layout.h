@@ -1,0 +1,183 @@
+/* What version 0.2.0 handed out: the size of each public struct, and where each of its fields is, on
+ * a machine with pointers of 64 bits. Lines are never changed. When a later version is released,
+ * the fields that it added get lines, and so do its new structs. Used by test_sizes.c. */
+#ifndef TESTS_LAYOUT_H
+#define TESTS_LAYOUT_H
+
+#include <treeattn/cluster.h>
+
+typedef struct layout_size {
+    const char *type;
+    size_t bytes, released_bytes; /* in these headers, and in the release */
+} layout_size;
+
+#define SIZE(type, bytes)                                                                          \
+    {                                                                                              \
+#type, sizeof(type), bytes                                                                 \
+    }
+static const layout_size layout_sizes[] = {
+    SIZE(ta_tensor, 32),
+    SIZE(ta_shard_map, 32),
+    SIZE(ta_device_config, 24),
+    SIZE(ta_group_config, 16),
+    SIZE(ta_ccl_config, 40),
+    SIZE(ta_group_stats, 40),
+    SIZE(ta_plan_config, 168),
+    SIZE(ta_plan_stats, 64),
+    SIZE(ta_kv, 120),
+    SIZE(ta_attention_config, 104),
+    SIZE(ta_attention_input, 120),
+    SIZE(ta_attention_gradient, 176),
+    SIZE(ta_prediction, 80),
+    SIZE(ta_attention_prediction, 104),
+};
+#undef SIZE
+
+typedef struct layout_field {
+    const char *type, *name;
+    size_t at, bytes;                   /* in these headers */
+    size_t released_at, released_bytes; /* in the release */
+} layout_field;
+
+#define FIELD(type, name, at, bytes)                                                               \
+    {                                                                                              \
+#type, #name, offsetof(type, name), sizeof((const type *)0)->name, at, bytes               \
+    }
+static const layout_field layout_fields[] = {
+    FIELD(ta_tensor, data, 0, 8),
+    FIELD(ta_tensor, batch_stride, 8, 8),
+    FIELD(ta_tensor, token_stride, 16, 8),
+    FIELD(ta_tensor, head_stride, 24, 8),
+    FIELD(ta_shard_map, size, 0, 8),
+    FIELD(ta_shard_map, kind, 8, 4),
+    FIELD(ta_shard_map, ranks, 12, 4),
+    FIELD(ta_shard_map, block, 16, 4),
+    FIELD(ta_shard_map, reserved, 20, 4),
+    FIELD(ta_shard_map, bounds, 24, 8),
+    FIELD(ta_device_config, size, 0, 8),
+    FIELD(ta_device_config, threads, 8, 4),
+    FIELD(ta_device_config, reserved, 12, 4),
+    FIELD(ta_device_config, simd, 16, 8),
+    FIELD(ta_group_config, size, 0, 8),
+    FIELD(ta_group_config, timeout_ms, 8, 4),
+    FIELD(ta_group_config, reserved, 12, 4),
+    FIELD(ta_ccl_config, size, 0, 8),
+    FIELD(ta_ccl_config, id, 8, 8),
+    FIELD(ta_ccl_config, rank, 16, 4),
+    FIELD(ta_ccl_config, ranks, 20, 4),
+    FIELD(ta_ccl_config, communicator, 24, 8),
+    FIELD(ta_ccl_config, bootstrap, 32, 8),
+    FIELD(ta_group_stats, size, 0, 8),
+    FIELD(ta_group_stats, messages_sent, 8, 8),
+    FIELD(ta_group_stats, messages_received, 16, 8),
+    FIELD(ta_group_stats, bytes_sent, 24, 8),
+    FIELD(ta_group_stats, bytes_received, 32, 8),
+    FIELD(ta_plan_config, size, 0, 8),
+    FIELD(ta_plan_config, batch, 8, 4),
+    FIELD(ta_plan_config, query_tokens, 12, 4),
+    FIELD(ta_plan_config, query_heads, 16, 4),
+    FIELD(ta_plan_config, kv_heads, 20, 4),
+    FIELD(ta_plan_config, k_dim, 24, 4),
+    FIELD(ta_plan_config, v_dim, 28, 4),
+    FIELD(ta_plan_config, kv_dtype, 32, 4),
+    FIELD(ta_plan_config, query_dtype, 36, 4),
+    FIELD(ta_plan_config, out_dtype, 40, 4),
+    FIELD(ta_plan_config, max_tokens, 44, 4),
+    FIELD(ta_plan_config, map, 48, 32),
+    FIELD(ta_plan_config, mask, 80, 4),
+    FIELD(ta_plan_config, window, 84, 4),
+    FIELD(ta_plan_config, scale, 88, 4),
+    FIELD(ta_plan_config, softcap, 92, 4),
+    FIELD(ta_plan_config, alibi_slopes, 96, 8),
+    FIELD(ta_plan_config, sinks, 104, 8),
+    FIELD(ta_plan_config, query_placement, 112, 4),
+    FIELD(ta_plan_config, query_root, 116, 4),
+    FIELD(ta_plan_config, out_placement, 120, 4),
+    FIELD(ta_plan_config, out_root, 124, 4),
+    FIELD(ta_plan_config, algorithm, 128, 4),
+    FIELD(ta_plan_config, exchange, 132, 4),
+    FIELD(ta_plan_config, workspace, 136, 8),
+    FIELD(ta_plan_config, workspace_bytes, 144, 8),
+    FIELD(ta_plan_config, cluster, 152, 8),
+    FIELD(ta_plan_config, replay, 160, 4),
+    FIELD(ta_plan_config, reproducible_tile, 164, 4),
+    FIELD(ta_plan_stats, size, 0, 8),
+    FIELD(ta_plan_stats, steps, 8, 8),
+    FIELD(ta_plan_stats, step_ns, 16, 8),
+    FIELD(ta_plan_stats, attend_ns, 24, 8),
+    FIELD(ta_plan_stats, workspace_bytes, 32, 8),
+    FIELD(ta_plan_stats, device_bytes, 40, 8),
+    FIELD(ta_plan_stats, device_bytes_most, 48, 8),
+    FIELD(ta_plan_stats, device_attend_ns, 56, 8),
+    FIELD(ta_kv, size, 0, 8),
+    FIELD(ta_kv, k, 8, 32),
+    FIELD(ta_kv, v, 40, 32),
+    FIELD(ta_kv, lengths, 72, 8),
+    FIELD(ta_kv, bounds, 80, 8),
+    FIELD(ta_kv, bounds_stride, 88, 8),
+    FIELD(ta_kv, page_table, 96, 8),
+    FIELD(ta_kv, page_table_stride, 104, 8),
+    FIELD(ta_kv, page_tokens, 112, 4),
+    FIELD(ta_kv, page_count, 116, 4),
+    FIELD(ta_attention_config, size, 0, 8),
+    FIELD(ta_attention_config, query_heads, 8, 4),
+    FIELD(ta_attention_config, kv_heads, 12, 4),
+    FIELD(ta_attention_config, k_dim, 16, 4),
+    FIELD(ta_attention_config, v_dim, 20, 4),
+    FIELD(ta_attention_config, dtype, 24, 4),
+    FIELD(ta_attention_config, max_tokens, 28, 4),
+    FIELD(ta_attention_config, map, 32, 32),
+    FIELD(ta_attention_config, mask, 64, 4),
+    FIELD(ta_attention_config, window, 68, 4),
+    FIELD(ta_attention_config, scale, 72, 4),
+    FIELD(ta_attention_config, softcap, 76, 4),
+    FIELD(ta_attention_config, grid_rows, 80, 4),
+    FIELD(ta_attention_config, grid_columns, 84, 4),
+    FIELD(ta_attention_config, forward_only, 88, 4),
+    FIELD(ta_attention_config, algorithm, 92, 4),
+    FIELD(ta_attention_config, cluster, 96, 8),
+    FIELD(ta_attention_input, size, 0, 8),
+    FIELD(ta_attention_input, sequences, 8, 4),
+    FIELD(ta_attention_input, reserved, 12, 4),
+    FIELD(ta_attention_input, lengths, 16, 8),
+    FIELD(ta_attention_input, q, 24, 32),
+    FIELD(ta_attention_input, k, 56, 32),
+    FIELD(ta_attention_input, v, 88, 32),
+    FIELD(ta_attention_gradient, size, 0, 8),
+    FIELD(ta_attention_gradient, out, 8, 32),
+    FIELD(ta_attention_gradient, dout, 40, 32),
+    FIELD(ta_attention_gradient, lse, 72, 8),
+    FIELD(ta_attention_gradient, dq, 80, 32),
+    FIELD(ta_attention_gradient, dk, 112, 32),
+    FIELD(ta_attention_gradient, dv, 144, 32),
+    FIELD(ta_prediction, size, 0, 8),
+    FIELD(ta_prediction, algorithm, 8, 8),
+    FIELD(ta_prediction, exchange, 16, 8),
+    FIELD(ta_prediction, possible, 24, 4),
+    FIELD(ta_prediction, fits, 28, 4),
+    FIELD(ta_prediction, seconds, 32, 8),
+    FIELD(ta_prediction, attend_seconds, 40, 8),
+    FIELD(ta_prediction, messages_sent, 48, 8),
+    FIELD(ta_prediction, bytes_sent, 56, 8),
+    FIELD(ta_prediction, total_bytes_sent, 64, 8),
+    FIELD(ta_prediction, memory_bytes, 72, 8),
+    FIELD(ta_attention_prediction, size, 0, 8),
+    FIELD(ta_attention_prediction, algorithm, 8, 4),
+    FIELD(ta_attention_prediction, grid_rows, 12, 4),
+    FIELD(ta_attention_prediction, grid_columns, 16, 4),
+    FIELD(ta_attention_prediction, chosen, 20, 4),
+    FIELD(ta_attention_prediction, fits, 24, 4),
+    FIELD(ta_attention_prediction, reserved, 28, 4),
+    FIELD(ta_attention_prediction, forward_seconds, 32, 8),
+    FIELD(ta_attention_prediction, backward_seconds, 40, 8),
+    FIELD(ta_attention_prediction, forward_attend_seconds, 48, 8),
+    FIELD(ta_attention_prediction, backward_attend_seconds, 56, 8),
+    FIELD(ta_attention_prediction, forward_messages_received, 64, 8),
+    FIELD(ta_attention_prediction, backward_messages_received, 72, 8),
+    FIELD(ta_attention_prediction, forward_bytes_received, 80, 8),
+    FIELD(ta_attention_prediction, backward_bytes_received, 88, 8),
+    FIELD(ta_attention_prediction, memory_bytes, 96, 8),
+};
+#undef FIELD
+
+#endif
