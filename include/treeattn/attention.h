@@ -1,6 +1,8 @@
 /* Attention over full sequences: prefill, and one attention layer of training, on a grid of ranks.
  * treeattn.h has the conventions, devices, groups and shard maps; docs/attention2d.md explains what
- * moves where; cluster.h predicts and explains. The steps of a program:
+ * moves where; cluster.h predicts and explains. Tensors and lse are device memory, as in decode;
+ * lengths are host memory, unlike there, since a call divides its work by them. The steps of a
+ * program:
  *
  *     1. ta_attention_create()     describe the work once; every rank calls it
  *     2. ta_attention_forward()    and in training ta_attention_backward(), every layer
@@ -68,8 +70,7 @@ typedef struct ta_attention_config {
 typedef struct ta_attention ta_attention;
 
 /* Make an attention plan. Collective; rules as ta_plan_create(). The host and GPUs have attention
- * over full sequences; on a GPU all tensors and lse are device memory, lengths are not. A group of
- * device memory must be of this device; with one of host memory everything goes through pinned
+ * over full sequences. A group of device memory must be of this device; with one of host memory everything goes through pinned
  * memory. Calls of a plan are ordered: on one stream, or by the caller. None can be captured. */
 TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
                                      const ta_attention_config *config, ta_attention **attention);
@@ -79,8 +80,9 @@ TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
 typedef struct ta_attention_input {
     size_t size;
     int32_t sequences;
-    int32_t reserved;       /* 0 */
-    const int32_t *lengths; /* [sequences]: tokens of the whole sequences, the same on all ranks */
+    int32_t reserved;
+    /* Host memory [sequences]: tokens of the whole sequences, the same on all ranks. */
+    const int32_t *lengths;
     ta_tensor q, k, v;
 } ta_attention_input;
 #define TA_ATTENTION_INPUT_INIT                                                                    \
@@ -91,8 +93,8 @@ typedef struct ta_attention_input {
         }                                                                                          \
     }
 
-/* Attend: out [token][query_heads][v_dim] of this rank's tokens, and lse [token][query_heads],
- * which may be NULL. Collective. A row that sees no key has output 0 and lse −inf. The same inputs
+/* Attend: out [token][query_heads][v_dim] of this rank's tokens, and lse [token][query_heads] in
+ * device memory, which may be NULL. Collective. A row that sees no key has output 0 and lse −inf. The same inputs
  * on the same grid give the same bits. A bad argument on one rank is an error on all, nothing is
  * written, and the group stays usable; after any other error the group is broken. */
 TA_API ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
@@ -103,7 +105,7 @@ TA_API ta_status ta_attention_forward(ta_attention *attention, const ta_attentio
 typedef struct ta_attention_gradient {
     size_t size;
     ta_tensor out, dout;
-    const float *lse;
+    const float *lse; /* device memory */
     ta_tensor dq, dk, dv;
 } ta_attention_gradient;
 #define TA_ATTENTION_GRADIENT_INIT                                                                 \

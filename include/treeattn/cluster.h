@@ -74,7 +74,7 @@ typedef struct ta_attention_prediction {
     int grid_rows, grid_columns; /* 0 for a ring */
     int chosen;                  /* would a plan of this config run this one? */
     int fits;                    /* into the memory of the devices */
-    int reserved;                /* 0 */
+    int reserved;
     double forward_seconds, backward_seconds;
     double forward_attend_seconds,
         backward_attend_seconds; /* of them, the busiest rank computing */

@@ -1,7 +1,5 @@
 /* treeattn: exact attention over KV caches too long for one device.
  *
- * Introduction
- *
  * The KV cache of every sequence is sharded over the ranks of a group. Each decode step, every rank
  * attends to the tokens it holds, which gives one small partial result per query row and head; the
  * partials are merged in a tree; the merged result is the attention over the whole sequence, exact
@@ -12,16 +10,35 @@
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
- * Sections of this header: status, log, library, devices, groups, shard maps, clusters, plans,
- * decode, attention over full sequences, explain.
+ * Sections of this header:
+ *
+ *     Status       errors as values, and the sentence about the last one
+ *     Log          what the library has to say, through a callback
+ *     Library      its version and what it can do; data types
+ *     Devices      open, memory, copies, a stopwatch
+ *     Groups       ranks as threads, MPI processes or GPUs; split, stats, abort
+ *     Shard maps   which rank holds which token
+ *     Plans        the work of a decode step
+ *     Decode       tensors, the KV cache, the step itself
+ *
+ * attention.h has attention over full sequences (prefill and training), cluster.h what a plan would
+ * cost on a cluster, and why it does what it does.
  *
  * Conventions
  *
  * - A function that can fail returns a ta_status: 0 is success, errors are negative. Outputs are
  *   set only on success. ta_last_error() has the precise sentence for the calling thread.
  * - The library never prints, aborts or exits. It logs through a callback, if one is set.
- * - Structs that configure something start with `size`; initialise them with their INIT macro. A
- *   field left at zero takes the default that its comment names.
+ * - A field left at zero takes the default that its comment names. Structs that start with `size`
+ *   may get fields at their end in later versions; initialise them with their INIT macro. One that
+ *   is smaller than the library's is an older program's: what it lacks is zero. One that is larger
+ *   is a newer program's: what the library does not know must be zero. In a result, what the
+ *   library does not know is set to zero.
+ * - Memory is the host's, unless the comment on a pointer says device memory: there it is memory of
+ *   the device that the call is about, which on "host" is the same. Device memory are the data of
+ *   tensors, lse, workspaces, and what ta_kv points to. Host memory is read during the call alone,
+ *   so it may be changed or freed afterwards; device memory is read and written when the work on
+ *   the stream runs.
  * - Sizes count elements, except where a name ends in `_bytes`. Strides count elements.
  * - "Position" is a token's place in its whole sequence (global); "local position" is its place
  *   among the tokens of that sequence that one rank holds. Both start at 0.
@@ -121,7 +138,7 @@ typedef struct ta_device_config {
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
      * use. Results do not depend on it. */
     int threads;
-    int reserved; /* 0 */
+    int reserved; /* must be 0, here and wherever it stands */
     /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it
      * has. */
     const char *simd;
@@ -142,11 +159,11 @@ TA_API void ta_device_close(ta_device *device);
 /* The device's name with its number, e.g. "host" or "cuda:0"; valid until it is closed. */
 TA_API const char *ta_device_name(const ta_device *device);
 
-/* Memory of the device, 64-byte aligned, for programs that use no runtime of its own: allocate,
+/* Device memory, 64-byte aligned, for programs that use no runtime of the device's own: allocate,
  * free (waits for the device; NULL is allowed), copy between any two of host and device memory in
  * stream order, and wait until the work on a stream is done. Host memory that is copied from may be
  * changed when the copy returns; host memory that is copied to is there after the wait. On "host"
- * all memory is the host's and nothing has to be waited for. */
+ * nothing has to be waited for. */
 TA_API ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory);
 TA_API void ta_device_free(ta_device *device, void *memory);
 TA_API ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes,
@@ -167,7 +184,7 @@ typedef struct ta_group ta_group;
 typedef struct ta_group_config {
     size_t size;
     int timeout_ms; /* longest wait for another rank, in milliseconds; 0: 60,000 */
-    int reserved;   /* 0 */
+    int reserved;
 } ta_group_config;
 #define TA_GROUP_CONFIG_INIT                                                                       \
     {                                                                                              \
@@ -217,7 +234,7 @@ TA_API ta_status ta_ccl_id(ta_device *device, void *id);
 /* Where a group of GPUs comes from: exactly one of `id`, `communicator` and `bootstrap` is set. */
 typedef struct ta_ccl_config {
     size_t size;
-    const void *id;  /* from ta_ccl_id(), the same on all ranks; then also: */
+    const void *id;  /* from ta_ccl_id(), the same bytes on all ranks; then also: */
     int rank, ranks; /* this rank's number, and how many there are */
     /* An ncclComm_t that the caller has and keeps: it outlives the group, and neither destroying
      * nor aborting the group touches it. */
@@ -298,9 +315,9 @@ typedef struct ta_shard_map {
      * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
      * see ta_attention_config. */
     int32_t block;
-    int32_t reserved; /* 0 */
-    /* Contiguous: [ranks + 1] ascending positions from 0, or NULL. In a plan it must be NULL: ta_kv
-     * has the bounds, which may differ between sequences. */
+    int32_t reserved;
+    /* Contiguous: host memory [ranks + 1] of ascending positions from 0, or NULL. In a plan it must
+     * be NULL: ta_kv has the bounds, which may differ between sequences. */
     const int32_t *bounds;
 } ta_shard_map;
 #define TA_SHARD_MAP_INIT                                                                          \
@@ -473,11 +490,11 @@ TA_API ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats);
 
 /* ---- Decode -------------------------------------------------------------------------------- */
 
-/* A tensor [batch][token][head][dim] in the device's memory, dim contiguous. A stride of 0 is the
+/* A tensor [batch][token][head][dim] in device memory, dim contiguous. A stride of 0 is the
  * dense one: head_stride = dim, token_stride = heads · head_stride, batch_stride = tokens ·
  * token_stride. `data` is aligned to an element at least; 16 bytes is faster. */
 typedef struct ta_tensor {
-    void *data;
+    void *data;           /* device memory */
     int64_t batch_stride; /* of K and V with a page table: the stride from page to page */
     int64_t token_stride;
     int64_t head_stride;
@@ -487,15 +504,17 @@ typedef struct ta_tensor {
  * [batch][token][kv_heads][k_dim] with max_tokens tokens, V likewise with v_dim. With a page table
  * K is [page][token][kv_heads][k_dim] with page_tokens tokens, and local token i of sequence b is
  * token i % page_tokens of page page_table[b·page_table_stride + i / page_tokens]. V may be a view
- * into K. Memory beyond a sequence's length is never read. */
+ * into K. Memory beyond a sequence's length is never read. All pointers are device memory; tensors
+ * and the tables of sequences alike, so that a step needs nothing from the host. */
 typedef struct ta_kv {
     size_t size;
     ta_tensor k, v;
-    const int32_t *lengths; /* [batch]: tokens of the whole sequence, over all ranks, ≥ 0. The same
-                                  on all ranks, which derive from it and the map what they hold */
-    const int32_t *bounds;  /* contiguous map: [batch][ranks + 1] bounds, or NULL */
-    int64_t bounds_stride;  /* from one sequence's bounds to the next; 0: all share the first */
-    const int32_t *page_table; /* NULL: not paged */
+    /* Device memory [batch]: tokens of the whole sequence, over all ranks, ≥ 0. The same on all
+     * ranks, which derive from it and the map what they hold. */
+    const int32_t *lengths;
+    const int32_t *bounds; /* device memory; contiguous map: [batch][ranks + 1] bounds, or NULL */
+    int64_t bounds_stride; /* from one sequence's bounds to the next; 0: all share the first */
+    const int32_t *page_table; /* device memory; NULL: not paged */
     int64_t page_table_stride; /* entries per sequence */
     int32_t page_tokens;       /* tokens per page, ≥ 1 */
     int32_t page_count;        /* pages in the pool: every entry in use is below it */
@@ -512,8 +531,9 @@ typedef struct ta_kv {
  *       NULL (or data NULL) on a rank that has none.
  * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
  *       May be the memory of q, never that of K or V.
- * lse   the log-sum-exp of each row's scores, with the sink: [batch][query_tokens][heads], dense;
- *       may be NULL. It is the log of the partition function: the paper's energy F at ζ = 0.
+ * lse   device memory for the log-sum-exp of each row's scores, with the sink:
+ *       [batch][query_tokens][heads], dense; may be NULL. It is the log of the partition function:
+ *       the paper's energy F at ζ = 0.
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
