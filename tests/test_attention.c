@@ -1,5 +1,5 @@
-/* Attention plans (src/attention*.c, src/attention/grid.c) and the local attention below them
- * (src/host/local*.c): results and gradients of random cases against the exact ones, on all grids
+/* Attention plans (src/attention/) and the attention of one rank below them
+ * (src/host/attention/): results and gradients of random cases against the exact ones, on all grids
  * and layouts; the gradients themselves against finite differences; bits, balance and traffic. */
 #include "attention/plan.h"
 

@@ -1,4 +1,4 @@
-/* Costs of attention plans (src/attention/estimate.c, src/attention/choice.c, _explain.c):
+/* Costs of attention plans (estimate, choice and explain of src/attention/):
  * messages and bytes of every rank as its group counted them, exactly; seconds that can be worked
  * out by hand; what is chosen, and how it is explained. */
 #include "attention/cost.h"

@@ -1,4 +1,4 @@
-/* Making attention plans (src/attention/config.c, _plan.c, _agree.c), the checks of a call, and
+/* Making attention plans (config, plan and agree of src/attention/), the checks of a call, and
  * what a NaN may reach. The results of good calls are the matter of test_attention.c. */
 #include "attention/plan.h"
 

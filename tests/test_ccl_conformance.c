@@ -1,4 +1,4 @@
-/* The conformance suite (conformance.h) on groups of GPUs: hip/ccl_*.c over the executor's NCCL,
+/* The conformance suite (conformance.h) on groups of GPUs: hip/ccl/ over the executor's NCCL,
  * as it is today and as an old one that can neither start without blocking nor split. An argument
  * is the version to pretend, such as 21304. */
 #include <stdlib.h>

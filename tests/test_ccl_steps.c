@@ -1,4 +1,4 @@
-/* Decode steps on groups of GPUs (hip/ccl_*.c) over the executor's NCCL: capture, and every way in
+/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: capture, and every way in
  * which a step or a group can fail, each in a bounded time. Ranks are threads with a device
  * each. */
 #include <pthread.h>

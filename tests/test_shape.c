@@ -41,7 +41,7 @@ static void name_case(const ta_problem *p, const ta_gpu_limits *d)
              p->query_heads, p->k_dim, p->v_dim, p->kv_dtype, d->shared_bytes);
 }
 
-/* What both kernels and attend/tile.h rely on. */
+/* What both kernels and hip/attend/tile.h rely on. */
 static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_attend_shape *s)
 {
     int unit = 16 / ta_number_bytes(p->kv_dtype);

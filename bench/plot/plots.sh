@@ -3,7 +3,7 @@
 # threads, and emulated clusters where there is root (tests/emulate/decode.sh). Takes about five
 # minutes. What was measured stays in BUILD_DIR/plots as JSON.
 #
-#     bench/plots.sh BUILD_DIR
+#     bench/plot/plots.sh BUILD_DIR
 set -euo pipefail
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 [ $# = 1 ] || {

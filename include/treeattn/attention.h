@@ -70,8 +70,9 @@ typedef struct ta_attention_config {
 typedef struct ta_attention ta_attention;
 
 /* Make an attention plan. Collective; rules as ta_plan_create(). The host and GPUs have attention
- * over full sequences. A group of device memory must be of this device; with one of host memory everything goes through pinned
- * memory. Calls of a plan are ordered: on one stream, or by the caller. None can be captured. */
+ * over full sequences. A group of device memory must be of this device; with one of host memory
+ * everything goes through pinned memory. Calls of a plan are ordered: on one stream, or by the
+ * caller. None can be captured. */
 TA_API ta_status ta_attention_create(ta_group *group, ta_device *device,
                                      const ta_attention_config *config, ta_attention **attention);
 
@@ -94,9 +95,10 @@ typedef struct ta_attention_input {
     }
 
 /* Attend: out [token][query_heads][v_dim] of this rank's tokens, and lse [token][query_heads] in
- * device memory, which may be NULL. Collective. A row that sees no key has output 0 and lse −inf. The same inputs
- * on the same grid give the same bits. A bad argument on one rank is an error on all, nothing is
- * written, and the group stays usable; after any other error the group is broken. */
+ * device memory, which may be NULL. Collective. A row that sees no key has output 0 and lse −inf.
+ * The same inputs on the same grid give the same bits. A bad argument on one rank is an error on
+ * all, nothing is written, and the group stays usable; after any other error the group is
+ * broken. */
 TA_API ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
                                       const ta_tensor *out, float *lse, void *stream);
 

@@ -477,8 +477,8 @@ typedef struct ta_plan_stats {
     uint64_t workspace_bytes;    /* of this plan */
     uint64_t device_bytes, device_bytes_most;
     /* On a GPU: time in which its steps attended, of all plans of the device, by its own clock,
-     * while its stopwatch ran (ta_device_timer_start()) and as of when that was read. Steps that are
-     * replayed, and more than 128 attends on one start, are not in it. */
+     * while its stopwatch ran (ta_device_timer_start()) and as of when that was read. Steps that
+     * are replayed, and more than 128 attends on one start, are not in it. */
     uint64_t device_attend_ns;
 } ta_plan_stats;
 #define TA_PLAN_STATS_INIT                                                                         \

@@ -1,8 +1,8 @@
 /* The cost model: seconds = latency + bytes / bandwidth for each round of messages, plus a
  * handshake for large ones where the group has one. The slowest rank and the fullest link count.
  * An algorithm's estimate() adds the messages that its run() sends, of all ranks, round by
- * round; tests compare them with what a group recorded. Used by exchange/, algo/ and planner.c;
- * implemented in cost.c and cost_collectives.c. docs/model.md. */
+ * round; tests compare them with what a group recorded. Used by exchange/, decode/ and
+ * attention/; implemented in cost.c and cost_collectives.c. docs/model.md. */
 #ifndef TA_COST_H
 #define TA_COST_H
 

@@ -1,7 +1,7 @@
 /* Exchanges made of rounds, as data: in each round a rank sends a range of heads, receives one, or
  * both. A kind of exchange says for every rank and round what that is; one interpreter runs it
  * (exchange.c) and one adds up its cost for all ranks (estimate.c), so both see the same messages.
- * rounds.c has the building blocks, two_level.c and scatter.c put several together. */
+ * rounds.c has the building blocks, two_level.c puts several together. */
 #ifndef TA_EXCHANGE_ROUNDS_H
 #define TA_EXCHANGE_ROUNDS_H
 

@@ -1,5 +1,5 @@
-/* What version 0.2.0 handed out: the size of each public struct, and where each of its fields is, on
- * a machine with pointers of 64 bits. Lines are never changed. When a later version is released,
+/* What version 0.2.0 handed out: the size of each public struct, and where each of its fields is,
+ * on a machine with pointers of 64 bits. Lines are never changed. When a later version is released,
  * the fields that it added get lines, and so do its new structs. Used by test_sizes.c. */
 #ifndef TESTS_LAYOUT_H
 #define TESTS_LAYOUT_H

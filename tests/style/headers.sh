@@ -1,10 +1,12 @@
 #!/bin/sh
-# Each public header compiles alone and twice, as C11 and as C++17, without a warning. Each INIT macro
-# initialises every field of its struct, and no struct has a gap: a field that is added where a gap
-# was would be read from old programs that never set it. Structs with a size are in struct_size.h.
+# Each public header compiles alone and twice, as C11 and as C++17, without a warning. Each INIT
+# macro initialises every field of its struct, and no struct has a gap: a field that is added where
+# a gap was would be read from old programs that never set it. Structs with a size are in
+# struct_size.h.
 set -eu
 cd -- "$(dirname -- "$0")/../.."
 
+list=src/base/struct_size.h
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 wrong=0
@@ -33,8 +35,8 @@ for header in include/treeattn/*.h; do
             type=$(echo "${macro%_INIT}" | tr '[:upper:]' '[:lower:]')
             echo "$type made_by_$macro = $macro;"
             # A shard map is inside other structs and never grows.
-            [ "$macro" = TA_SHARD_MAP_INIT ] || grep -q "X($type, $macro, " src/base/struct_size.h || {
-                echo "$name: $type is not in TA_STRUCT_LIST of src/base/struct_size.h" >&2
+            [ "$macro" = TA_SHARD_MAP_INIT ] || grep -q "X($type, $macro, " "$list" || {
+                echo "$name: $type is not in TA_STRUCT_LIST of $list" >&2
                 touch "$scratch/wrong"
             }
         done
@@ -46,8 +48,8 @@ for header in include/treeattn/*.h; do
 done
 
 if [ "$wrong" != 0 ]; then
-    echo 'a public header must compile alone, as C11 and as C++17, with no warning; a gap in a struct'
-    echo 'becomes a field named reserved that must be 0'
+    echo 'a public header must compile alone, as C11 and as C++17, with no warning; a gap in a'
+    echo 'struct becomes a field named reserved that must be 0'
 fi
 [ ! -e "$scratch/wrong" ] || wrong=1
 command -v c++ >/dev/null || {

@@ -29,6 +29,7 @@ check() # SCRIPT
 check text.py
 check format.sh
 check includes.py
+check names.py
 check headers.sh
 check shell.sh
 check symbols.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The shared library exports the functions of symbols.txt, each in its version, and nothing else; the
-# public headers declare the same, and treeattn.map names them one by one. A line that was in a
+# The shared library exports the functions of symbols.txt, each in its version, and nothing else;
+# the public headers declare the same, and treeattn.map names them one by one. A line that was in a
 # release is never changed or taken away. Builds first; see `./quickstart help` for BUILD_DIR.
 set -eu
 cd -- "$(dirname -- "$0")/../.."
