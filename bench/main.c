@@ -1,5 +1,5 @@
-/* treeattn-bench: measures the library on this machine. This file has the commands; decode/decode.c the
- * main one. docs/benchmarks.md explains the output. */
+/* treeattn-bench: measures the library on this machine. This file has the commands; decode/decode.c
+ * the main one. docs/benchmarks.md explains the output. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

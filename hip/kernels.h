@@ -1,7 +1,7 @@
 /* Between the C files and the kernels: what each kernel is given, as plain C structs, and the
  * functions that launch them. A launcher queues one kernel on a stream and returns at once.
- * attend/attend.c and device.c call them; each is implemented at the end of the .hip file that has its
- * kernel. */
+ * attend/attend.c and device.c call them; each is implemented at the end of the .hip file that has
+ * its kernel. */
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
 

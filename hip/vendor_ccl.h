@@ -1,5 +1,5 @@
-/* A part of vendor.h, which alone includes it: the collectives. NCCL's names are the language of hip/ccl/.
- * No call is linked; ccl/library.c finds them in TA_CCL_FILE at run time. */
+/* A part of vendor.h, which alone includes it: the collectives. NCCL's names are the language of
+ * hip/ccl/. No call is linked; ccl/library.c finds them in TA_CCL_FILE at run time. */
 #ifndef TA_VENDOR_CCL_H
 #define TA_VENDOR_CCL_H
 

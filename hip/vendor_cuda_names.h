@@ -1,5 +1,5 @@
-/* A part of vendor.h, which alone includes it: the names of HIP that hip/ uses, as CUDA spells them.
- * A name is added when it is used. */
+/* A part of vendor.h, which alone includes it: the names of HIP that hip/ uses, as CUDA spells
+ * them. A name is added when it is used. */
 #ifndef TA_VENDOR_CUDA_NAMES_H
 #define TA_VENDOR_CUDA_NAMES_H
 

@@ -1,5 +1,5 @@
-/* A part of vendor.h, which alone includes it: the kernel language on the executor of tests/simt/. The
- * last argument of each function is where it was called from. */
+/* A part of vendor.h, which alone includes it: the kernel language on the executor of tests/simt/.
+ * The last argument of each function is where it was called from. */
 #ifndef TA_VENDOR_SIMT_H
 #define TA_VENDOR_SIMT_H
 

@@ -1,5 +1,5 @@
-/* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all ranks get an error
- * that names the field and the rank, no plan is left, and the group still works. */
+/* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all ranks get an
+ * error that names the field and the rank, no plan is left, and the group still works. */
 #include "group/group.h"
 #include "lib/differing_plan.h"
 #include "lib/expect.h"

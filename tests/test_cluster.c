@@ -302,8 +302,8 @@ static double seconds_of(int ranks)
     return least;
 }
 
-/* Ten times the ranks are ten times the work, and a little for the sorting; were anything quadratic,
- * it would be a hundred times. */
+/* Ten times the ranks are ten times the work, and a little for the sorting; were anything
+ * quadratic, it would be a hundred times. */
 static void test_many_ranks(void)
 {
     char text[100];

@@ -1,5 +1,5 @@
-/* Bad input in every field of a plan config (src/decode/config.c): the error names the field and its
- * value, no plan is made, and no output is touched. */
+/* Bad input in every field of a plan config (src/decode/config.c): the error names the field and
+ * its value, no plan is made, and no output is touched. */
 #include "decode/config.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The cost model (src/cluster/cost.c, cost_collectives.c, exchange/estimate.c): seconds that can be worked
- * out by hand, and estimates against what a recording group saw, message for message. */
+/* The cost model (src/cluster/cost.c, cost_collectives.c, exchange/estimate.c): seconds that can be
+ * worked out by hand, and estimates against what a recording group saw, message for message. */
 #include "cluster/cost.h"
 
 #include <math.h>

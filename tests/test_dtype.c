@@ -1,5 +1,5 @@
-/* Conversions between binary32 and the half types (src/base/dtype.h), against double arithmetic written
- * apart from them: all 65,536 halves, and random, tie and neighbouring binary32 numbers. */
+/* Conversions between binary32 and the half types (src/base/dtype.h), against double arithmetic
+ * written apart from them: all 65,536 halves, and random, tie and neighbouring binary32 numbers. */
 #include "base/dtype.h"
 
 #include <math.h>

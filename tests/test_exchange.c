@@ -1,7 +1,7 @@
-/* The exchanges of partials (src/exchange/exchange.c, exchange/): every kind gives the right records for
- * every placement, the same bits everywhere, and carries a fault. Without a cluster they send
- * one packed message per round, a logarithmic number of rounds, no more bytes than the partial has.
- * test_exchange_rounds.c looks at the rounds alone. */
+/* The exchanges of partials (src/exchange/exchange.c, exchange/): every kind gives the right
+ * records for every placement, the same bits everywhere, and carries a fault. Without a cluster
+ * they send one packed message per round, a logarithmic number of rounds, no more bytes than the
+ * partial has. test_exchange_rounds.c looks at the rounds alone. */
 #include "exchange/exchange.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* A plan in words (src/decode/explain.c): every fact of the config appears, and the text rules hold. */
+/* A plan in words (src/decode/explain.c): every fact of the config appears, and the text rules
+ * hold. */
 #include <treeattn/cluster.h>
 
 #include "group/group.h"

@@ -1,5 +1,5 @@
-/* Attention plans on the GPU kernels (hip/attention/), on the executor: results and gradients of random
- * cases against the exact ones, on one GPU, and with a GPU for each rank on grids and rings.
+/* Attention plans on the GPU kernels (hip/attention/), on the executor: results and gradients of
+ * random cases against the exact ones, on one GPU, and with a GPU for each rank on grids and rings.
  * `--seed N` runs that random case alone. test_gpu_attention_plan.c has the slots below. */
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The public calls of a group and the collectives over its messages (src/group/group.c), on ranks that
- * are threads. */
+/* The public calls of a group and the collectives over its messages (src/group/group.c), on ranks
+ * that are threads. */
 #include "group/group.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The laws of the merge algebra (src/base/partial.h): the empty partial is exactly neutral, the merge is
- * exactly commutative, associative up to rounding, and a NaN reaches the result. */
+/* The laws of the merge algebra (src/base/partial.h): the empty partial is exactly neutral, the
+ * merge is exactly commutative, associative up to rounding, and a NaN reaches the result. */
 #include "base/partial.h"
 
 #include <string.h>

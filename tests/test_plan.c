@@ -1,5 +1,5 @@
-/* Making and destroying plans (src/decode/plan.c): workspace, arguments, several plans side by side.
- * Fields of the config are in test_config.c, ranks that disagree in test_agree.c. */
+/* Making and destroying plans (src/decode/plan.c): workspace, arguments, several plans side by
+ * side. Fields of the config are in test_config.c, ranks that disagree in test_agree.c. */
 #include "decode/plan.h"
 
 #include <pthread.h>

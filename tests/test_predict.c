@@ -1,5 +1,5 @@
-/* Predictions of decode steps (src/decode/predict.c, ring_estimate.c): numbers that can be worked out
- * by hand, the formulas of the papers, and bad arguments. */
+/* Predictions of decode steps (src/decode/predict.c, ring_estimate.c): numbers that can be worked
+ * out by hand, the formulas of the papers, and bad arguments. */
 #include "decode/predict.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* One function on every rank of a group of threads, and one status for all (src/group/run_threads.c). */
+/* One function on every rank of a group of threads, and one status for all
+ * (src/group/run_threads.c). */
 #include "base/clock.h"
 #include "group/group.h"
 #include "lib/expect.h"

@@ -1,5 +1,5 @@
-/* The shapes of attend blocks: hip/attend/shape.h, for every head dimension and many row counts on devices
- * with little and with much shared memory. What the kernels take for granted must hold. */
+/* The shapes of attend blocks: hip/attend/shape.h, for every head dimension and many row counts on
+ * devices with little and with much shared memory. What the kernels take for granted must hold. */
 #include <stdio.h>
 
 #include "../hip/attend/shape.h"

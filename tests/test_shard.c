@@ -1,5 +1,5 @@
-/* Shard maps and the division of heads (src/base/shard.c, src/base/shard.h): against the definition in the
- * public header, exhaustively for small maps, and at the edges of 32-bit positions. */
+/* Shard maps and the division of heads (src/base/shard.c, src/base/shard.h): against the definition
+ * in the public header, exhaustively for small maps, and at the edges of 32-bit positions. */
 #include "base/shard.h"
 
 #include <stdint.h>

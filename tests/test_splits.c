@@ -1,5 +1,6 @@
-/* The number of splits: hip/attend/splits.h. It is arithmetic, so it is tested without a GPU: the worked
- * example of the header, its limits, and random questions against a search in whole numbers. */
+/* The number of splits: hip/attend/splits.h. It is arithmetic, so it is tested without a GPU: the
+ * worked example of the header, its limits, and random questions against a search in whole
+ * numbers. */
 #include <stdio.h>
 
 #include "../hip/attend/splits.h"

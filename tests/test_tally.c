@@ -1,6 +1,6 @@
-/* The laws of tallies (src/base/tally.h, src/host/attend/tally.c): whatever the order and the grouping, the
- * same words come out; sums are exact but for digits that are dropped; infinities and NaN reach
- * the result, and stay in their sum. */
+/* The laws of tallies (src/base/tally.h, src/host/attend/tally.c): whatever the order and the
+ * grouping, the same words come out; sums are exact but for digits that are dropped; infinities and
+ * NaN reach the result, and stay in their sum. */
 #include "host/attend/tally.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The text builder: cut at the capacity, always terminated, the full length counted (src/base/text.c).
+/* The text builder: cut at the capacity, always terminated, the full length counted
+ * (src/base/text.c).
  * */
 #include "base/text.h"
 

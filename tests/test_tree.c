@@ -1,5 +1,5 @@
-/* One step of tree decode (src/decode/tree.c): what it sends, and that its bits depend on nothing but
- * the inputs and the number of ranks. */
+/* One step of tree decode (src/decode/tree.c): what it sends, and that its bits depend on nothing
+ * but the inputs and the number of ranks. */
 #include <math.h>
 
 #include "device/device.h"

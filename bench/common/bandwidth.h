@@ -1,6 +1,6 @@
 /* Achievable read bandwidth: how long this machine takes to read the same bytes with the same
- * number of threads and no arithmetic worth mentioning. decode/measure.c alternates it with the decode
- * steps, so that whatever disturbs the machine disturbs both. docs/benchmarks.md has the
+ * number of threads and no arithmetic worth mentioning. decode/measure.c alternates it with the
+ * decode steps, so that whatever disturbs the machine disturbs both. docs/benchmarks.md has the
  * definition. */
 #ifndef BENCH_BANDWIDTH_H
 #define BENCH_BANDWIDTH_H

@@ -1,4 +1,5 @@
-/* Order statistics; see stats.h for their definitions. decode/measure.c calls it with a row's samples. */
+/* Order statistics; see stats.h for their definitions. decode/measure.c calls it with a row's
+ * samples. */
 #include "stats.h"
 
 #include <stdlib.h>

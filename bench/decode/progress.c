@@ -1,5 +1,5 @@
-/* The progress line; see progress.h. decode/decode.c keeps it up to date between rows, decode/measure.c within
- * one. */
+/* The progress line; see progress.h. decode/decode.c keeps it up to date between rows,
+ * decode/measure.c within one. */
 #include "progress.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * finish_tallies. Grid: one block for each (head, row), tally_threads threads.
  *
  * Reproducible mode, in place of merge.hip and finish.hip: what the blocks of attend found in each
- * tile becomes a tally of integers, which does not depend on the order. What a tally is, base/tally.h
- * says; this is which thread has which sum. device.c and attend.c launch them. */
+ * tile becomes a tally of integers, which does not depend on the order. What a tally is,
+ * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
 #include "rows.h"
 
 static const int tally_threads = 128;

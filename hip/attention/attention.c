@@ -1,6 +1,6 @@
-/* The GPU's table for attention over full sequences (device/attention.h): choose the kernels and launch
- * them. The order that says who sees what is host memory that may change as soon as a slot returns;
- * arrays.c brings it, written out, to the front of the workspace. */
+/* The GPU's table for attention over full sequences (device/attention.h): choose the kernels and
+ * launch them. The order that says who sees what is host memory that may change as soon as a slot
+ * returns; arrays.c brings it, written out, to the front of the workspace. */
 #include <math.h>
 #include <string.h>
 

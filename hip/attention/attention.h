@@ -1,6 +1,6 @@
-/* Attention over full sequences on the GPU, between attention.c and the kernels: what each kernel is
- * given, as plain C structs, and the functions that launch them. All pointers are to device memory.
- * forward.hip, backward.hip and rows.hip implement the launchers at their ends.
+/* Attention over full sequences on the GPU, between attention.c and the kernels: what each kernel
+ * is given, as plain C structs, and the functions that launch them. All pointers are to device
+ * memory. forward.hip, backward.hip and rows.hip implement the launchers at their ends.
  *
  * What holds for all of them:
  *   - Queries [0, queries) and keys [0, keys) are in an order in which both ends of visible[]
@@ -64,8 +64,8 @@ ta_launched ta_launch_attention_backward(const ta_gpu_limits *limits,
                                          void *stream);
 ta_launched ta_prepare_attention_backward(int wave, int shared_bytes);
 
-/* Passes over rows, for the other slots of ta_attention_ops: each has what its slot in device/attention.h
- * has. */
+/* Passes over rows, for the other slots of ta_attention_ops: each has what its slot in
+ * device/attention.h has. */
 typedef struct ta_attention_rows_params {
     int32_t rows, heads, dim;
     ta_dtype dtype;        /* of the tensors */

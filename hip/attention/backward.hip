@@ -1,5 +1,5 @@
-/* attention_backward_fma. Grid: one block for each (tile of its own rows, KV head), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attention_backward_fma. Grid: one block for each (tile of its own rows, KV head), of
+ * shape.threads threads, with shape.shared_bytes of shared memory.
  *
  * Backward over full sequences by fused multiply-adds, for any element type; what all threads share
  * is fp32. backward.h says what a block owns and meets. For each tile of others:

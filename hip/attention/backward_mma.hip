@@ -1,5 +1,5 @@
-/* attention_backward_mma. Grid: one block for each (tile of its own rows, KV head), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attention_backward_mma. Grid: one block for each (tile of its own rows, KV head), of
+ * shape.threads threads, with shape.shared_bytes of shared memory.
  *
  * Backward over full sequences by the matrix cores (mma.h), for f16 and bf16. backward.h says
  * what a block owns and meets. For each tile of others, the waves share out 16 × 16 tiles:

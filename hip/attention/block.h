@@ -1,5 +1,5 @@
-/* Which queries a block of attention_forward has, what they see, and which keys come next. Used by both
- * of its kernels, and where they are the same, for the arithmetic of a tile. */
+/* Which queries a block of attention_forward has, what they see, and which keys come next. Used by
+ * both of its kernels, and where they are the same, for the arithmetic of a tile. */
 #ifndef TA_HIP_ATTENTION_BLOCK_H
 #define TA_HIP_ATTENTION_BLOCK_H
 

@@ -1,10 +1,12 @@
-/* attention_forward. Grid: one block for each (tile of 32 queries, query head), of fma_threads threads.
+/* attention_forward. Grid: one block for each (tile of 32 queries, query head), of fma_threads
+ * threads.
  *
  * Attention over full sequences, forward, in fp32 on the ordinary cores: for f32, for tensors that
  * are not aligned, and for devices without matrix cores (forward_mma.hip is for the others).
  * 16 threads share 4 queries: each makes the scores of 4 × 2 pairs of a tile of 32 keys, and sums 4
  * × 4 columns of each 64 of V. Q stays in shared memory as floats, K and V go by in chunks of 32
- * keys by 64 dimensions; while one is worked on, the next is on its way. attention.c launches this. */
+ * keys by 64 dimensions; while one is worked on, the next is on its way. attention.c launches
+ * this. */
 #include "block.h"
 
 static const int fma_threads = 128;

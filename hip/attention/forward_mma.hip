@@ -1,5 +1,5 @@
-/* attention_forward_mma. Grid: one block for each (tile of queries, query head), of 16 queries for each
- * of its waves, with shape.shared_bytes of shared memory.
+/* attention_forward_mma. Grid: one block for each (tile of queries, query head), of 16 queries for
+ * each of its waves, with shape.shared_bytes of shared memory.
  *
  * Attention over full sequences, forward, by the matrix cores (mma.h), for aligned tensors of a
  * 16-bit type. Q stays in shared memory, K and V go by in tiles of 32 keys. A wave has 16 queries

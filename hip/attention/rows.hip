@@ -3,8 +3,8 @@
  * threads.
  *
  * The passes over rows of attention over full sequences: partials become outputs, delta of
- * backward, sums become gradients, dense copies for the ranks that need them, sums of two. attention.c
- * launches them. */
+ * backward, sums become gradients, dense copies for the ranks that need them, sums of two.
+ * attention.c launches them. */
 #include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "attention.h"

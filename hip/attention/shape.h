@@ -1,5 +1,6 @@
 /* The shape of a block of attention_forward_mma: how many queries and threads, and where everything
- * lies in its shared memory. Pure arithmetic in C; attention.c chooses a shape, the kernel reads it. */
+ * lies in its shared memory. Pure arithmetic in C; attention.c chooses a shape, the kernel reads
+ * it. */
 #ifndef TA_HIP_LOCAL_SHAPE_H
 #define TA_HIP_LOCAL_SHAPE_H
 

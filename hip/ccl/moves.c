@@ -1,5 +1,6 @@
-/* Moving device memory between ranks: the slots of the group's table (src/group/group.h) in NCCL's calls.
- * A rank that has nothing to move in a call leaves it out, as the other side knows that too. */
+/* Moving device memory between ranks: the slots of the group's table (src/group/group.h) in NCCL's
+ * calls. A rank that has nothing to move in a call leaves it out, as the other side knows that
+ * too. */
 #include "ccl.h"
 
 static ta_status ccl_exchange(ta_group *group, const void *send, size_t send_bytes, int to,

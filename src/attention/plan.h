@@ -94,10 +94,10 @@ ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length);
 ta_status ta_attention_count_tokens(ta_attention *attention, int32_t sequences,
                                     const int32_t *lengths);
 
-/* For each attention of a call: makes `order`, and `work` but for its tensors. The queries are those
- * of this rank's row, as they are gathered, or of `query_rank` alone; the keys those of its column,
- * or of `key_rank` alone; -1 is the whole line. A ring has no columns and must name a rank for the
- * keys. */
+/* For each attention of a call: makes `order`, and `work` but for its tensors. The queries are
+ * those of this rank's row, as they are gathered, or of `query_rank` alone; the keys those of its
+ * column, or of `key_rank` alone; -1 is the whole line. A ring has no columns and must name a rank
+ * for the keys. */
 void ta_attention_find_order(ta_attention *attention, const ta_attention_input *input,
                              int query_rank, int key_rank, ta_attention_work *work);
 

@@ -1,6 +1,6 @@
 /* Text from numbers and numbers from text, the same in every locale: with a point, never the comma
- * that a program's setlocale() asks for. text.c, status.c and the cluster's files use these in place
- * of snprintf() and strtod(), which follow the locale. Implemented in format.c. */
+ * that a program's setlocale() asks for. text.c, status.c and the cluster's files use these in
+ * place of snprintf() and strtod(), which follow the locale. Implemented in format.c. */
 #ifndef TA_FORMAT_H
 #define TA_FORMAT_H
 

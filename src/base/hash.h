@@ -1,9 +1,9 @@
 /* The hash of the library. C and HIP code include this file.
  *
- * The hash of an array is the sum of ta_hash_at(index, value) over its elements, mod 2^64. A sum can
- * be added up in any order and in parts, so the blocks of a kernel need not agree on one, and host
- * and GPU get the same number. Each term is a one-to-one function of index and value: arrays that
- * differ in one element never have the same hash, others do with a chance of 2^-64. */
+ * The hash of an array is the sum of ta_hash_at(index, value) over its elements, mod 2^64. A sum
+ * can be added up in any order and in parts, so the blocks of a kernel need not agree on one, and
+ * host and GPU get the same number. Each term is a one-to-one function of index and value: arrays
+ * that differ in one element never have the same hash, others do with a chance of 2^-64. */
 #ifndef TA_HASH_H
 #define TA_HASH_H
 

@@ -1,5 +1,5 @@
-/* Who is next to a rank when the ranks stand in a circle. Rings and rotations of decode and attention
- * send to the next and receive from the previous. */
+/* Who is next to a rank when the ranks stand in a circle. Rings and rotations of decode and
+ * attention send to the next and receive from the previous. */
 #ifndef TA_NEIGHBORS_H
 #define TA_NEIGHBORS_H
 

@@ -1,7 +1,7 @@
 /* The order of the queries and the keys of one attention, as runs of neighbours. A run is described
- * by its first token alone, so an order takes as much as the ranks' shares have pieces, however many
- * tokens they hold. attention/tokens.c makes orders in host memory; a device writes out, where its
- * kernels want them, the rows and ranges of all tokens. */
+ * by its first token alone, so an order takes as much as the ranks' shares have pieces, however
+ * many tokens they hold. attention/tokens.c makes orders in host memory; a device writes out, where
+ * its kernels want them, the rows and ranges of all tokens. */
 #ifndef TA_TOKEN_ORDER_H
 #define TA_TOKEN_ORDER_H
 

@@ -1,6 +1,6 @@
 /* Clusters from files: which files can be one, and their lines. What a path names may be anything,
- * so it is looked at before it is read, and nothing here waits or reads without end. cluster.c calls
- * it; text.c knows the keys. */
+ * so it is looked at before it is read, and nothing here waits or reads without end. cluster.c
+ * calls it; text.c knows the keys. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -109,8 +109,8 @@ static ta_status pack_own(kv_step *s, int slice)
     return ta_stage_out(plan, plan->wire[0], plan->slices[0], block_bytes(&p, slots), s->stream);
 }
 
-/* Send on the slice of `owner` that is in buffer `buffer`, and receive the one of the rank before it
- * into the other buffer. Slices without a token are not sent. */
+/* Send on the slice of `owner` that is in buffer `buffer`, and receive the one of the rank before
+ * it into the other buffer. Slices without a token are not sent. */
 static ta_status start(kv_step *s, int owner, int slice, int buffer)
 {
     ta_plan *plan = s->plan;

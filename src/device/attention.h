@@ -3,13 +3,13 @@
  * what; a device knows nothing of that. host/ and the GPU modules implement the table; a device
  * without it has no attention plans.
  *
- * Queries and keys come in an order of their own (base/token_order.h), given as rows of the tensors:
- * by sequence, and in it by position. Then the keys that a query sees, whatever the mask, the
- * window, the layout and the packing of the batch, are one range of the keys' order, and both ends
- * of the range ascend from query to query.
+ * Queries and keys come in an order of their own (base/token_order.h), given as rows of the
+ * tensors: by sequence, and in it by position. Then the keys that a query sees, whatever the mask,
+ * the window, the layout and the packing of the batch, are one range of the keys' order, and both
+ * ends of the range ascend from query to query.
  *
- * Tensors, records and workspace are device memory. An order is host memory, and may change when the
- * slot returns, whatever the stream has done by then. */
+ * Tensors, records and workspace are device memory. An order is host memory, and may change when
+ * the slot returns, whatever the stream has done by then. */
 #ifndef TA_DEVICE_ATTENTION_H
 #define TA_DEVICE_ATTENTION_H
 

@@ -29,8 +29,9 @@ typedef struct ta_problem {
     float softcap;             /* 0: none */
     const float *alibi_slopes; /* device memory [query_heads], or NULL */
     const float *sinks;        /* device memory [query_heads], natural units, or NULL */
-    /* Reproducible mode: tokens of a tile, and records are tallies (base/tally.h). 0: partials. No tile
-     * is on more than one rank, so on every rank tile i begins at local position i · tally_tile. */
+    /* Reproducible mode: tokens of a tile, and records are tallies (base/tally.h). 0: partials. No
+     * tile is on more than one rank, so on every rank tile i begins at local position i ·
+     * tally_tile. */
     int32_t tally_tile;
 } ta_problem;
 
@@ -163,8 +164,8 @@ struct ta_device_ops {
                          int32_t slots, void *packed, void *stream);
 
     /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
-     * records (see partial.h, or base/tally.h if the problem has tiles). The result does not depend on
-     * the thread count. All strides are filled in. Sinks are left to finish(). */
+     * records (see partial.h, or base/tally.h if the problem has tiles). The result does not depend
+     * on the thread count. All strides are filled in. Sinks are left to finish(). */
     ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 

@@ -1,7 +1,7 @@
 /* The host device: the table that device.h describes, in C on this machine's CPUs. attend() is in
- * host/attend/attend.c, check_kv() in host/attend/check.c, attention over full sequences in host/attention/attention.c, the arithmetic in the
- * kernels_*.c of each SIMD level; what is left is here: opening, memory, and the steps around
- * attend(). */
+ * host/attend/attend.c, check_kv() in host/attend/check.c, attention over full sequences in
+ * host/attention/attention.c, the arithmetic in the kernels_*.c of each SIMD level; what is left is
+ * here: opening, memory, and the steps around attend(). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,9 +15,10 @@ this: nothing here is a measurement.
 - `attend_fma<element type, rows of a team, alignment of the cache>`: few query rows, or any
   layout. `attend_mma<element type, tiles of the output per 32 lanes of a wave, wave width>`: 8
   rows and more, matrix cores.
-- `attention_forward<element type, alignment>`, `attention_forward_mma<element type, sixteenths of the
-  widest head, wave width>`: attention over full sequences. `attention_backward_…<…, which gradients,
-  …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic shared memory
+- `attention_forward<element type, alignment>`, `attention_forward_mma<element type, sixteenths of
+  the widest head, wave width>`: attention over full sequences. `attention_backward_…<…, which
+  gradients, …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic
+  shared memory
   is not in the tables: it is that of `hip/attention/shape.h` and `hip/attention_backward.h`.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.

@@ -1,7 +1,7 @@
-/* The shape that hip/attend/shape.h gives an attend block, for shapes.py, which compiles and runs this.
- * The arguments are a device's limits (units, wave, matrix cores, shared memory of a block and of a
- * unit) and a problem: the type of its elements by number, query rows per KV head, 1 if it is
- * aligned. K and V have 128 dimensions. Prints the fields that the report needs, by name. */
+/* The shape that hip/attend/shape.h gives an attend block, for shapes.py, which compiles and runs
+ * this. The arguments are a device's limits (units, wave, matrix cores, shared memory of a block
+ * and of a unit) and a problem: the type of its elements by number, query rows per KV head, 1 if it
+ * is aligned. K and V have 128 dimensions. Prints the fields that the report needs, by name. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-/* The kernels of backward over full sequences (hip/attention/backward*.hip) launched directly, against
- * the gradients in double: both wave widths, three orders of the threads, every element type, the
- * matrix cores and FMA. The bound is that of docs/numerics.md with lse and delta exact, for here
- * they are the kernels' arguments. */
+/* The kernels of backward over full sequences (hip/attention/backward*.hip) launched directly,
+ * against the gradients in double: both wave widths, three orders of the threads, every element
+ * type, the matrix cores and FMA. The bound is that of docs/numerics.md with lse and delta exact,
+ * for here they are the kernels' arguments. */
 #include "simt_test.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-/* The host device's table for attention over full sequences, see device/attention.h; and the parts of it
- * that are one pass over rows. */
+/* The host device's table for attention over full sequences, see device/attention.h; and the parts
+ * of it that are one pass over rows. */
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "host/host.h"
