@@ -72,10 +72,7 @@ static ta_status invalid_rank(ta_group *group, void *context)
     RANK_EXPECT(status == (rank == bad ? TA_ERR_INVALID : TA_ERR_MISMATCH));
     status = ta_plan_create(group, device, &step.config, rank == bad ? NULL : &plan);
     RANK_EXPECT(status == (rank == bad ? TA_ERR_INVALID : TA_ERR_MISMATCH) && plan == NULL);
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
-    TA_TRY(small_step_decode(&step, plan));
-    RANK_EXPECT(small_step_right(&step));
-    ta_plan_destroy(plan);
+    TA_TRY(small_step_try(&step, group, device));
     ta_device_close(device);
     return TA_OK;
 }

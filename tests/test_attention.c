@@ -11,6 +11,7 @@
 #include <treeattn/attention.h>
 
 #include "lib/attention_check.h"
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/options.h"
 
@@ -166,12 +167,9 @@ typedef struct balance {
 static ta_status count_pairs(ta_group *group, void *context)
 {
     balance *b = context;
-    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     ta_device *device;
     ta_attention *plan;
-    one_thread.threads = 1;
-    TA_TRY(ta_device_open("host", &one_thread, &device));
-    TA_TRY(ta_attention_create(group, device, &b->config, &plan));
+    TA_TRY(attention_plan_open(group, &b->config, &device, &plan));
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
     ta_attention_work work;
     input.sequences = 1;
@@ -186,18 +184,13 @@ static ta_status count_pairs(ta_group *group, void *context)
                  (run->moves_end - run->moves_first) * (count * (count - 1) / 2);
     }
     b->pairs[ta_group_rank(group)] = pairs;
-    ta_attention_destroy(plan);
-    ta_device_close(device);
+    attention_plan_close(device, plan);
     return TA_OK;
 }
 
 static balance count_balance(int rows, int columns, ta_shard_kind kind, int32_t block)
 {
-    balance b = {.length = 16384, .config = TA_ATTENTION_CONFIG_INIT};
-    b.config.query_heads = 1;
-    b.config.k_dim = 8;
-    b.config.dtype = TA_F32;
-    b.config.max_tokens = b.length;
+    balance b = {.length = 16384, .config = attention_small_config(TA_F32, 8, 16384)};
     b.config.forward_only = 1;
     b.config.map.kind = kind;
     b.config.map.block = block;

@@ -9,6 +9,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/random.h"
 
@@ -79,19 +80,14 @@ static ta_status run_calls(ta_group *group, ta_attention *plan, trial *t)
 static ta_status run_rank(ta_group *group, void *context)
 {
     trial *t = context;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    ta_device *device = NULL;
-    ta_attention *plan = NULL;
-    config.threads = 1;
-    ta_status status = ta_device_open("host", &config, &device);
-    if (status == TA_OK)
-        status = ta_attention_create(group, device, &t->config, &plan);
+    ta_device *device;
+    ta_attention *plan;
+    ta_status status = attention_plan_open(group, &t->config, &device, &plan);
     if (status == TA_OK)
         status = run_calls(group, plan, t);
     if (status == TA_OK && ta_group_rank(group) == 0)
         status = estimate(plan, t);
-    ta_attention_destroy(plan);
-    ta_device_close(device);
+    attention_plan_close(device, plan);
     return status;
 }
 

@@ -8,6 +8,7 @@
 
 #include <treeattn/attention.h>
 
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/random.h"
 
@@ -31,12 +32,7 @@ void tearDown(void)
 
 static ta_attention_config good_config(void)
 {
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = DIM;
-    config.dtype = TA_F32;
-    config.max_tokens = TOKENS;
-    return config;
+    return attention_small_config(TA_F32, DIM, TOKENS);
 }
 
 /* A config with one field changed is refused, and the sentence names it. */
@@ -148,16 +144,12 @@ typedef struct memory_case {
 static ta_status measure_memory(ta_group *group, void *context)
 {
     memory_case *m = context;
-    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     ta_device *own;
     ta_attention *plan;
-    one_thread.threads = 1;
-    TA_TRY(ta_device_open("host", &one_thread, &own));
-    TA_TRY(ta_attention_create(group, own, &m->config, &plan));
+    TA_TRY(attention_plan_open(group, &m->config, &own, &plan));
     if (ta_group_rank(group) == 0)
         m->bytes = plan->memory_bytes;
-    ta_attention_destroy(plan);
-    ta_device_close(own);
+    attention_plan_close(own, plan);
     return TA_OK;
 }
 

@@ -23,34 +23,16 @@ static ta_status run_rank(ccl_rank *rank)
     return conformance_run(rank->group, &memory, *(size_t *)rank->context);
 }
 
-static void run_on(int ranks, size_t most_bytes)
+static ta_status run_on(int ranks, size_t most_bytes)
 {
-    EXPECT_OK(ccl_run(ranks, 20000, run_rank, &most_bytes));
+    return ccl_run(ranks, 20000, run_rank, &most_bytes);
 }
 
-static void test_on_1_rank(void)
+static void test_rank_counts(void)
 {
-    run_on(1, 4 << 20);
-}
-
-static void test_on_2_ranks(void)
-{
-    run_on(2, 4 << 20);
-}
-
-static void test_on_3_ranks(void)
-{
-    run_on(3, 4 << 20);
-}
-
-static void test_on_5_ranks(void)
-{
-    run_on(5, 1 << 20);
-}
-
-static void test_on_8_ranks(void)
-{
-    run_on(8, 65540);
+    static const conformance_size sizes[] = {
+        {1, 4 << 20}, {2, 4 << 20}, {3, 4 << 20}, {5, 1 << 20}, {8, 65540}};
+    EXPECT_OK(conformance_sizes(sizes, sizeof sizes / sizeof *sizes, run_on));
 }
 
 int main(int argc, char **argv)
@@ -58,10 +40,6 @@ int main(int argc, char **argv)
     if (argc > 1)
         simt_set_ccl_version(atoi(argv[1]));
     UNITY_BEGIN();
-    RUN_TEST(test_on_1_rank);
-    RUN_TEST(test_on_2_ranks);
-    RUN_TEST(test_on_3_ranks);
-    RUN_TEST(test_on_5_ranks);
-    RUN_TEST(test_on_8_ranks);
+    RUN_TEST(test_rank_counts);
     return UNITY_END() != 0;
 }

@@ -33,14 +33,6 @@ void tearDown(void)
     TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
 }
 
-/* On a rank's thread: an error instead of Unity's jump. */
-#define NEED(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return ta_fail(TA_ERR_DEVICE, "line %d: not so: %s (last error: %s)", __LINE__,        \
-                           #condition, ta_last_error());                                           \
-    } while (0)
-
 /* A rank's step and plan. */
 typedef struct prepared {
     small_step step;
@@ -80,14 +72,14 @@ static ta_status replay(ccl_rank *r, prepared *p, hipGraphExec_t graph)
     float first[sizeof p->step.results / sizeof(float)];
     for (int round = 0; round < 3; ++round) {
         TA_TRY(small_step_fill(&p->step));
-        NEED(hipGraphLaunch(graph, (hipStream_t)r->streams[0]) == hipSuccess);
+        RANK_EXPECT(hipGraphLaunch(graph, (hipStream_t)r->streams[0]) == hipSuccess);
         TA_TRY(small_step_fetch(&p->step, r->streams[0]));
         if (round == 0) {
-            NEED(small_step_right(&p->step));
+            RANK_EXPECT(small_step_right(&p->step));
             memcpy(first, p->step.results, sizeof first);
         }
         for (size_t i = 0; i < sizeof first / sizeof *first; ++i)
-            NEED(p->step.results[i] == (round % 2 ? -first[i] : first[i]));
+            RANK_EXPECT(p->step.results[i] == (round % 2 ? -first[i] : first[i]));
         for (size_t i = 0; i < sizeof p->step.values / sizeof(float); ++i)
             p->step.values[i] = -p->step.values[i];
     }
@@ -101,10 +93,10 @@ static ta_status captured_rank(ccl_rank *r)
     hipGraph_t graph;
     hipGraphExec_t exec;
     TA_TRY(prepare(r->group, r->device, &p));
-    NEED(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
     TA_TRY(small_step_queue(&p.step, p.plan, stream));
-    NEED(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    NEED(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
+    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
     ta_status status = replay(r, &p, exec);
     (void)hipGraphExecDestroy(exec);
     (void)hipGraphDestroy(graph);
@@ -132,7 +124,7 @@ static ta_status timed_step(ccl_rank *r, prepared *p, ta_device_stats *device,
     TA_TRY(ta_device_timer_start(r->device, r->streams[0]));
     TA_TRY(small_step_queue(&p->step, p->plan, r->streams[0]));
     TA_TRY(ta_device_timer_read(r->device, r->streams[0], &seconds));
-    NEED(seconds > 0 && seconds < 20);
+    RANK_EXPECT(seconds > 0 && seconds < 20);
     device->launches = r->device->stats.launches - device_before.launches;
     group->messages_sent = r->group->stats.messages_sent - group_before.messages_sent;
     group->bytes_received = r->group->stats.bytes_received - group_before.bytes_received;
@@ -153,7 +145,7 @@ static ta_status replaying_rank(ccl_rank *r)
     TA_TRY(ta_plan_create(r->group, r->device, &p.step.config, &p.plan));
     TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
     uint64_t attend_ns = r->device->stats.attend_ns;
-    NEED(attend_ns > 0 || r->ranks > 2); /* where some have no part of the heads of a ring */
+    RANK_EXPECT(attend_ns > 0 || r->ranks > 2); /* where some have no part of the heads of a ring */
     void *query = p.step.q.data;
     for (int round = 0; round < 5; ++round) {
         small_step *step = &p.step;
@@ -161,28 +153,28 @@ static ta_status replaying_rank(ccl_rank *r)
             step->kv.size = r->rank == 1 ? 1 : step->kv.size;
             TA_TRY(small_step_fill(step));
             ta_status failed = small_step_queue(step, p.plan, r->streams[0]);
-            NEED(failed == (r->rank == 1 ? TA_ERR_INVALID : TA_OK));
+            RANK_EXPECT(failed == (r->rank == 1 ? TA_ERR_INVALID : TA_OK));
             TA_TRY(small_step_fetch(step, r->streams[0]));
-            NEED(small_step_untouched(step));
+            RANK_EXPECT(small_step_untouched(step));
             step->kv.size = sizeof step->kv;
-            NEED(small_step_queue(step, p.plan, r->streams[0]) ==
-                 (r->rank == 1 ? TA_OK : TA_ERR_INVALID));
+            RANK_EXPECT(small_step_queue(step, p.plan, r->streams[0]) ==
+                        (r->rank == 1 ? TA_OK : TA_ERR_INVALID));
         }
         step->q.data = round == 2 ? step->kv.k.data : query; /* numbers, whatever they mean */
         step->lengths[0] = round == 1 ? 5 : direct.step.lengths[0];
         TA_TRY(timed_step(r, &p, &launched[1], &sent[1]));
-        NEED(launched[1].launches == launched[0].launches);
-        NEED(sent[1].messages_sent == sent[0].messages_sent && sent[1].messages_sent > 0);
-        NEED(sent[1].bytes_received == sent[0].bytes_received);
+        RANK_EXPECT(launched[1].launches == launched[0].launches);
+        RANK_EXPECT(sent[1].messages_sent == sent[0].messages_sent && sent[1].messages_sent > 0);
+        RANK_EXPECT(sent[1].bytes_received == sent[0].bytes_received);
         int same = !memcmp(step->results, direct.step.results, sizeof step->results);
-        NEED(same == (round != 1 && round != 2));
+        RANK_EXPECT(same == (round != 1 && round != 2));
     }
-    NEED(r->device->stats.attend_ns == attend_ns); /* nobody sees into a graph */
+    RANK_EXPECT(r->device->stats.attend_ns == attend_ns); /* nobody sees into a graph */
     TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
-    NEED(r->device->stats.attend_ns > attend_ns || attend_ns == 0);
+    RANK_EXPECT(r->device->stats.attend_ns > attend_ns || attend_ns == 0);
     char text[4096];
     TA_TRY(ta_explain(p.plan, text, sizeof text, NULL));
-    NEED(strstr(text, ", replayed from a graph"));
+    RANK_EXPECT(strstr(text, ", replayed from a graph"));
     release(&p);
     release(&direct);
     return TA_OK;
@@ -205,8 +197,9 @@ static ta_status staged_rank(ta_group *threads, void *context)
     TA_TRY(ta_device_open("simt:0", NULL, &device));
     small_step_init(&step, ta_group_rank(threads), 2);
     step.config.replay = 1;
-    NEED(ta_plan_create(threads, device, &step.config, &plan) == TA_ERR_UNSUPPORTED && !plan);
-    NEED(strstr(ta_last_error(), "config.replay is 1: group threads moves host memory"));
+    RANK_EXPECT(ta_plan_create(threads, device, &step.config, &plan) == TA_ERR_UNSUPPORTED &&
+                !plan);
+    RANK_EXPECT(strstr(ta_last_error(), "config.replay is 1: group threads moves host memory"));
     ta_device_close(device);
     return TA_OK;
 }
@@ -224,11 +217,11 @@ static ta_status counted_rank(ccl_rank *r)
     TA_TRY(ta_group_barrier(r->threads, NULL));
     ta_device_stats before = r->device->stats;
     TA_TRY(small_step_queue(&p.step, p.plan, r->streams[0]));
-    NEED(r->device->stats.waits == before.waits);
-    NEED(r->device->stats.bytes_to_device == before.bytes_to_device);
-    NEED(r->device->stats.bytes_from_device == before.bytes_from_device);
+    RANK_EXPECT(r->device->stats.waits == before.waits);
+    RANK_EXPECT(r->device->stats.bytes_to_device == before.bytes_to_device);
+    RANK_EXPECT(r->device->stats.bytes_from_device == before.bytes_from_device);
     TA_TRY(small_step_fetch(&p.step, r->streams[0]));
-    NEED(small_step_right(&p.step));
+    RANK_EXPECT(small_step_right(&p.step));
     release(&p);
     return TA_OK;
 }
@@ -247,18 +240,18 @@ static ta_status faulty_rank(ccl_rank *r)
     TA_TRY(prepare(r->group, r->device, &p));
     p.step.kv.size = bad ? 1 : p.step.kv.size;
     ta_status status = small_step_queue(&p.step, p.plan, r->streams[0]);
-    NEED(status == (bad ? TA_ERR_INVALID : TA_OK));
+    RANK_EXPECT(status == (bad ? TA_ERR_INVALID : TA_OK));
     TA_TRY(small_step_fetch(&p.step, r->streams[0]));
-    NEED(small_step_untouched(&p.step));
+    RANK_EXPECT(small_step_untouched(&p.step));
     p.step.kv.size = sizeof p.step.kv;
     status = small_step_queue(&p.step, p.plan, r->streams[0]);
-    NEED(status == (bad ? TA_OK : TA_ERR_INVALID));
-    NEED(bad || strstr(ta_last_error(), "rank 1 failed in an earlier step"));
+    RANK_EXPECT(status == (bad ? TA_OK : TA_ERR_INVALID));
+    RANK_EXPECT(bad || strstr(ta_last_error(), "rank 1 failed in an earlier step"));
     TA_TRY(small_step_fetch(&p.step, r->streams[0]));
-    NEED(bad ? small_step_right(&p.step) : small_step_untouched(&p.step));
+    RANK_EXPECT(bad ? small_step_right(&p.step) : small_step_untouched(&p.step));
     TA_TRY(small_step_queue(&p.step, p.plan, r->streams[0]));
     TA_TRY(small_step_fetch(&p.step, r->streams[0]));
-    NEED(small_step_right(&p.step));
+    RANK_EXPECT(small_step_right(&p.step));
     release(&p);
     return TA_OK;
 }
@@ -286,7 +279,7 @@ static ta_status survive(ccl_rank *r)
     TA_TRY(prepare(group, r->device, &p));
     TA_TRY(small_step_queue(&p.step, p.plan, r->streams[1]));
     TA_TRY(small_step_fetch(&p.step, r->streams[1]));
-    NEED(small_step_right(&p.step));
+    RANK_EXPECT(small_step_right(&p.step));
     release(&p);
     ta_group_destroy(group);
     ta_group_destroy(left);
@@ -314,31 +307,31 @@ static ta_status troubled_rank(ccl_rank *r)
     if (r->rank == 0 && what == INJECTED)
         simt_fail_ccl(1, 1);
     if (r->rank == 0 && what == ABORTED)
-        NEED(pthread_create(&thread, NULL, abort_soon, r->group) == 0);
+        RANK_EXPECT(pthread_create(&thread, NULL, abort_soon, r->group) == 0);
     TA_TRY(ta_group_barrier(r->threads, NULL));
     int64_t begin = ta_clock_ms();
     if (r->rank != 1 || what == INJECTED)
         (void)small_step_queue(&p.step, p.plan, r->streams[0]);
-    NEED(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
+    RANK_EXPECT(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    NEED(ta_clock_ms() - begin < BOUND_MS);
+    RANK_EXPECT(ta_clock_ms() - begin < BOUND_MS);
     ta_status status = small_step_queue(&p.step, p.plan, r->streams[0]);
-    NEED(status == (what == INJECTED ? TA_ERR_DEVICE
-                    : what == LOST   ? TA_ERR_TIMEOUT
-                                     : TA_ERR_ABORTED));
+    RANK_EXPECT(status == (what == INJECTED ? TA_ERR_DEVICE
+                           : what == LOST   ? TA_ERR_TIMEOUT
+                                            : TA_ERR_ABORTED));
     /* A collective, which rings have too, can't tell who of the others is missing. */
     int any = what == LOST && options.algorithm != TA_ALGORITHM_AUTO;
-    NEED(strstr(ta_last_error(), what == ABORTED ? "pulled the plug"
-                                 : any           ? "waits since"
-                                                 : "rank 1"));
-    NEED(what != INJECTED || strstr(ta_last_error(), "a failure that was asked for"));
+    RANK_EXPECT(strstr(ta_last_error(), what == ABORTED ? "pulled the plug"
+                                        : any           ? "waits since"
+                                                        : "rank 1"));
+    RANK_EXPECT(what != INJECTED || strstr(ta_last_error(), "a failure that was asked for"));
     if (r->rank == 0 && what == ABORTED)
         pthread_join(thread, NULL);
     begin = ta_clock_ms();
     release(&p);
     ta_group_destroy(r->group);
     r->group = NULL;
-    NEED(ta_clock_ms() - begin < BOUND_MS);
+    RANK_EXPECT(ta_clock_ms() - begin < BOUND_MS);
     return survive(r);
 }
 
@@ -384,9 +377,9 @@ static ta_status joining_rank(ta_group *threads, void *context)
     TA_TRY(ta_device_open(name, NULL, &device));
     int64_t begin = ta_clock_ms();
     ta_status status = ta_group_create_ccl(device, &ccl, &config, &group);
-    NEED(status == TA_ERR_TIMEOUT && !group);
-    NEED(ta_clock_ms() - begin < BOUND_MS);
-    NEED(strstr(ta_last_error(), "2 of 3 came from this process; not rank 2"));
+    RANK_EXPECT(status == TA_ERR_TIMEOUT && !group);
+    RANK_EXPECT(ta_clock_ms() - begin < BOUND_MS);
+    RANK_EXPECT(strstr(ta_last_error(), "2 of 3 came from this process; not rank 2"));
     ta_device_close(device);
     return TA_OK;
 }
@@ -411,8 +404,8 @@ static ta_status elsewhere_rank(ccl_rank *r)
     snprintf(name, sizeof name, "simt:%d", r->rank + 3);
     TA_TRY(ta_device_open(name, NULL, &other));
     small_step_init(&step, r->rank, r->ranks);
-    NEED(ta_plan_create(r->group, other, &step.config, &plan) == TA_ERR_INVALID);
-    NEED(strstr(ta_last_error(), name) && strstr(ta_last_error(), r->device->name));
+    RANK_EXPECT(ta_plan_create(r->group, other, &step.config, &plan) == TA_ERR_INVALID);
+    RANK_EXPECT(strstr(ta_last_error(), name) && strstr(ta_last_error(), r->device->name));
     ta_device_close(other);
     return TA_OK;
 }
@@ -431,19 +424,19 @@ static ta_status adopting_rank(ta_group *threads, void *context)
     ncclComm_t comm;
     prepared p;
     int rank = ta_group_rank(threads);
-    NEED(hipSetDevice(rank) == hipSuccess);
-    NEED(ncclCommInitRank(&comm, 2, *id, rank) == ncclSuccess);
+    RANK_EXPECT(hipSetDevice(rank) == hipSuccess);
+    RANK_EXPECT(ncclCommInitRank(&comm, 2, *id, rank) == ncclSuccess);
     TA_TRY(ta_device_open(rank ? "simt:1" : "simt:0", NULL, &device));
     ccl.communicator = comm;
     TA_TRY(ta_group_create_ccl(device, &ccl, NULL, &group));
-    NEED(ta_group_rank(group) == rank && ta_group_size(group) == 2);
+    RANK_EXPECT(ta_group_rank(group) == rank && ta_group_size(group) == 2);
     TA_TRY(prepare(group, device, &p));
     TA_TRY(small_step_decode(&p.step, p.plan));
-    NEED(small_step_right(&p.step));
+    RANK_EXPECT(small_step_right(&p.step));
     release(&p);
     ta_group_destroy(group);
     ta_device_close(device);
-    NEED(ncclCommDestroy(comm) == ncclSuccess);
+    RANK_EXPECT(ncclCommDestroy(comm) == ncclSuccess);
     return TA_OK;
 }
 

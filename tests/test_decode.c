@@ -4,6 +4,7 @@
 
 #include "lib/case.h"
 #include "lib/options.h"
+#include "lib/seed_main.h"
 #include "unity.h"
 
 static char failure[2048];
@@ -142,23 +143,20 @@ static void test_one_seed(void)
     run_seeds(options.seed, options.cases ? options.cases : 1);
 }
 
+static void run_all(void)
+{
+    RUN_TEST(test_small_cases);
+    RUN_TEST(test_large_cases);
+    RUN_TEST(test_lengths_around_tiles_and_splits);
+    RUN_TEST(test_many_query_rows);
+    RUN_TEST(test_large_partials);
+    RUN_TEST(test_scores_below_the_range_of_binary32);
+    RUN_TEST(test_the_bound_is_tight);
+}
+
 int main(int argc, char **argv)
 {
-    if (!options_read(argc, argv))
-        return 2;
-    UNITY_BEGIN();
-    if (options.one_seed) {
-        RUN_TEST(test_one_seed);
-    } else {
-        RUN_TEST(test_small_cases);
-        RUN_TEST(test_large_cases);
-        RUN_TEST(test_lengths_around_tiles_and_splits);
-        RUN_TEST(test_many_query_rows);
-        RUN_TEST(test_large_partials);
-        RUN_TEST(test_scores_below_the_range_of_binary32);
-        RUN_TEST(test_the_bound_is_tight);
-    }
-    printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],
-           worst.out[TA_F16], worst.out[TA_BF16], worst.lse);
-    return UNITY_END() != 0;
+    int code = seed_main(argc, argv, test_one_seed, run_all);
+    bound_worst_print(&worst);
+    return code;
 }

@@ -5,18 +5,7 @@
 #include <time.h>
 
 #include "lib/expect.h"
-
-/* Under a sanitizer an allocation that is too large must return as it does without one. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1";
-}
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-    return "allocator_may_return_null=1";
-}
+#include "lib/large_allocation.h"
 
 void setUp(void)
 {

@@ -10,6 +10,7 @@
 
 #include "device/device.h"
 #include "lib/attention_check.h"
+#include "lib/attention_plan.h"
 #include "lib/case.h"
 #include "lib/expect.h"
 #include "lib/number.h"
@@ -124,12 +125,7 @@ static numbers *make_numbers(ta_dtype dtype)
 
 static ta_attention_config good_config(ta_dtype dtype)
 {
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = DIM;
-    config.dtype = dtype;
-    config.max_tokens = TOKENS;
-    return config;
+    return attention_small_config(dtype, DIM, TOKENS);
 }
 
 /* Device memory with these numbers. */

@@ -180,7 +180,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_steps);
     RUN_TEST(test_records);
     RUN_TEST(test_mixed_groups);
-    printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],
-           worst.out[TA_F16], worst.out[TA_BF16], worst.lse);
+    bound_worst_print(&worst);
     return UNITY_END() != 0;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/ceil_log2.h"
 #include "lib/expect.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -114,14 +115,6 @@ static void test_barrier(void)
         EXPECT_OK(ta_group_run_threads(rank_counts[i], NULL, barrier_rank, &arrived));
         TEST_ASSERT_EQUAL_INT(200 * rank_counts[i], arrived);
     }
-}
-
-static int ceil_log2(int n)
-{
-    int log = 0;
-    while ((1 << log) < n)
-        ++log;
-    return log;
 }
 
 /* The collectives take a logarithmic number of messages. */

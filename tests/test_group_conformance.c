@@ -15,51 +15,23 @@ static ta_status run_rank(ta_group *group, void *context)
     return conformance_run(group, &conformance_host, *(size_t *)context);
 }
 
-static void run_on(int ranks, size_t most_bytes)
+static ta_status run_on(int ranks, size_t most_bytes)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     config.timeout_ms = 20000;
-    EXPECT_OK(ta_group_run_threads(ranks, &config, run_rank, &most_bytes));
+    return ta_group_run_threads(ranks, &config, run_rank, &most_bytes);
 }
 
-static void test_on_1_rank(void)
+static void test_rank_counts(void)
 {
-    run_on(1, 4 << 20);
-}
-
-static void test_on_2_ranks(void)
-{
-    run_on(2, 4 << 20);
-}
-
-static void test_on_3_ranks(void)
-{
-    run_on(3, 4 << 20);
-}
-
-static void test_on_5_ranks(void)
-{
-    run_on(5, 4 << 20);
-}
-
-static void test_on_8_ranks(void)
-{
-    run_on(8, 4 << 20);
-}
-
-static void test_on_13_ranks(void)
-{
-    run_on(13, 100);
+    static const conformance_size sizes[] = {{1, 4 << 20}, {2, 4 << 20}, {3, 4 << 20},
+                                             {5, 4 << 20}, {8, 4 << 20}, {13, 100}};
+    EXPECT_OK(conformance_sizes(sizes, sizeof sizes / sizeof *sizes, run_on));
 }
 
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_on_1_rank);
-    RUN_TEST(test_on_2_ranks);
-    RUN_TEST(test_on_3_ranks);
-    RUN_TEST(test_on_5_ranks);
-    RUN_TEST(test_on_8_ranks);
-    RUN_TEST(test_on_13_ranks);
+    RUN_TEST(test_rank_counts);
     return UNITY_END() != 0;
 }

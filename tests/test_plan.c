@@ -6,20 +6,9 @@
 #include <stdlib.h>
 
 #include "lib/expect.h"
+#include "lib/large_allocation.h"
 #include "lib/number.h"
 #include "lib/small_step.h"
-
-/* Under a sanitizer an allocation that is too large must return as it does without one. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "allocator_may_return_null=1";
-}
-const char *__tsan_default_options(void);
-const char *__tsan_default_options(void)
-{
-    return "allocator_may_return_null=1";
-}
 
 static ta_device *device;
 static small_step step;

@@ -99,6 +99,7 @@ static void says(const char *text, const char *wanted)
 
 typedef struct trial {
     const ta_cluster *cluster; /* rank 0's; the others have none */
+    ta_cluster *made;
     ta_exchange wanted, other_wanted;
     ta_algorithm algorithm;
     ta_exchange got[8];
@@ -161,11 +162,23 @@ static ta_cluster *slow_network(const char *nodes)
     return cluster;
 }
 
+/* Zeros; free with trial_free(), with the cluster too. */
+static trial *trial_on(ta_cluster *cluster)
+{
+    trial *t = calloc(1, sizeof *t);
+    t->cluster = t->made = cluster;
+    return t;
+}
+
+static void trial_free(trial *t)
+{
+    ta_cluster_destroy(t->made);
+    free(t);
+}
+
 static void test_all_ranks_follow_rank_0(void)
 {
-    ta_cluster *cluster = slow_network("2x4");
-    trial *t = calloc(1, sizeof *t);
-    t->cluster = cluster;
+    trial *t = trial_on(slow_network("2x4"));
     EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
     for (int rank = 0; rank < 8; ++rank)
         TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_TWO_LEVEL, t->got[rank]);
@@ -173,19 +186,18 @@ static void test_all_ranks_follow_rank_0(void)
     EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
     for (int rank = 0; rank < 8; ++rank)
         TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_DOUBLING, t->got[rank]);
-    free(t);
-    ta_cluster_destroy(cluster);
+    trial_free(t);
 }
 
 /* Slow links that three ranks share, where latencies do not count. */
 static void test_a_ring_where_it_is_cheaper(void)
 {
     ta_cluster *cluster;
-    trial *auto_trial = calloc(1, sizeof *auto_trial), *t = calloc(1, sizeof *t);
     EXPECT_OK(ta_cluster_create("local:1x3 node.latency_seconds=1e-9 "
                                 "node.rank_bytes_per_second=1e3 node.total_bytes_per_second=2e3",
                                 &cluster));
-    auto_trial->cluster = t->cluster = cluster;
+    trial *auto_trial = trial_on(cluster), *t = trial_on(NULL);
+    t->cluster = cluster;
     EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, auto_trial));
     t->algorithm = TA_ALGORITHM_RING_Q;
     EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, t));
@@ -207,32 +219,26 @@ static void test_a_ring_where_it_is_cheaper(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, plan_rank, t));
     TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_TREE, t->got_algorithm[1]);
     says(t->text, "us, but the config asks for an exchange\n");
-    ta_cluster_destroy(cluster);
-    free(auto_trial);
-    free(t);
+    trial_free(auto_trial);
+    trial_free(t);
 }
 
 /* Rings are compared, and lose, where a tree has fewer rounds. */
 static void test_the_tree_where_it_is_cheaper(void)
 {
-    ta_cluster *cluster = slow_network("2x4");
-    trial *t = calloc(1, sizeof *t);
-    t->cluster = cluster;
+    trial *t = trial_on(slow_network("2x4"));
     EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
     TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_TREE, t->got_algorithm[7]);
     says(t->text, "algorithm: tree\nwhy: K and V stay in place, and what moves does not grow with "
                   "the tokens; ring pass-Q would take ");
     says(t->text, "candidate: ring pass-Q: ");
-    free(t);
-    ta_cluster_destroy(cluster);
+    trial_free(t);
 }
 
 static void test_every_exchange_can_be_asked_for(void)
 {
-    ta_cluster *cluster = slow_network("3x2");
-    trial *t = calloc(1, sizeof *t);
+    trial *t = trial_on(slow_network("3x2"));
     for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
-        t->cluster = cluster;
         t->wanted = (ta_exchange)kind;
         t->other_wanted = (ta_exchange)kind;
         if (kind == TA_EXCHANGE_TWO_LEVEL) /* which the others could not have asked for */
@@ -242,14 +248,13 @@ static void test_every_exchange_can_be_asked_for(void)
             TEST_ASSERT_EQUAL_INT(kind, t->got[rank]);
         TEST_ASSERT_NOT_NULL(strstr(t->text, "why this exchange: the config asks for it"));
     }
-    free(t);
-    ta_cluster_destroy(cluster);
+    trial_free(t);
 }
 
 static void test_what_cannot_be_asked_for(void)
 {
-    ta_cluster *cluster = slow_network("1x2");
-    trial *t = calloc(1, sizeof *t);
+    trial *t = trial_on(slow_network("1x2"));
+    t->cluster = NULL;
     t->wanted = TA_EXCHANGE_TWO_LEVEL;
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, plan_rank, t),
                  "config.exchange is TA_EXCHANGE_TWO_LEVEL", "config.cluster");
@@ -257,15 +262,14 @@ static void test_what_cannot_be_asked_for(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(2, NULL, plan_rank, t),
                  "config.exchange is 7", "from 0 to 6");
     t->wanted = TA_EXCHANGE_AUTO;
-    t->cluster = cluster;
+    t->cluster = t->made;
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(3, NULL, plan_rank, t),
                  "config.cluster has 2 ranks", "the group's 3");
     t->cluster = NULL;
     t->other_wanted = TA_EXCHANGE_SCATTER;
     EXPECT_ERROR(TA_ERR_MISMATCH, ta_group_run_threads(2, NULL, plan_rank, t),
                  "config.exchange is 3 on rank 1 and 0 on rank 0", NULL);
-    free(t);
-    ta_cluster_destroy(cluster);
+    trial_free(t);
     ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1};
     ta_step_shape shape = {.problem = &problem, .ranks = 2, .out_placement = TA_PLACE_ROOT};
     ta_choice choice = {0};
@@ -302,9 +306,7 @@ static void check_json(const char *json)
 
 static void test_explanation_with_a_cluster(void)
 {
-    ta_cluster *cluster = slow_network("2x2 name=a\"b\\c");
-    trial *t = calloc(1, sizeof *t);
-    t->cluster = cluster;
+    trial *t = trial_on(slow_network("2x2 name=a\"b\\c"));
     EXPECT_OK(ta_group_run_threads(4, NULL, plan_rank, t));
     says(t->text, "exchange: two-level, ");
     says(t->text, "why this exchange: the least predicted time");
@@ -327,8 +329,7 @@ static void test_explanation_with_a_cluster(void)
     says(t->json, "\"why\": \"the default; no cluster was given\"}");
     check_json(t->json);
     TEST_ASSERT_NULL(strstr(t->text, "candidate: "));
-    free(t);
-    ta_cluster_destroy(cluster);
+    trial_free(t);
     EXPECT_ERROR(TA_ERR_INVALID, ta_explain_json(NULL, NULL, 0, NULL), "plan is NULL", NULL);
 }
 

@@ -11,6 +11,7 @@
 #include "lib/case.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/seed_main.h"
 #include "lib/small_step.h"
 
 static char failure[2048];
@@ -380,27 +381,24 @@ static void test_one_seed(void)
     ta_cluster_destroy(cluster);
 }
 
+static void run_all(void)
+{
+    RUN_TEST(test_the_whole_product);
+    RUN_TEST(test_random_cases);
+    RUN_TEST(test_large_random_cases);
+    RUN_TEST(test_layouts);
+    RUN_TEST(test_other_bits_without_it);
+    RUN_TEST(test_the_bound_is_tight);
+    if (options_host()) {
+        RUN_TEST(test_bad_configs);
+        RUN_TEST(test_ranks_agree_on_tiles);
+        RUN_TEST(test_bounds_inside_tiles);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (!options_read(argc, argv))
-        return 2;
-    UNITY_BEGIN();
-    if (options.one_seed) {
-        RUN_TEST(test_one_seed);
-    } else {
-        RUN_TEST(test_the_whole_product);
-        RUN_TEST(test_random_cases);
-        RUN_TEST(test_large_random_cases);
-        RUN_TEST(test_layouts);
-        RUN_TEST(test_other_bits_without_it);
-        RUN_TEST(test_the_bound_is_tight);
-        if (options_host()) {
-            RUN_TEST(test_bad_configs);
-            RUN_TEST(test_ranks_agree_on_tiles);
-            RUN_TEST(test_bounds_inside_tiles);
-        }
-    }
-    printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],
-           worst.out[TA_F16], worst.out[TA_BF16], worst.lse);
-    return UNITY_END() != 0;
+    int code = seed_main(argc, argv, test_one_seed, run_all);
+    bound_worst_print(&worst);
+    return code;
 }

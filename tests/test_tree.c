@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "group/group.h"
 #include "lib/case.h"
+#include "lib/ceil_log2.h"
 #include "lib/expect.h"
 #include "lib/number.h"
 #include "lib/options.h"
@@ -16,14 +17,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-static int ceil_log2(int n)
-{
-    int log = 0;
-    while ((1 << log) < n)
-        ++log;
-    return log;
 }
 
 /* A step sends one packed partial per round: with the query everywhere there is nothing else. */

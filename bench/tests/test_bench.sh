@@ -8,17 +8,9 @@ set -u
 bench=$1
 python=$2
 modules=${3:-}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-
-fail()
-{
-    echo "FAILED: $*"
-    sed 's/^/    out: /' "$work/out"
-    sed 's/^/    err: /' "$work/err"
-    failed=1
-}
+# shellcheck source=bench/tests/common.sh
+. "$(dirname "$0")/common.sh"
+: "${work:?}" "${failed:?}"
 
 # run CODE FLAGS...: run the program; it must exit with CODE.
 run()

@@ -6,17 +6,9 @@ set -u
 bench=$1
 python=$2
 shift 2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-
-fail()
-{
-    echo "FAILED: $*"
-    sed 's/^/    out: /' "$work/out"
-    sed 's/^/    err: /' "$work/err"
-    failed=1
-}
+# shellcheck source=bench/tests/common.sh
+. "$(dirname "$0")/common.sh"
+: "${work:?}" "${failed:?}"
 
 small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1 -n 3'
 

@@ -6,16 +6,9 @@
 #
 #     tests/emulate/attention.sh BUILD_DIR FILE [NODES…]      leaves FILE-4.json, FILE-8.json, …
 set -euo pipefail
-here=$(cd -- "$(dirname -- "$0")" && pwd)
-[ $# -ge 2 ] || {
-    echo "usage: $0 BUILD_DIR FILE [NODES...]" >&2
-    exit 2
-}
-build=$(cd -- "$1" && pwd)
-file=$2
-shift 2
-# shellcheck source=tests/emulate/cluster.sh
-. "$here/cluster.sh"
+# shellcheck source=tests/emulate/bench.sh
+. "$(dirname -- "$0")/bench.sh"
+: "${here:?}" "${build:?}" "${file:?}"
 
 delay_us=${DELAY_US:-500}
 mbit=${MBIT:-100}

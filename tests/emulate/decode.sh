@@ -5,16 +5,9 @@
 #
 #     tests/emulate/decode.sh BUILD_DIR FILE [NODES…]
 set -euo pipefail
-here=$(cd -- "$(dirname -- "$0")" && pwd)
-[ $# -ge 2 ] || {
-    echo "usage: $0 BUILD_DIR FILE [NODES...]" >&2
-    exit 2
-}
-build=$(cd -- "$1" && pwd)
-file=$2
-shift 2
-# shellcheck source=tests/emulate/cluster.sh
-. "$here/cluster.sh"
+# shellcheck source=tests/emulate/bench.sh
+. "$(dirname -- "$0")/bench.sh"
+: "${build:?}" "${file:?}"
 
 delay_us=${DELAY_US:-1000}
 mbit=${MBIT:-1000}

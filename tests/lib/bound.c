@@ -6,6 +6,7 @@
 #include "bound.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "number.h"
@@ -206,4 +207,10 @@ void bound_worst_include(bound_worst *into, const bound_worst *from)
     for (int i = 0; i < 4; ++i)
         include(&into->out[i], from->out[i]);
     include(&into->lse, from->lse);
+}
+
+void bound_worst_print(const bound_worst *worst)
+{
+    printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst->out[TA_F32],
+           worst->out[TA_F16], worst->out[TA_BF16], worst->lse);
 }

@@ -50,4 +50,7 @@ typedef struct bound_worst {
 
 void bound_worst_include(bound_worst *into, const bound_worst *from);
 
+/* As the rest of a line on standard output. */
+void bound_worst_print(const bound_worst *worst);
+
 #endif

@@ -112,3 +112,17 @@ ta_status conformance_run(ta_group *group, const conformance_memory *memory, siz
     TA_TRY(conformance_overlap(&c, most_bytes < 65540 ? most_bytes : 65540));
     return ta_group_barrier(group, memory->streams[0]);
 }
+
+ta_status conformance_sizes(const conformance_size *sizes, size_t count,
+                            ta_status (*run_on)(int ranks, size_t most_bytes))
+{
+    for (size_t i = 0; i < count; ++i) {
+        ta_status status = run_on(sizes[i].ranks, sizes[i].most_bytes);
+        if (status != TA_OK) {
+            char sentence[1024];
+            snprintf(sentence, sizeof sentence, "%s", ta_last_error());
+            return ta_fail(status, "on %d ranks: %s", sizes[i].ranks, sentence);
+        }
+    }
+    return TA_OK;
+}

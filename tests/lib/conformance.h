@@ -71,4 +71,14 @@ ta_status conformance_barrier(conformance *c); /* conformance_groups.c */
 ta_status conformance_split(conformance *c, size_t bytes);
 ta_status conformance_overlap(conformance *c, size_t bytes);
 
+/* Runs of the suite on so many ranks, with messages of so many bytes at most. The first error is
+ * returned, with the number of ranks in its sentence. */
+typedef struct conformance_size {
+    int ranks;
+    size_t most_bytes;
+} conformance_size;
+
+ta_status conformance_sizes(const conformance_size *sizes, size_t count,
+                            ta_status (*run_on)(int ranks, size_t most_bytes));
+
 #endif

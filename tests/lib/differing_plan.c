@@ -94,10 +94,7 @@ ta_status differing_plan_rank(ta_group *group, void *context)
     RANK_EXPECT(strstr(ta_last_error(), d->field));
     snprintf(named, sizeof named, "rank %d", d->rank ? d->rank : 1);
     RANK_EXPECT(strstr(ta_last_error(), named));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
-    TA_TRY(small_step_decode(&step, plan));
-    RANK_EXPECT(small_step_right(&step));
-    ta_plan_destroy(plan);
+    TA_TRY(small_step_try(&step, group, device));
     ta_device_close(device);
     return TA_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "bound.h"
 #include "device/device.h"
+#include "expect.h"
 #include "number.h"
 #include "options.h"
 #include "random.h"
@@ -196,4 +197,14 @@ bool small_step_right(const small_step *step)
     }
     oracle_row_free(&row);
     return right;
+}
+
+ta_status small_step_try(small_step *step, ta_group *group, ta_device *device)
+{
+    ta_plan *plan;
+    TA_TRY(ta_plan_create(group, device, &step->config, &plan));
+    TA_TRY(small_step_decode(step, plan));
+    RANK_EXPECT(small_step_right(step));
+    ta_plan_destroy(plan);
+    return TA_OK;
 }

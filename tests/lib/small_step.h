@@ -66,4 +66,7 @@ bool small_step_untouched(const small_step *step);
 /* Are all results within the bound of the oracle's? */
 bool small_step_right(const small_step *step);
 
+/* Make a plan, decode once, and look at the results; on every rank of the group. */
+ta_status small_step_try(small_step *step, ta_group *group, ta_device *device);
+
 #endif

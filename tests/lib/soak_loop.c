@@ -89,7 +89,6 @@ ta_status soak_run(int ranks, long steps, uint64_t seed, double heap_slack, int 
             print((i + 1) * STEPS_PER_CASE, &use);
     }
     if (report)
-        printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst.out[TA_F32],
-               worst.out[TA_F16], worst.out[TA_BF16], worst.lse);
+        bound_worst_print(&worst);
     return compare(&warm, &use, heap_slack);
 }

@@ -103,10 +103,10 @@ int main(int argc, char **argv)
     choose_device(list, ta_group_rank(world));
     case_launch = launch;
     ta_status status = run_all(&worst);
-    if (status == TA_OK && ta_group_rank(world) == 0)
-        printf("%d ranks, worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n",
-               ta_group_size(world), worst.out[TA_F32], worst.out[TA_F16], worst.out[TA_BF16],
-               worst.lse);
+    if (status == TA_OK && ta_group_rank(world) == 0) {
+        printf("%d ranks, ", ta_group_size(world));
+        bound_worst_print(&worst);
+    }
     int code = rank_end(world, status);
     free(list);
     return code;

@@ -243,32 +243,29 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *ranks)
+/* One number of a communicator. */
+template <class Number>
+static ncclResult_t ask(ncclComm_t comm, const char *call, int *to, Number number)
 {
     ccl_lock lock(ccl().mutex);
-    std::shared_ptr<ccl_member> member = find_member(comm, "ncclCommCount");
+    std::shared_ptr<ccl_member> member = find_member(comm, call);
     if (!member)
         return ncclInvalidArgument;
-    *ranks = member->world->ranks;
+    *to = number(*member);
     return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *ranks)
+{
+    return ask(comm, "ncclCommCount", ranks, [](ccl_member &m) { return m.world->ranks; });
 }
 
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
 {
-    ccl_lock lock(ccl().mutex);
-    std::shared_ptr<ccl_member> member = find_member(comm, "ncclCommUserRank");
-    if (!member)
-        return ncclInvalidArgument;
-    *rank = member->rank;
-    return ncclSuccess;
+    return ask(comm, "ncclCommUserRank", rank, [](ccl_member &m) { return m.rank; });
 }
 
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
 {
-    ccl_lock lock(ccl().mutex);
-    std::shared_ptr<ccl_member> member = find_member(comm, "ncclCommCuDevice");
-    if (!member)
-        return ncclInvalidArgument;
-    *device = member->device;
-    return ncclSuccess;
+    return ask(comm, "ncclCommCuDevice", device, [](ccl_member &m) { return m.device; });
 }
