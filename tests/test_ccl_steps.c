@@ -481,9 +481,28 @@ static void test_missing_library(void)
     ta_device_close(device);
 }
 
+/* So for this one: whoever can write to the working directory would choose what is loaded. */
+static void test_library_of_a_relative_path(void)
+{
+    ta_device *device;
+    char id[TA_CCL_ID_BYTES], info[8192];
+    setenv("TREEATTN_CCL_LIBRARY", "./libnothing.so.9", 1);
+    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
+    TEST_ASSERT_EQUAL_INT(TA_ERR_NOT_FOUND, ta_ccl_id(device, id));
+    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "./libnothing.so.9 is not opened"));
+    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "not an absolute path"));
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL(strstr(info, "simt collectives: none, ./libnothing.so.9 is not opened"));
+    ta_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     UNITY_BEGIN();
+    if (argc > 1 && !strcmp(argv[1], "relative")) {
+        RUN_TEST(test_library_of_a_relative_path);
+        return UNITY_END() != 0;
+    }
     if (argc > 1 && !strcmp(argv[1], "missing")) {
         RUN_TEST(test_missing_library);
         return UNITY_END() != 0;

@@ -4,6 +4,9 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/trust.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static ta_ccl_library found;
@@ -24,10 +27,28 @@ static int has(int major, int minor)
     return NCCL_VERSION_CODE >= needed && found.version >= needed;
 }
 
+/* Which file to open: in a set-uid program always the usual one. A name without a directory is
+ * looked for where the system has its libraries; another must be in a place to load code from. */
+static const char *choose_file(void)
+{
+    char directory[sizeof file];
+    const char *asked = secure_getenv("TREEATTN_CCL_LIBRARY");
+    snprintf(file, sizeof file, "%s", asked && *asked ? asked : TA_CCL_FILE);
+    char *slash = strrchr(strcpy(directory, file), '/');
+    if (!slash)
+        return NULL;
+    slash[slash == directory] = '\0';
+    return ta_untrusted(directory);
+}
+
 static void open_library(void)
 {
-    const char *asked = getenv("TREEATTN_CCL_LIBRARY");
-    snprintf(file, sizeof file, "%s", asked && *asked ? asked : TA_CCL_FILE);
+    const char *refused = choose_file();
+    if (refused) {
+        snprintf(why_not, sizeof why_not, "%s is not opened, for its directory: %s", file, refused);
+        ta_gpu_core->log_info("%s", why_not);
+        return;
+    }
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         snprintf(why_not, sizeof why_not, "%s", dlerror());

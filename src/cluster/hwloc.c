@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "base/status.h"
@@ -40,6 +41,8 @@ static int has_machine(void)
 static ta_status load(const char *text, hwloc_topology_t *topology)
 {
     int is_path = text && strchr(text, '/') != NULL, set = 0;
+    if (getauxval(AT_SECURE)) /* it loads plug-ins from where its own variables say */
+        return core->fail(TA_ERR_UNSUPPORTED, "hwloc is not used in set-uid programs");
     if (!text && !has_machine())
         return core->fail(TA_ERR_NOT_FOUND, "hwloc needs /sys, which is not mounted here");
     if (hwloc_topology_init(topology) != 0)

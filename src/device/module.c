@@ -1,7 +1,7 @@
 /* Loads the modules, each once, on first use. A module that is absent or unusable is no error until
  * somebody asks for one of its devices or groups; ta_info() says what was found and why not more.
- * device.c, group.c and find.c call this; hip/, mpi.c and hwloc.c are the
- * modules. */
+ * device.c, group.c and find.c call this; module_places.c says where to look, module_file.c what can
+ * be a module; hip/, mpi.c and hwloc.c are the modules. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -12,16 +12,16 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "module_file.h"
+#include "module_places.h"
 #include "modules.h"
-
-#define PATH_VARIABLE "TREEATTN_MODULE_PATH"
 
 typedef struct loaded {
     const char *name;
     int tried;
     const ta_module *module; /* NULL: `why` says why not */
     char file[PATH_MAX];
-    char why[512];
+    char why[1024];
 } loaded;
 
 /* Modules that this library knows, in the order in which "auto" asks them. */
@@ -51,43 +51,44 @@ static void enter(loaded *m, void *handle)
         m->module = module;
 }
 
-/* Try one directory. Returns whether the file is there, usable or not. */
-static int try_directory(loaded *m, const char *directory, int length)
+/* A module in use stays loaded as long as the process lives. */
+static void open_module(loaded *m)
 {
-    int written =
-        snprintf(m->file, sizeof m->file, "%.*s/treeattn-%s.so", length, directory, m->name);
-    FILE *file = written < (int)sizeof m->file ? fopen(m->file, "rb") : NULL;
-    if (!file)
-        return 0;
-    fclose(file);
     void *handle = dlopen(m->file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         snprintf(m->why, sizeof m->why, "%s", dlerror());
-        return 1;
+        return;
     }
     enter(m, handle);
     if (!m->module)
         dlclose(handle);
-    return 1; /* a module in use stays loaded as long as the process lives */
 }
 
-/* The directories of PATH_VARIABLE, separated by colons, then the library's own. */
-static int try_directories(loaded *m)
+/* A module on its way: where it was looked for, for the error if it is nowhere. */
+typedef struct search {
+    loaded *module;
+    ta_text searched;
+    char text[640];
+} search;
+
+/* Look into one directory. Returns whether the file is there, usable or not. */
+static int try_directory(void *context, const char *directory, const char *refused)
 {
-    const char *path = getenv(PATH_VARIABLE);
-    while (path && *path) {
-        size_t length = strcspn(path, ":");
-        if (length && try_directory(m, path, (int)length))
-            return 1;
-        path += length + (path[length] == ':');
-    }
-    Dl_info self;
-    if (!dladdr((void *)&modules, &self) || !self.dli_fname)
+    search *s = context;
+    loaded *m = s->module;
+    ta_text_add(&s->searched, "%s%s", s->searched.length ? ", " : "; looked in ", directory);
+    if (refused) {
+        ta_log_info("module %s is not looked for in %s: %s", m->name, directory, refused);
+        ta_text_add(&s->searched, " (not looked into: %s)", refused);
         return 0;
-    const char *slash = strrchr(self.dli_fname, '/');
-    if (!slash)
-        return try_directory(m, ".", 1);
-    return try_directory(m, self.dli_fname, (int)(slash - self.dli_fname));
+    }
+    int written = snprintf(m->file, sizeof m->file, "%s/treeattn-%s.so", directory, m->name);
+    if (written >= (int)sizeof m->file)
+        return 0;
+    ta_module_file file = ta_module_file_check(m->file, m->why, sizeof m->why);
+    if (file == TA_MODULE_FILE_GOOD)
+        open_module(m);
+    return file != TA_MODULE_FILE_ABSENT;
 }
 
 static loaded *load(const char *name, size_t length)
@@ -98,12 +99,15 @@ static loaded *load(const char *name, size_t length)
         if (strlen(modules[i].name) == length && !strncmp(modules[i].name, name, length))
             found = &modules[i];
     if (found && !found->tried) {
+        search s = {.module = found};
+        ta_text_init(&s.searched, s.text, sizeof s.text);
         found->tried = 1;
-        if (!try_directories(found)) {
+        if (!ta_module_places(try_directory, &s)) {
             found->file[0] = '\0';
             snprintf(found->why, sizeof found->why,
-                     "treeattn-%s.so is neither in " PATH_VARIABLE " nor beside the library",
-                     found->name);
+                     "treeattn-%s.so is neither in " TA_MODULE_PATH_VARIABLE
+                     " nor beside the library%s",
+                     found->name, s.text);
         }
     }
     pthread_mutex_unlock(&modules_mutex);

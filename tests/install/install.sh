@@ -37,6 +37,8 @@ libdir=$(dirname "$library")
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]$/\1/p')
 [ "$soname" = "libtreeattn.so.$major" ] ||
     fail "the soname is $soname, not libtreeattn.so.$major"
+! readelf -d "$library" | grep -E 'RUNPATH|RPATH' ||
+    fail 'the installed library looks for modules in the build that it is from'
 for name in "$soname" libtreeattn.so libtreeattn.a pkgconfig/treeattn.pc; do
     [ -e "$libdir/$name" ] || fail "$name was not installed"
 done

@@ -1,0 +1,237 @@
+/* Files in place of modules (src/device/module_file.c): cut short at many lengths, damaged headers,
+ * other things under the name of a module. Each is opened in a child process by the public call,
+ * which must return an error that names the file; the dynamic loader would end the process on
+ * some. A module of tests/module/ is the whole one. */
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/expect.h"
+
+static char scratch[] = "/tmp/test_module_file_XXXXXX", path[64];
+static char *whole;
+static size_t whole_bytes;
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+    chmod(path, 0600);
+    unlink(path);
+}
+
+static void write_module(const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_size_t(bytes, fwrite(data, 1, bytes, file));
+    fclose(file);
+}
+
+static int says(ta_status status, const char *wanted)
+{
+    const char *said = ta_last_error();
+    if (status == TA_ERR_NOT_FOUND && strstr(said, path) && strstr(said, wanted))
+        return 1;
+    printf("%s \"%s\", expected \"%s\"\n", ta_status_name(status), said, wanted);
+    fflush(stdout);
+    return 0;
+}
+
+/* Open the module in a process of its own; its error must have `wanted` in it. */
+static void expect_error(const char *wanted, const char *what, size_t where)
+{
+    char text[160];
+    int state = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    TEST_ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        ta_device *device = NULL;
+        alarm(20);
+        _exit(!says(ta_device_open("cuda:0", NULL, &device), wanted));
+    }
+    while (waitpid(child, &state, 0) != child)
+        ;
+    snprintf(text, sizeof text, "%s %zu: %s %d", what, where,
+             WIFSIGNALED(state) ? "ended by signal" : "status",
+             WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
+    TEST_ASSERT_TRUE_MESSAGE(WIFEXITED(state) && WEXITSTATUS(state) == 0, text);
+}
+
+static void test_the_whole_module_is_opened(void)
+{
+    write_module(whole, whole_bytes);
+    expect_error("module interface 4242", "whole", 0);
+}
+
+static void test_every_cut(void)
+{
+    for (size_t bytes = 0; bytes < whole_bytes; bytes += 1 + whole_bytes / 150) {
+        write_module(whole, bytes);
+        expect_error(bytes < sizeof(ElfW(Ehdr)) ? "shorter than the header" : "cut short", "cut to",
+                     bytes);
+    }
+    write_module(whole, whole_bytes - 1);
+    expect_error("cut short", "cut to", whole_bytes - 1);
+}
+
+/* A copy whose header is changed by `change`. */
+static void expect_refused_header(const char *wanted, void (*change)(ElfW(Ehdr) *))
+{
+    char *copy = malloc(whole_bytes);
+    memcpy(copy, whole, whole_bytes);
+    ElfW(Ehdr) header;
+    memcpy(&header, copy, sizeof header);
+    change(&header);
+    memcpy(copy, &header, sizeof header);
+    write_module(copy, whole_bytes);
+    free(copy);
+    expect_error(wanted, wanted, 0);
+}
+
+static void to_another_class(ElfW(Ehdr) * header)
+{
+    header->e_ident[EI_CLASS] ^= ELFCLASS32 ^ ELFCLASS64;
+}
+
+static void to_another_machine(ElfW(Ehdr) * header)
+{
+    header->e_machine = EM_S390;
+}
+
+static void to_a_program(ElfW(Ehdr) * header)
+{
+    header->e_type = ET_EXEC;
+}
+
+static void to_many_segments(ElfW(Ehdr) * header)
+{
+    header->e_phnum = 0xffff;
+}
+
+static void to_far_segments(ElfW(Ehdr) * header)
+{
+    header->e_phoff = ~(ElfW(Off))7;
+}
+
+static void test_headers(void)
+{
+    expect_refused_header("another machine", to_another_class);
+#if defined(__x86_64__) || defined(__aarch64__)
+    expect_refused_header("another machine", to_another_machine);
+#endif
+    expect_refused_header("ELF type", to_a_program);
+    expect_refused_header("table of segments", to_many_segments);
+    expect_refused_header("cut short", to_far_segments);
+}
+
+/* Fill a field with a byte, in turn for each segment that the loader needs. */
+static void damage_segments(size_t field, size_t field_bytes, int byte)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    for (int i = 0; i < header.e_phnum; ++i) {
+        size_t at = header.e_phoff + (size_t)i * header.e_phentsize;
+        ElfW(Phdr) segment;
+        memcpy(&segment, whole + at, sizeof segment);
+        if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC)
+            continue;
+        char *copy = malloc(whole_bytes);
+        memcpy(copy, whole, whole_bytes);
+        memset(copy + at + field, byte, field_bytes);
+        write_module(copy, whole_bytes);
+        free(copy);
+        expect_error("", "damaged segment", (size_t)i);
+    }
+}
+
+static void test_damaged_segments(void)
+{
+    damage_segments(offsetof(ElfW(Phdr), p_offset), sizeof(ElfW(Off)), 0x77);
+    damage_segments(offsetof(ElfW(Phdr), p_filesz), sizeof(ElfW(Off)), 0xff);
+    damage_segments(offsetof(ElfW(Phdr), p_memsz), sizeof(ElfW(Off)), 0xff);
+    damage_segments(offsetof(ElfW(Phdr), p_vaddr), sizeof(ElfW(Off)), 0x77);
+}
+
+static void test_a_damaged_dynamic_section(void)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    for (int byte = 0; byte < 256; byte += 85)
+        for (int i = 0; i < header.e_phnum; ++i) {
+            ElfW(Phdr) segment;
+            memcpy(&segment, whole + header.e_phoff + (size_t)i * header.e_phentsize,
+                   sizeof segment);
+            if (segment.p_type != PT_DYNAMIC)
+                continue;
+            char *copy = malloc(whole_bytes);
+            memcpy(copy, whole, whole_bytes);
+            memset(copy + segment.p_offset, byte, segment.p_filesz);
+            write_module(copy, whole_bytes);
+            free(copy);
+            expect_error("dynamic section", "dynamic section of", (size_t)byte);
+        }
+}
+
+static void test_what_is_no_module(void)
+{
+    static const char text[4096] = "#!/bin/sh\n";
+    write_module(text, sizeof text);
+    expect_error("does not begin with ELF", "text", 0);
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    expect_error("no regular file", "pipe", 0);
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(path, 0700));
+    expect_error("no regular file", "directory", 0);
+    rmdir(path);
+    TEST_ASSERT_EQUAL_INT(0, symlink("/dev/zero", path));
+    expect_error("no regular file", "device", 0);
+    unlink(path);
+    write_module(whole, whole_bytes);
+    chmod(path, 0666);
+    expect_error("every user may write to it", "mode", 0666);
+}
+
+static int read_whole(const char *from)
+{
+    struct stat about;
+    FILE *file = fopen(from, "rb");
+    if (!file || fstat(fileno(file), &about) != 0)
+        return 0;
+    whole_bytes = (size_t)about.st_size;
+    whole = malloc(whole_bytes);
+    size_t got = fread(whole, 1, whole_bytes, file);
+    fclose(file);
+    return got == whole_bytes;
+}
+
+int main(void)
+{
+    char from[4096];
+    const char *modules = getenv("TREEATTN_MODULE_PATH");
+    if (!modules)
+        return 77; /* it is `meson test` that says where the files are */
+    snprintf(from, sizeof from, "%s/treeattn-cuda.so", modules);
+    if (!mkdtemp(scratch) || !read_whole(from))
+        return 1;
+    snprintf(path, sizeof path, "%s/treeattn-cuda.so", scratch);
+    setenv("TREEATTN_MODULE_PATH", scratch, 1);
+    UNITY_BEGIN();
+    RUN_TEST(test_the_whole_module_is_opened);
+    RUN_TEST(test_every_cut);
+    RUN_TEST(test_headers);
+    RUN_TEST(test_damaged_segments);
+    RUN_TEST(test_a_damaged_dynamic_section);
+    RUN_TEST(test_what_is_no_module);
+    free(whole);
+    rmdir(scratch);
+    return UNITY_END() != 0;
+}
