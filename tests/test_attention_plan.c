@@ -55,7 +55,9 @@ static void test_bad_configs(void)
     REFUSED(k_dim, 12, "k_dim");
     REFUSED(k_dim, 264, "k_dim");
     REFUSED(v_dim, -8, "v_dim");
-    REFUSED(dtype, TA_DTYPE_NONE, "dtype");
+    REFUSED(dtype, TA_DTYPE_NONE, "dtype is 0: must be TA_F32, TA_F16 or TA_BF16");
+    REFUSED(dtype, (ta_dtype)TA_DTYPE_END, "dtype");
+    REFUSED(dtype, (ta_dtype)-1, "dtype is -1");
     REFUSED(max_tokens, 0, "max_tokens");
     REFUSED(map.size, 1, "map.size");
     REFUSED(map.kind, (ta_shard_kind)3, "map.kind");
@@ -88,6 +90,24 @@ static void test_a_device_without_it(void)
     without.attention = NULL;
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan), "plain",
                  "full sequences");
+}
+
+static int has_no_f32(const ta_device *of, ta_dtype dtype, ta_dtype_role role)
+{
+    (void)of, (void)role;
+    return dtype != TA_F32;
+}
+
+static void test_a_device_without_the_dtype(void)
+{
+    ta_device_ops without = *device->ops;
+    ta_device other = {.ops = &without, .name = "plain"};
+    ta_attention_config config = good_config();
+    ta_attention *plan = NULL;
+    without.has_dtype = has_no_f32;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan),
+                 "config.dtype is 1 (f32)", "device plain");
+    TEST_ASSERT_NULL(plan);
 }
 
 static void test_decode_plans_refuse_zigzag(void)
@@ -402,6 +422,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_bad_configs);
     RUN_TEST(test_a_device_without_it);
+    RUN_TEST(test_a_device_without_the_dtype);
     RUN_TEST(test_decode_plans_refuse_zigzag);
     RUN_TEST(test_traffic_of_grids);
     RUN_TEST(test_traffic_falls_with_the_ranks);

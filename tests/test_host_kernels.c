@@ -28,14 +28,18 @@ static uint32_t elements[HEADS * TA_TOKENS_MOST * MOST_DIM]; /* of any type */
 static const void *tokens[TA_TOKENS_MOST];
 static int even;   /* are the vectors at equal distances? */
 static int heads;  /* of a block */
-static int packed; /* are queries in bf16, for score_packed()? */
+static int packed; /* are queries of the type of K, for score_packed()? */
 static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
 
 static void fill(ta_dtype dtype, int dim)
 {
     for (int i = 0; i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i)
-        q[i] = packed ? ta_bf16_to_f32(ta_f32_to_bf16((float)random_normal(&source)))
-                      : (float)random_normal(&source);
+        q[i] = (float)random_normal(&source);
+    for (int i = 0; packed && i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i) {
+        uint32_t stored = 0;
+        ta_store(dtype, &stored, 0, q[i]);
+        q[i] = ta_load(dtype, &stored, 0);
+    }
     for (int i = 0; i < HEADS * TA_TOKENS_MOST * dim; ++i)
         ta_store(dtype, elements, i, (float)random_normal(&source));
     for (int t = 0; t < TA_TOKENS_MOST; ++t) { /* in any order, as pages are, or backwards */
@@ -76,9 +80,9 @@ static void check_score(ta_dtype dtype, int rows, int n, int dim)
     char text[128];
     memcpy(arranged, q, sizeof q);
     for (int row = 0; row < heads * rows; ++row)
-        (packed ? best->pack : best->arrange[dtype])(arranged + row * dim, dim);
+        (packed ? best->pack[dtype] : best->arrange[dtype])(arranged + row * dim, dim);
     ta_block block = make_block(dtype, rows, n, dim, scores);
-    (packed ? best->score_packed : best->score[dtype])(&block, arranged);
+    (packed ? best->score_packed[dtype] : best->score[dtype])(&block, arranged);
     for (int i = 0; i < heads * n * rows; ++i) {
         int head = i / (n * rows), token = i / rows % n, row = i % rows;
         double sum = 0, magnitude = 0;
@@ -129,8 +133,10 @@ static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
 {
     static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
                      counts[] = {1, 2, 5, 63, 64, 128};
-    for (int i = packed ? 9 * (TA_BF16 - TA_F32) : 0; i < 9 * TA_BF16; ++i) {
-        ta_dtype dtype = (ta_dtype)(TA_F32 + i / 9);
+    for (int i = 9; i < 9 * TA_DTYPE_END; ++i) {
+        ta_dtype dtype = (ta_dtype)(i / 9);
+        if (packed && !best->pack[dtype])
+            continue;
         for (even = 0; even < 2; ++even) {
             fill(dtype, dims[i % 9]);
             for (int j = 0; j < 12; ++j) {
@@ -253,7 +259,7 @@ static void test_merge_is_the_scalar_one_and_commutes(void)
 
 static void test_conversions_are_the_scalar_ones(void)
 {
-    for (ta_dtype dtype = TA_F32; dtype <= TA_BF16; ++dtype) {
+    for (int dtype = TA_DTYPE_NONE + 1; dtype < TA_DTYPE_END; ++dtype) {
         float from[64], back[64], truth[64];
         uint32_t to[64], expected[64];
         for (int i = 0; i < 64; ++i)
@@ -269,18 +275,49 @@ static void test_conversions_are_the_scalar_ones(void)
     }
 }
 
+/* Every level in the tree has every type; one that lacks a slot says so, for that role alone. */
+static void test_an_empty_slot_is_a_type_that_is_missing(void)
+{
+    static const ta_dtype_role roles[] = {TA_AS_QUERY, TA_AS_KV, TA_AS_OUT, TA_AS_ATTENTION};
+    for (int dtype = TA_DTYPE_NONE + 1; dtype < TA_DTYPE_END; ++dtype) {
+        for (int slot = 0; slot < 6; ++slot) {
+            ta_host_kernels less = *best;
+            if (slot == 1)
+                less.load[dtype] = NULL;
+            else if (slot == 2)
+                less.store[dtype] = NULL;
+            else if (slot == 3)
+                less.arrange[dtype] = NULL;
+            else if (slot == 4)
+                less.score[dtype] = NULL;
+            else if (slot == 5)
+                less.weigh[dtype] = NULL;
+            int missing[] = {slot == 1, slot >= 3, slot == 2, slot == 1 || slot == 2};
+            for (int i = 0; i < 4; ++i)
+                TEST_ASSERT_EQUAL_INT(!missing[i],
+                                      ta_host_kernels_have(&less, (ta_dtype)dtype, roles[i]));
+            TEST_ASSERT_EQUAL_INT(slot == 0,
+                                  ta_host_kernels_have(&less, (ta_dtype)dtype, TA_AS_ANY));
+        }
+    }
+    static const int unknown[] = {-1, TA_DTYPE_NONE, TA_DTYPE_END, 1000};
+    for (int i = 0; i < 4; ++i)
+        TEST_ASSERT_FALSE(ta_host_kernels_have(best, (ta_dtype)unknown[i], TA_AS_KV));
+}
+
 static void run_level(const char *name)
 {
     best = ta_host_kernels_find(name);
     printf("level %s\n", best->name);
     RUN_TEST(test_scores);
-    if (best->pack)
+    if (best->pack[TA_BF16])
         RUN_TEST(test_scores_of_packed_queries);
     RUN_TEST(test_weighted_sums);
     RUN_TEST(test_softmax);
     RUN_TEST(test_softmax_tells_what_is_hidden);
     RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
     RUN_TEST(test_conversions_are_the_scalar_ones);
+    RUN_TEST(test_an_empty_slot_is_a_type_that_is_missing);
 }
 
 int main(void)

@@ -38,6 +38,37 @@ static void test_a_plan_decodes_again_and_again(void)
     ta_plan_destroy(NULL);
 }
 
+static ta_dtype_role lacking;
+
+static int lacks_a_role(const ta_device *of, ta_dtype dtype, ta_dtype_role role)
+{
+    (void)of, (void)dtype;
+    return role != lacking;
+}
+
+/* What a device has no kernels for is refused with the field, and nothing else is tried. */
+static void test_a_device_without_the_dtype(void)
+{
+    static const struct {
+        ta_dtype_role role;
+        const char *said;
+    } cases[] = {{TA_AS_KV, "config.kv_dtype is 1 (f32)"},
+                 {TA_AS_QUERY, "config.query_dtype is 3 (bf16)"},
+                 {TA_AS_OUT, "config.out_dtype is 2 (f16)"}};
+    ta_device_ops less = *device->ops;
+    ta_device other = {.ops = &less, .name = "plain"};
+    less.has_dtype = lacks_a_role;
+    step.config.query_dtype = TA_BF16;
+    step.config.out_dtype = TA_F16;
+    for (int i = 0; i < 3; ++i) {
+        ta_plan *plan = NULL;
+        lacking = cases[i].role;
+        EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_plan_create(NULL, &other, &step.config, &plan),
+                     cases[i].said, "device plain");
+        TEST_ASSERT_NULL(plan);
+    }
+}
+
 static void test_bad_arguments(void)
 {
     ta_plan *plan = (ta_plan *)&plan;
@@ -263,6 +294,7 @@ int main(void)
     UNITY_BEGIN();
     EXPECT_OK(ta_device_open("host", NULL, &device));
     RUN_TEST(test_a_plan_decodes_again_and_again);
+    RUN_TEST(test_a_device_without_the_dtype);
     RUN_TEST(test_bad_arguments);
     RUN_TEST(test_the_host_has_no_graphs);
     RUN_TEST(test_a_workspace_of_the_caller);

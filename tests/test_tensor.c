@@ -1,6 +1,8 @@
 /* Strides of the caller's tensors (src/base/tensor.c): defaults, overflow, overlap, alignment. */
 #include "base/tensor.h"
 
+#include "base/dtype.h"
+
 #include "lib/expect.h"
 
 static float data[8];
@@ -62,6 +64,18 @@ static void test_misaligned_data(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &half, &filled), "kv.k.data", "2-byte");
 }
 
+static void test_unknown_elements(void)
+{
+    static const int unknown[] = {TA_DTYPE_NONE, TA_DTYPE_END, -1};
+    for (int i = 0; i < 3; ++i) {
+        ta_tensor_shape odd = {"kv.k", 3, 5, 4, 16, (ta_dtype)unknown[i]};
+        ta_tensor given = {data, 0, 0, 0}, filled = {.batch_stride = 7};
+        EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &odd, &filled), "kv.k",
+                     "no such type");
+        TEST_ASSERT_EQUAL_INT64(7, filled.batch_stride);
+    }
+}
+
 /* Against a count of every address, for every combination of small strides. */
 static int really_distinct(const ta_tensor *t, const ta_tensor_shape *s)
 {
@@ -118,6 +132,7 @@ int main(void)
     RUN_TEST(test_dense_defaults);
     RUN_TEST(test_bad_strides);
     RUN_TEST(test_misaligned_data);
+    RUN_TEST(test_unknown_elements);
     RUN_TEST(test_distinct);
     RUN_TEST(test_every_order_of_axes_is_distinct);
     return UNITY_END() != 0;

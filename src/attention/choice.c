@@ -157,7 +157,7 @@ static void take_fewest_bytes(ta_attention *a)
 
 static ta_status check_cluster(const ta_attention *a, const ta_cluster *cluster)
 {
-    int half = a->shape.dtype != TA_F32;
+    int half = ta_dtype_bytes(a->shape.dtype) == 2;
     if (cluster->ranks < a->ranks)
         return ta_fail(TA_ERR_INVALID,
                        "config.cluster has %d ranks: must have at least the group's %d",

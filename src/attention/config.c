@@ -23,7 +23,7 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_attention_w
                        (int)s->query_heads, (int)s->kv_heads);
     TA_TRY(ta_check_dim("k_dim", s->k_dim, TA_ATTENTION_MAX_DIM));
     TA_TRY(ta_check_dim("v_dim", s->v_dim, TA_ATTENTION_MAX_DIM));
-    TA_TRY(ta_check_dtype("dtype", s->dtype));
+    TA_TRY(ta_check_dtype("dtype", s->dtype, TA_AS_ATTENTION));
     TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
     TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));
     s->scale = config->scale != 0.0f ? config->scale : 1.0f / sqrtf((float)s->k_dim);

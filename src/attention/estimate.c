@@ -37,7 +37,8 @@ double ta_attention_attend_s(const ta_attention *attention, const ta_cluster *cl
     if (!cluster)
         return 0;
     return ATTEND_KERNELS * cluster->kernel_s +
-           2 * scores * s->query_heads * products / cluster->flops_per_s[s->dtype != TA_F32];
+           2 * scores * s->query_heads * products /
+               cluster->flops_per_s[ta_dtype_bytes(s->dtype) == 2];
 }
 
 /* The part of all pairs that a window lets a query see, of one long sequence. */

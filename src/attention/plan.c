@@ -190,7 +190,8 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
     a->ops = device->ops->attention;
     ta_attention_config known;
     TA_TRY(ta_struct_read(TA_STRUCT(ta_attention_config), "config", config, &known));
-    return ta_attention_resolve(&known, a);
+    TA_TRY(ta_attention_resolve(&known, a));
+    return ta_device_check_dtype(device, "dtype", a->shape.dtype, TA_AS_ATTENTION);
 }
 
 void ta_attention_set_lines(ta_attention *attention)

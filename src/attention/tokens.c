@@ -251,7 +251,7 @@ int64_t ta_attention_traffic(const ta_attention_work *shape, int grid_rows, int 
                              int backward)
 {
     const ta_attention_work *s = shape;
-    int64_t each = s->dtype == TA_F32 ? 4 : 2, sum = 4;
+    int64_t each = (int64_t)ta_dtype_bytes(s->dtype), sum = sizeof(float);
     int64_t query = (int64_t)s->query_heads * s->k_dim, out = (int64_t)s->query_heads * s->v_dim;
     int64_t kv = (int64_t)s->kv_heads * (s->k_dim + s->v_dim);
     int64_t along_row = query * each + (out + 2 * s->query_heads) * sum;

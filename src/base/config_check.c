@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "dtype.h"
 #include "status.h"
+#include "text.h"
 
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high)
 {
@@ -22,12 +22,38 @@ ta_status ta_check_dim(const char *name, int32_t value, int32_t most)
     return TA_OK;
 }
 
-ta_status ta_check_dtype(const char *name, ta_dtype dtype)
+/* "TA_F32, TA_F16 or TA_BF16": the types that have a role. */
+static void list_dtypes(ta_dtype_role role, ta_text *out)
 {
-    if (!ta_dtype_valid(dtype))
-        return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be TA_F32, TA_F16 or TA_BF16", name,
-                       (int)dtype);
-    return TA_OK;
+    const ta_dtype_traits *last = NULL; /* comes after the next one is known */
+    const char *between = "";
+    for (int number = TA_DTYPE_NONE + 1; number < TA_DTYPE_END; ++number) {
+        const ta_dtype_traits *traits = ta_dtype_find((ta_dtype)number);
+        if (!(traits->roles & (unsigned)role))
+            continue;
+        if (last) {
+            ta_text_add(out, "%s%s", between, last->constant);
+            between = ", ";
+        }
+        last = traits;
+    }
+    if (last)
+        ta_text_add(out, "%s%s", *between ? " or " : "", last->constant);
+}
+
+ta_status ta_check_dtype(const char *name, ta_dtype dtype, ta_dtype_role role)
+{
+    char data[256];
+    ta_text right;
+    const ta_dtype_traits *traits = ta_dtype_find(dtype);
+    if (traits && traits->roles & (unsigned)role)
+        return TA_OK;
+    ta_text_init(&right, data, sizeof data);
+    list_dtypes(role, &right);
+    if (traits)
+        return ta_fail(TA_ERR_UNSUPPORTED, "config.%s is %s: must be %s", name, traits->constant,
+                       data);
+    return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be %s", name, (int)dtype, data);
 }
 
 ta_status ta_check_finite(const char *name, float value, float low)

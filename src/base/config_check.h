@@ -5,12 +5,15 @@
 
 #include <treeattn/treeattn.h>
 
+#include "dtype.h"
+
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high);
 
 /* A head dimension: a multiple of 8 up to `most`. */
 ta_status ta_check_dim(const char *name, int32_t value, int32_t most);
 
-ta_status ta_check_dtype(const char *name, ta_dtype dtype);
+/* A type that there is, and that may be what `role` says. */
+ta_status ta_check_dtype(const char *name, ta_dtype dtype, ta_dtype_role role);
 
 /* Finite, and at least `low`: 0 or -INFINITY. */
 ta_status ta_check_finite(const char *name, float value, float low);

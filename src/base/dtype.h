@@ -1,36 +1,71 @@
-/* Element types: their sizes and names, and exact conversions one number at a time. SIMD code has
- * its own conversions and is tested against these. */
+/* Element types: one row for each, and exact conversions one number at a time. Whatever differs from
+ * type to type in src/ comes from the row, so that a number without a row can't be taken for another
+ * type. dtype.c has the table of rows for a type that is only known at run time; host/kernels.h has
+ * the tables of functions. SIMD code has its own conversions and is tested against these. */
 #ifndef TA_DTYPE_H
 #define TA_DTYPE_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include <treeattn/treeattn.h>
 
-static inline int ta_dtype_valid(ta_dtype dtype)
-{
-    return dtype == TA_F32 || dtype == TA_F16 || dtype == TA_BF16;
-}
+/* What elements of a type may be; bits. */
+typedef enum ta_dtype_role {
+    TA_AS_QUERY = 1,
+    TA_AS_KV = 2,
+    TA_AS_OUT = 4,
+    TA_AS_ATTENTION = 8, /* anything of attention over full sequences */
+    TA_AS_ANY = 15
+} ta_dtype_role;
 
+/* X(suffix, number, bytes of an element, roles, …): the rows in the order of their numbers. The
+ * suffix is the type's name; ta_load_SUFFIX() and ta_store_SUFFIX() below convert it. Types of one
+ * size that differ in their dialect (8 bits) are rows of their own, whose conversions are one
+ * function with the dialect as a constant. */
+#define TA_DTYPE_LIST(X, ...)                                                                      \
+    X(f32, TA_F32, 4, TA_AS_ANY, __VA_ARGS__)                                                      \
+    X(f16, TA_F16, 2, TA_AS_ANY, __VA_ARGS__)                                                      \
+    X(bf16, TA_BF16, 2, TA_AS_ANY, __VA_ARGS__)
+
+/* One more than the largest number: the size of a table that is indexed by ta_dtype. */
+#define TA_DTYPE_COUNT_ROW(suffix, number, bytes, roles, ...) +1
+enum { TA_DTYPE_END = 1 TA_DTYPE_LIST(TA_DTYPE_COUNT_ROW, ) };
+
+/* An entry of such a table: TA_DTYPE_LIST(TA_DTYPE_SLOT, load_) are load_f32, load_f16, … */
+#define TA_DTYPE_SLOT(suffix, number, bytes, roles, name) [number] = name##suffix,
+
+typedef struct ta_dtype_traits {
+    const char *name;     /* "f32" */
+    const char *constant; /* "TA_F32" */
+    size_t bytes;         /* of an element */
+    unsigned roles;       /* of ta_dtype_role */
+} ta_dtype_traits;
+
+/* The row of a type; NULL: there is no such type. */
+const ta_dtype_traits *ta_dtype_find(ta_dtype dtype);
+
+/* "none" if there is no such type. */
+const char *ta_dtype_name(ta_dtype dtype);
+
+/* The bytes of an element; 0 if there is no such type. Here, so that SIMD code has it as a
+ * constant. Without a default, so that compilers warn of a number of ta_dtype that has no row. */
 static inline size_t ta_dtype_bytes(ta_dtype dtype)
 {
-    return dtype == TA_F32 ? 4 : 2;
+    switch (dtype) {
+    case TA_DTYPE_NONE:
+        break;
+#define TA_DTYPE_CASE(suffix, number, bytes, roles, ...)                                           \
+    case number:                                                                                   \
+        return bytes;
+        TA_DTYPE_LIST(TA_DTYPE_CASE, )
+#undef TA_DTYPE_CASE
+    }
+    return 0;
 }
 
-static inline const char *ta_dtype_name(ta_dtype dtype)
-{
-    switch (dtype) {
-    case TA_F32:
-        return "f32";
-    case TA_F16:
-        return "f16";
-    case TA_BF16:
-        return "bf16";
-    default:
-        return "none";
-    }
-}
+/* ---- Numbers ------------------------------------------------------------------------------- */
 
 static inline float ta_float_from_bits(uint32_t bits)
 {
@@ -94,30 +129,63 @@ static inline uint16_t ta_f32_to_f16(float value)
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-/* Element `index` of an array of any type. */
+/* ---- Elements of an array ------------------------------------------------------------------ */
+
+static inline float ta_load_f32(const void *data, int64_t index)
+{
+    return ((const float *)data)[index];
+}
+
+static inline void ta_store_f32(void *data, int64_t index, float value)
+{
+    ((float *)data)[index] = value;
+}
+
+static inline float ta_load_f16(const void *data, int64_t index)
+{
+    return ta_f16_to_f32(((const uint16_t *)data)[index]);
+}
+
+static inline void ta_store_f16(void *data, int64_t index, float value)
+{
+    ((uint16_t *)data)[index] = ta_f32_to_f16(value);
+}
+
+static inline float ta_load_bf16(const void *data, int64_t index)
+{
+    return ta_bf16_to_f32(((const uint16_t *)data)[index]);
+}
+
+static inline void ta_store_bf16(void *data, int64_t index, float value)
+{
+    ((uint16_t *)data)[index] = ta_f32_to_bf16(value);
+}
+
+/* Element `index` of an array of any type; NaN if there is no such type. */
 static inline float ta_load(ta_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {
-    case TA_F32:
-        return ((const float *)data)[index];
-    case TA_F16:
-        return ta_f16_to_f32(((const uint16_t *)data)[index]);
+#define TA_DTYPE_CASE(suffix, number, bytes, roles, ...)                                           \
+    case number:                                                                                   \
+        return ta_load_##suffix(data, index);
+        TA_DTYPE_LIST(TA_DTYPE_CASE, )
+#undef TA_DTYPE_CASE
     default:
-        return ta_bf16_to_f32(((const uint16_t *)data)[index]);
+        return NAN;
     }
 }
 
+/* Nothing is written if there is no such type. */
 static inline void ta_store(ta_dtype dtype, void *data, int64_t index, float value)
 {
     switch (dtype) {
-    case TA_F32:
-        ((float *)data)[index] = value;
+#define TA_DTYPE_CASE(suffix, number, bytes, roles, ...)                                           \
+    case number:                                                                                   \
+        ta_store_##suffix(data, index, value);                                                     \
         break;
-    case TA_F16:
-        ((uint16_t *)data)[index] = ta_f32_to_f16(value);
-        break;
+        TA_DTYPE_LIST(TA_DTYPE_CASE, )
+#undef TA_DTYPE_CASE
     default:
-        ((uint16_t *)data)[index] = ta_f32_to_bf16(value);
         break;
     }
 }

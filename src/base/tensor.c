@@ -29,12 +29,16 @@ ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, 
 {
     ta_tensor t = *tensor;
     int64_t elements = shape->dim;
+    const ta_dtype_traits *traits = ta_dtype_find(shape->dtype);
+    if (!traits)
+        return ta_fail(TA_ERR_INVALID, "%s has elements of dtype %d: there is no such type",
+                       shape->name, (int)shape->dtype);
     TA_TRY(check_stride(shape, "batch_stride", t.batch_stride));
     TA_TRY(check_stride(shape, "token_stride", t.token_stride));
     TA_TRY(check_stride(shape, "head_stride", t.head_stride));
-    if ((uintptr_t)t.data % ta_dtype_bytes(shape->dtype))
+    if ((uintptr_t)t.data % traits->bytes)
         return ta_fail(TA_ERR_INVALID, "%s.data is %p: must be aligned to its %zu-byte elements",
-                       shape->name, t.data, ta_dtype_bytes(shape->dtype));
+                       shape->name, t.data, traits->bytes);
     if (!t.head_stride)
         t.head_stride = shape->dim;
     TA_TRY(add_reach(shape, "head_stride", shape->heads, t.head_stride, &elements));

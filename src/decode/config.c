@@ -41,12 +41,12 @@ static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
 
 static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
 {
-    TA_TRY(ta_check_dtype("kv_dtype", config->kv_dtype));
+    TA_TRY(ta_check_dtype("kv_dtype", config->kv_dtype, TA_AS_KV));
     p->kv_dtype = config->kv_dtype;
     p->query_dtype = config->query_dtype ? config->query_dtype : p->kv_dtype;
     p->out_dtype = config->out_dtype ? config->out_dtype : p->query_dtype;
-    TA_TRY(ta_check_dtype("query_dtype", p->query_dtype));
-    return ta_check_dtype("out_dtype", p->out_dtype);
+    TA_TRY(ta_check_dtype("query_dtype", p->query_dtype, TA_AS_QUERY));
+    return ta_check_dtype("out_dtype", p->out_dtype, TA_AS_OUT);
 }
 
 static ta_status resolve_scores(const ta_plan_config *config, ta_problem *p)

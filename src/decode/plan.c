@@ -199,6 +199,14 @@ static int count_chunks(const ta_plan *plan)
     return plan->ranks > 1 ? ta_exchange_chunks(plan->choice.exchange, &shape) : 1;
 }
 
+static ta_status check_dtypes(const ta_plan *plan)
+{
+    const ta_problem *p = &plan->problem;
+    TA_TRY(ta_device_check_dtype(plan->device, "kv_dtype", p->kv_dtype, TA_AS_KV));
+    TA_TRY(ta_device_check_dtype(plan->device, "query_dtype", p->query_dtype, TA_AS_QUERY));
+    return ta_device_check_dtype(plan->device, "out_dtype", p->out_dtype, TA_AS_OUT);
+}
+
 static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
 {
     TA_TRY(ta_check_int("replay", config->replay, 0, 1));
@@ -249,6 +257,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
         return ta_fail(TA_ERR_INVALID, "device is %s: must be %s, whose memory this group moves",
                        device->name, group->device->name);
     TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
+    TA_TRY(check_dtypes(plan));
     TA_TRY(check_replay(config, plan));
     plan->replays = config->replay;
     plan->query_placement = config->query_placement;

@@ -57,6 +57,15 @@ static ta_status check_device(const ta_device *device, void *stream)
     return TA_OK;
 }
 
+ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
+                                ta_dtype_role role)
+{
+    if (!device->ops->has_dtype(device, dtype, role))
+        return ta_fail(TA_ERR_UNSUPPORTED, "config.%s is %d (%s): device %s has no kernels for it",
+                       name, (int)dtype, ta_dtype_name(dtype), device->name);
+    return TA_OK;
+}
+
 ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
 {
     TA_TRY(check_device(device, NULL));

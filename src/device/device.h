@@ -8,6 +8,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "base/dtype.h"
 #include "base/inline.h"
 #include "base/partial.h"
 #include "base/shard.h"
@@ -144,6 +145,10 @@ struct ta_device_ops {
      * for the stream; while the stream is captured that is TA_ERR_UNSUPPORTED. */
     ta_status (*copy)(ta_device *device, void *to, const void *from, size_t bytes, void *stream);
 
+    /* Has the device what it takes to read or write elements of this type as what `role` says (one
+     * of them)? Plans ask before anything else; ta_device_check_dtype() has the sentence. */
+    int (*has_dtype)(const ta_device *device, ta_dtype dtype, ta_dtype_role role);
+
     /* Bytes of workspace that attend() needs for this problem. */
     size_t (*attend_bytes)(const ta_device *device, const ta_problem *problem);
 
@@ -224,6 +229,10 @@ struct ta_device_ops {
     /* Attention over full sequences, see attention.h. NULL: this device has none. */
     const struct ta_attention_ops *attention;
 };
+
+/* TA_ERR_UNSUPPORTED, with the config's field `name` and its type, if the device does not have it. */
+ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
+                                ta_dtype_role role);
 
 /* The host device (host/host.c). */
 ta_status ta_host_open(const ta_device_config *config, ta_device **device);

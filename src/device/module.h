@@ -13,7 +13,7 @@ typedef struct ta_members ta_members;
 
 /* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h or partial.h
  * changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 7
+#define TA_MODULE_ABI 8
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */

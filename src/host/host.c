@@ -66,6 +66,11 @@ static ta_status host_copy(ta_device *device, void *to, const void *from, size_t
     return TA_OK;
 }
 
+static int host_has_dtype(const ta_device *device, ta_dtype dtype, ta_dtype_role role)
+{
+    return ta_host_kernels_have(((const ta_host *)device)->kernels, dtype, role);
+}
+
 static size_t host_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     const ta_host *host = (const ta_host *)device;
@@ -253,6 +258,7 @@ static const ta_device_ops host_ops = {
     .alloc = host_alloc,
     .free = host_free,
     .copy = host_copy,
+    .has_dtype = host_has_dtype,
     .attend_bytes = host_attend_bytes,
     .check_kv = ta_host_check_kv,
     .pack_query = host_pack_query,

@@ -68,6 +68,27 @@ const ta_host_kernels *ta_host_kernels_find(const char *name)
     return level ? level->kernels : NULL;
 }
 
+int ta_host_kernels_have(const ta_host_kernels *kernels, ta_dtype dtype, ta_dtype_role role)
+{
+    if (!ta_dtype_find(dtype))
+        return 0;
+    int has_load = kernels->load[dtype] != NULL, has_store = kernels->store[dtype] != NULL;
+    int attends = kernels->arrange[dtype] && kernels->score[dtype] && kernels->weigh[dtype];
+    switch (role) {
+    case TA_AS_QUERY:
+        return has_load;
+    case TA_AS_KV:
+        return attends;
+    case TA_AS_OUT:
+        return has_store;
+    case TA_AS_ATTENTION:
+        return has_load && has_store;
+    case TA_AS_ANY:
+        return has_load && has_store && attends;
+    }
+    return 0;
+}
+
 const char *ta_host_simd_levels(void)
 {
     return find(NULL)->and_below;

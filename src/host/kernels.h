@@ -9,6 +9,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "base/dtype.h"
 #include "panel.h"
 
 /* Tokens that one call of a kernel takes: a block, or two of them where longer calls pay. */
@@ -30,9 +31,6 @@ typedef struct ta_token_set {
 /* The most KV heads of a block, and the most floats of o: heads · rows · v_dim. */
 #define TA_HEADS_MAX 64
 #define TA_BLOCK_VALUES 16384
-
-/* Indexed by ta_dtype. */
-#define TA_DTYPES 4
 
 /* Where n vectors of K or V are: at equal distances, or one by one. */
 typedef struct ta_vectors {
@@ -65,27 +63,29 @@ typedef struct ta_block {
     int scattered; /* are neighbours in `tokens` mostly apart in memory? For weigh() only */
 } ta_block;
 
+/* Slots of an array are by ta_dtype. An empty one means that the level does not have that type:
+ * ta_host_kernels_have() is asked before any of them is called. */
 typedef struct ta_host_kernels {
     const char *name;
 
     /* to[i] = from[i] · factor. */
-    void (*load[TA_DTYPES])(const void *from, int32_t n, float factor, float *to);
+    void (*load[TA_DTYPE_END])(const void *from, int32_t n, float factor, float *to);
 
     /* to[i] = from[i] · factor, rounded to the element type. */
-    void (*store[TA_DTYPES])(const float *from, int32_t n, float factor, void *to);
+    void (*store[TA_DTYPE_END])(const float *from, int32_t n, float factor, void *to);
 
     /* Put the k_dim numbers of a query row, in place, into the order in which this level's score()
      * takes them for K of this type. */
-    void (*arrange[TA_DTYPES])(float *q, int32_t k_dim);
+    void (*arrange[TA_DTYPE_END])(float *q, int32_t k_dim);
 
     /* The products of arranged query rows and keys. */
-    void (*score[TA_DTYPES])(const ta_block *block, const float *q);
+    void (*score[TA_DTYPE_END])(const ta_block *block, const float *q);
 
-    /* For levels that multiply bf16 with bf16, else NULL: pack() takes a row of k_dim numbers that
-     * are all bf16, in place, and score_packed() is score() with K in bf16 for such rows, times
-     * `factor`. Numbers below 2^-126 may be taken for 0. */
-    void (*pack)(float *q, int32_t k_dim);
-    void (*score_packed)(const ta_block *block, const float *q);
+    /* For types that the level multiplies with themselves, else NULL: pack() takes a row of k_dim
+     * numbers that are all of this type, in place, and score_packed() is score() with K of this
+     * type for such rows, times `factor`. Numbers below 2^-126 may be taken for 0. */
+    void (*pack[TA_DTYPE_END])(float *q, int32_t k_dim);
+    void (*score_packed[TA_DTYPE_END])(const ta_block *block, const float *q);
 
     /* s = cap · tanh(s) for n scores. */
     void (*softcap)(float *scores, int n, float cap);
@@ -100,7 +100,7 @@ typedef struct ta_host_kernels {
 
     /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROW_BLOCK]. The sum
      * over the tokens is made first, which keeps rounding errors small over long sequences. */
-    void (*weigh[TA_DTYPES])(const ta_block *block, float *o, const float *rescale);
+    void (*weigh[TA_DTYPE_END])(const ta_block *block, float *o, const float *rescale);
 
     /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
     void (*merge)(float *into, const float *from, int32_t v_dim);
@@ -112,6 +112,9 @@ typedef struct ta_host_kernels {
 /* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such
  * level. */
 const ta_host_kernels *ta_host_kernels_find(const char *name);
+
+/* Has the level what it takes to read or write elements of this type as what `role` says? */
+int ta_host_kernels_have(const ta_host_kernels *kernels, ta_dtype dtype, ta_dtype_role role);
 
 extern const ta_host_kernels ta_kernels_scalar;
 #if defined(__x86_64__)

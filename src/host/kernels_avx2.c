@@ -6,8 +6,6 @@
 #include "host/attend/attend_simd.h"
 #include "panel_simd.h"
 
-FOR_DTYPE(f32, TA_F32)
-FOR_DTYPE(f16, TA_F16)
-FOR_DTYPE(bf16, TA_BF16)
+TA_DTYPE_LIST(FOR_DTYPE, )
 
 const ta_host_kernels ta_kernels_avx2 = TA_SIMD_TABLE("avx2");

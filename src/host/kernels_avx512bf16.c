@@ -7,8 +7,8 @@
 #include "simd_avx2.h"
 
 #define SIMD_DOTS
-#define SIMD_PACK pack
-#define SIMD_SCORE_PACKED score_packed
+#define SIMD_PACK [TA_BF16] = pack
+#define SIMD_SCORE_PACKED [TA_BF16] = score_packed
 
 /* 16 elements of bf16. */
 typedef __m256bh vd;
@@ -50,8 +50,6 @@ static void score_packed(const ta_block *block, const float *q)
     }
 }
 
-FOR_DTYPE(f32, TA_F32)
-FOR_DTYPE(f16, TA_F16)
-FOR_DTYPE(bf16, TA_BF16)
+TA_DTYPE_LIST(FOR_DTYPE, )
 
 const ta_host_kernels ta_kernels_avx512bf16 = TA_SIMD_TABLE("avx512bf16");

@@ -25,12 +25,6 @@ static inline void store(ta_dtype dtype, const float *from, int32_t n, float fac
         ta_store(dtype, to, i, from[i] * factor);
 }
 
-static void arrange(float *q, int32_t k_dim)
-{
-    (void)q;
-    (void)k_dim;
-}
-
 static inline void score(ta_dtype dtype, const ta_block *b, const float *q)
 {
     for (int h = 0; h < b->heads; h++) {
@@ -66,7 +60,7 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
 }
 
 /* The functions above for one element type each. */
-#define FOR_DTYPE(suffix, dtype)                                                                   \
+#define FOR_DTYPE(suffix, dtype, ...)                                                                 \
     static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
     {                                                                                              \
         load(dtype, from, n, factor, to);                                                          \
@@ -74,6 +68,10 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
     static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
     {                                                                                              \
         store(dtype, from, n, factor, to);                                                         \
+    }                                                                                              \
+    static void arrange_##suffix(float *q, int32_t k_dim)                                          \
+    {                                                                                              \
+        (void)q, (void)k_dim; /* as they are */                                                    \
     }                                                                                              \
     static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
@@ -83,9 +81,7 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
     {                                                                                              \
         weigh(dtype, block, o, rescale);                                                           \
     }
-FOR_DTYPE(f32, TA_F32)
-FOR_DTYPE(f16, TA_F16)
-FOR_DTYPE(bf16, TA_BF16)
+TA_DTYPE_LIST(FOR_DTYPE, )
 
 static void softcap(float *scores, int n, float cap)
 {
@@ -145,13 +141,13 @@ static void merge(float *into, const float *from, int32_t v_dim)
 
 const ta_host_kernels ta_kernels_scalar = {
     .name = "scalar",
-    .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},
-    .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},
-    .arrange = {[TA_F32] = arrange, [TA_F16] = arrange, [TA_BF16] = arrange},
-    .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},
+    .load = {TA_DTYPE_LIST(TA_DTYPE_SLOT, load_)},
+    .store = {TA_DTYPE_LIST(TA_DTYPE_SLOT, store_)},
+    .arrange = {TA_DTYPE_LIST(TA_DTYPE_SLOT, arrange_)},
+    .score = {TA_DTYPE_LIST(TA_DTYPE_SLOT, score_)},
     .softcap = softcap,
     .softmax = softmax,
-    .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},
+    .weigh = {TA_DTYPE_LIST(TA_DTYPE_SLOT, weigh_)},
     .merge = merge,
     .panels = &ta_panels_scalar,
 };

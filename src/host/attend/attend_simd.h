@@ -4,7 +4,7 @@
  * have tails.
  *
  * K and V are read 16 elements at a time, a pair of vectors. Which elements are in which vector of
- * a pair is up to the level: bf16 is widened with the fewest operations as the even and the odd
+ * a pair is up to the level, see EVEN_ODD: bf16 is widened with the fewest operations as the even and the odd
  * elements. arrange() puts a query row into the same order, and finish_row() puts sums over V back.
  *
  * Functions that are inlined take the element type and the shape of a register block as constants;
@@ -43,19 +43,42 @@
 INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {
+    case TA_DTYPE_NONE:
+        break;
     case TA_F32:
         return vf_load((const float *)data + index);
     case TA_F16:
         return vf_load_f16((const uint16_t *)data + index);
-    default:
+    case TA_BF16:
         return vf_load_bf16((const uint16_t *)data + index);
     }
+    return vf_set(NAN);
 }
+
+INLINE void store8(ta_dtype dtype, void *data, int64_t index, vf x)
+{
+    switch (dtype) {
+    case TA_DTYPE_NONE:
+        break;
+    case TA_F32:
+        vf_store((float *)data + index, x);
+        break;
+    case TA_F16:
+        vf_store_f16((uint16_t *)data + index, x);
+        break;
+    case TA_BF16:
+        vf_store_bf16((uint16_t *)data + index, x);
+        break;
+    }
+}
+
+/* Are the vectors of a pair its even and its odd elements, not its first and its last ones? */
+#define EVEN_ODD(dtype) ((dtype) == TA_BF16)
 
 /* Vector `half` of the pair that starts at `index`. */
 INLINE vf load_half(ta_dtype dtype, const void *data, int64_t index, int half)
 {
-    if (dtype == TA_BF16)
+    if (EVEN_ODD(dtype))
         return half ? vf_load_bf16_odd((const uint16_t *)data + index)
                     : vf_load_bf16_even((const uint16_t *)data + index);
     return load8(dtype, data, index + half * LANES);
@@ -69,27 +92,14 @@ INLINE void load_any(ta_dtype dtype, const void *from, int32_t n, float factor, 
 
 INLINE void store_any(ta_dtype dtype, const float *from, int32_t n, float factor, void *to)
 {
-    for (int32_t i = 0; i < n; i += LANES) {
-        vf x = vf_mul(vf_load(from + i), vf_set(factor));
-        if (dtype == TA_F32)
-            vf_store((float *)to + i, x);
-        else if (dtype == TA_F16)
-            vf_store_f16((uint16_t *)to + i, x);
-        else
-            vf_store_bf16((uint16_t *)to + i, x);
-    }
+    for (int32_t i = 0; i < n; i += LANES)
+        store8(dtype, to, i, vf_mul(vf_load(from + i), vf_set(factor)));
 }
 
-static void arrange_as_is(float *q, int32_t k_dim)
+/* Each 16 numbers as they are, or the even ones and then the odd ones. */
+INLINE void arrange_any(ta_dtype dtype, float *q, int32_t k_dim)
 {
-    (void)q;
-    (void)k_dim;
-}
-
-/* Each 16 numbers: the even ones, then the odd ones. */
-static void arrange_even_odd(float *q, int32_t k_dim)
-{
-    for (int32_t i = 0; i + PAIR <= k_dim; i += PAIR) {
+    for (int32_t i = 0; EVEN_ODD(dtype) && i + PAIR <= k_dim; i += PAIR) {
         float pair[PAIR];
         for (int j = 0; j < PAIR; j++)
             pair[j % 2 * LANES + j / 2] = q[i + j];
@@ -212,7 +222,7 @@ static void merge(float *into, const float *from, int32_t v_dim)
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
-#define FOR_DTYPE(suffix, dtype)                                                                   \
+#define FOR_DTYPE(suffix, dtype, ...)                                                                 \
     static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
     {                                                                                              \
         load_any(dtype, from, n, factor, to);                                                      \
@@ -220,6 +230,10 @@ static void merge(float *into, const float *from, int32_t v_dim)
     static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
     {                                                                                              \
         store_any(dtype, from, n, factor, to);                                                     \
+    }                                                                                              \
+    static void arrange_##suffix(float *q, int32_t k_dim)                                          \
+    {                                                                                              \
+        arrange_any(dtype, q, k_dim);                                                              \
     }                                                                                              \
     static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
@@ -242,13 +256,11 @@ static void merge(float *into, const float *from, int32_t v_dim)
 
 #define TA_SIMD_TABLE(level)                                                                       \
     {                                                                                              \
-        .name = level, .load = {[TA_F32] = load_f32, [TA_F16] = load_f16, [TA_BF16] = load_bf16},  \
-        .store = {[TA_F32] = store_f32, [TA_F16] = store_f16, [TA_BF16] = store_bf16},             \
-        .arrange =                                                                                 \
-            {[TA_F32] = arrange_as_is, [TA_F16] = arrange_as_is, [TA_BF16] = arrange_even_odd},    \
-        .score = {[TA_F32] = score_f32, [TA_F16] = score_f16, [TA_BF16] = score_bf16},             \
-        .softcap = softcap, .softmax = SIMD_SOFTMAX,                                               \
-        .weigh = {[TA_F32] = weigh_f32, [TA_F16] = weigh_f16, [TA_BF16] = weigh_bf16},             \
-        .pack = SIMD_PACK, .score_packed = SIMD_SCORE_PACKED, .merge = merge,                      \
+        .name = level, .load = {TA_DTYPE_LIST(TA_DTYPE_SLOT, load_)},                              \
+        .store = {TA_DTYPE_LIST(TA_DTYPE_SLOT, store_)},                                           \
+        .arrange = {TA_DTYPE_LIST(TA_DTYPE_SLOT, arrange_)},                                       \
+        .score = {TA_DTYPE_LIST(TA_DTYPE_SLOT, score_)}, .softcap = softcap,                       \
+        .softmax = SIMD_SOFTMAX, .weigh = {TA_DTYPE_LIST(TA_DTYPE_SLOT, weigh_)},                  \
+        .pack = {SIMD_PACK}, .score_packed = {SIMD_SCORE_PACKED}, .merge = merge,                  \
         .panels = &simd_panels,                                                                    \
     }

@@ -27,19 +27,25 @@ typedef __m512 wf;
 /* 16 elements in their own order. */
 INLINE wf load16(ta_dtype dtype, const void *data, int64_t index)
 {
-    if (dtype == TA_F32)
+    const uint16_t *halves = (const uint16_t *)data + index; /* of those that have 16 bits */
+    switch (dtype) {
+    case TA_DTYPE_NONE:
+        break;
+    case TA_F32:
         return _mm512_loadu_ps((const float *)data + index);
-    __m256i half =
-        _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)data + index));
-    if (dtype == TA_F16)
-        return _mm512_cvtph_ps(half);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+    case TA_F16:
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)halves));
+    case TA_BF16:
+        return _mm512_castsi512_ps(_mm512_slli_epi32(
+            _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)halves)), 16));
+    }
+    return _mm512_set1_ps(NAN);
 }
 
 /* Vector `half` of the pair that starts at `index`. */
 INLINE wf load_wide_half(ta_dtype dtype, const void *data, int64_t index, int half)
 {
-    if (dtype != TA_BF16)
+    if (!EVEN_ODD(dtype))
         return load16(dtype, data, index + half * WIDE);
     __m512i both = _mm512_loadu_si512((const uint16_t *)data + index);
     return _mm512_castsi512_ps(half ? _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000u))
@@ -91,7 +97,7 @@ INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_bloc
     }
     UNROLL
     for (int i = 0; i < vectors / 2; i++) {
-        if (dtype == TA_BF16)
+        if (EVEN_ODD(dtype))
             interleave_wide(&sums[2 * i], &sums[2 * i + 1]);
     }
     UNROLL

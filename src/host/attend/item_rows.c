@@ -70,14 +70,14 @@ static void load_queries(ta_item_state *s)
     const ta_host_kernels *kernels = s->job->kernels;
     int count = s->item.heads * s->item.rows;
     float factor = ta_score_factor(p);
-    s->packed = kernels->pack && p->query_dtype == TA_BF16 && p->kv_dtype == TA_BF16 &&
+    s->packed = kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype &&
                 fabsf(factor) <= PACK_MOST;
     for (int i = 0; i < count && s->packed; i++)
         s->packed = can_pack(load_query(s, i / s->item.rows, i % s->item.rows, 1.0f), p->k_dim);
     for (int i = 0; i < count; i++) {
         int head = i / s->item.rows, row = i % s->item.rows;
         if (s->packed)
-            kernels->pack(s->q + ta_row_index(s, head, row) * p->k_dim, p->k_dim);
+            kernels->pack[p->kv_dtype](s->q + ta_row_index(s, head, row) * p->k_dim, p->k_dim);
         else
             kernels->arrange[p->kv_dtype](load_query(s, head, row, factor), p->k_dim);
     }

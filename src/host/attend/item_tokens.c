@@ -61,7 +61,7 @@ static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int
  * than they wait for memory: fewer and longer calls suit them. */
 static int block_tokens(const ta_item_state *s, int rows)
 {
-    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 && s->job->problem->kv_dtype != TA_F32;
+    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 && ta_dtype_bytes(s->job->problem->kv_dtype) == 2;
     return longer ? TA_TOKENS_MOST : TA_TOKEN_BLOCK;
 }
 
@@ -94,7 +94,7 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
                       .dim = p->k_dim,
                       .scores = b->weights[slot],
                       .factor = ta_score_factor(p)};
-    (s->packed ? kernels->score_packed
+    (s->packed ? kernels->score_packed[p->kv_dtype]
                : kernels->score[p->kv_dtype])(&block, s->q + (int64_t)row * p->k_dim);
     for (int h = 0; h < s->item.heads; h++, slot++) {
         int64_t index = ta_row_index(s, h, row);

@@ -1,7 +1,7 @@
 /* score() of kernels.h over vectors of 8 floats: part of attend_simd.h. */
 
 /* Beside the element types: K in bf16 for packed query rows, of levels that define SIMD_DOTS. */
-#define PACKED ((ta_dtype)TA_DTYPES)
+#define PACKED ((ta_dtype)TA_DTYPE_END)
 
 INLINE int key_bytes(ta_dtype dtype)
 {
@@ -56,7 +56,7 @@ INLINE void score_dims(ta_dtype dtype, int rows, int tokens, int count, const fl
         UNROLL
         for (int t = 0; t < tokens; t++)
             key[t] = count == LANES ? load8(dtype, from[t], i)
-                     : dtype == TA_BF16 && half && SIMD_REGISTERS == 16
+                     : EVEN_ODD(dtype) && half && SIMD_REGISTERS == 16
                          ? vf_load_bf16_odd_tight((const uint16_t *)(const void *)from[t] + i)
                          : load_half(dtype, from[t], i, half);
         score_step(rows, tokens, q + i + half * LANES, q_stride, key, sums);

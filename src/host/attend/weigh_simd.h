@@ -2,7 +2,7 @@
 
 /* Passes over 4 tokens load and store sums more often, long ones read memory less in its own order,
  * which is worth it where arithmetic is the limit. */
-#define SHORT_PASSES(dtype, rows) ((rows) == 1 || (dtype) == TA_F32)
+#define SHORT_PASSES(dtype, rows) ((rows) == 1 || ta_dtype_bytes(dtype) == 4)
 
 /* One pass over values: those of tokens [first, first + n) of a block, of the head that is `offset`
  * bytes after the first one. The sums of the block's `rows` rows are v_dim apart, and o is
@@ -29,7 +29,7 @@ INLINE void finish_row(ta_dtype dtype, int vectors, const weigh_pass *p, int row
     vf rescale = vf_set(p->rescale[row]);
     UNROLL
     for (int i = 0; i < vectors / 2; i++) {
-        if (dtype == TA_BF16)
+        if (EVEN_ODD(dtype))
             vf_interleave(&sums[2 * i], &sums[2 * i + 1]);
     }
     UNROLL
@@ -101,24 +101,26 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
 
 /* Nearly all values of several rows are weighed here. Functions of their own: in larger ones,
  * compilers run out of registers. */
-#define WEIGH_MANY(suffix, dtype, even)                                                            \
-    static __attribute__((noinline)) void weigh_many_##suffix(const weigh_pass *p, ta_walk *walk,  \
-                                                              int32_t at)                          \
+#define WEIGH_MANY(suffix, dtype, bytes, roles, even, name)                                        \
+    static __attribute__((noinline)) void name##suffix(const weigh_pass *p, ta_walk *walk,         \
+                                                       int32_t at)                                 \
     {                                                                                              \
         weigh_dims(dtype, TA_ROW_BLOCK, even, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);             \
     }
-
-WEIGH_MANY(f16, TA_F16, 0)
-WEIGH_MANY(bf16, TA_BF16, 0)
-WEIGH_MANY(f16_even, TA_F16, 1)
-WEIGH_MANY(bf16_even, TA_BF16, 1)
+TA_DTYPE_LIST(WEIGH_MANY, 0, weigh_many_)
+TA_DTYPE_LIST(WEIGH_MANY, 1, weigh_many_even_)
 
 INLINE void weigh_many(ta_dtype dtype, int even, const weigh_pass *p, ta_walk *walk, int32_t at)
 {
-    if (dtype == TA_F16)
-        even ? weigh_many_f16_even(p, walk, at) : weigh_many_f16(p, walk, at);
-    else
-        even ? weigh_many_bf16_even(p, walk, at) : weigh_many_bf16(p, walk, at);
+    switch (dtype) {
+    case TA_DTYPE_NONE:
+        break;
+#define WEIGH_CASE(suffix, number, ...)                                                            \
+    case number:                                                                                   \
+        even ? weigh_many_even_##suffix(p, walk, at) : weigh_many_##suffix(p, walk, at);           \
+        break;
+        TA_DTYPE_LIST(WEIGH_CASE, )
+    }
 }
 
 INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, const weigh_pass *p, ta_walk *walk)
