@@ -1,5 +1,8 @@
-/* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all ranks get an
- * error that names the field and the rank, no plan is left, and the group still works. */
+/* Ranks whose plans differ (src/decode/agree.c, src/group/agree.c): for every field of the config, all
+ * ranks get an error that names the field and the rank, no plan is left, and the group still
+ * works. */
+#include "base/status.h"
+#include "decode/plan.h"
 #include "group/group.h"
 #include "lib/differing_plan.h"
 #include "lib/expect.h"
@@ -84,6 +87,35 @@ static void test_bad_arguments_on_one_rank(void)
             EXPECT_OK(ta_group_run_threads(ranks, NULL, invalid_rank, &bad));
 }
 
+/* A rank without memory for a plan takes part in the agreement: it has none to compare. */
+static ta_status without_plan(ta_group *group, void *context)
+{
+    int bad = *(int *)context, rank = ta_group_rank(group);
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    ta_choice none = {0};
+    small_step_init(&step, rank, ta_group_size(group));
+    TA_TRY(ta_device_open("host", NULL, &device));
+    ta_status status = TA_OK;
+    if (rank == bad) { /* as ta_plan_create() does then */
+        status = ta_planner_follow(group, &none, ta_fail(TA_ERR_NO_MEMORY, "none left"));
+        status = ta_plan_agree(group, NULL, &step.config, status);
+    } else {
+        status = ta_plan_create(group, device, &step.config, &plan);
+    }
+    RANK_EXPECT(status == (rank == bad ? TA_ERR_NO_MEMORY : TA_ERR_MISMATCH) && !plan);
+    RANK_EXPECT(strstr(ta_last_error(), "none left"));
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_a_rank_without_memory(void)
+{
+    for (int bad = 0; bad < RANKS; ++bad)
+        EXPECT_OK(ta_group_run_threads(RANKS, NULL, without_plan, &bad));
+}
+
 /* A rank that never makes its plan: the others wait no longer than the timeout, and name it. */
 static ta_status missing_rank(ta_group *group, void *context)
 {
@@ -115,6 +147,7 @@ int main(void)
     RUN_TEST(test_each_field);
     RUN_TEST(test_roots);
     RUN_TEST(test_bad_arguments_on_one_rank);
+    RUN_TEST(test_a_rank_without_memory);
     RUN_TEST(test_a_rank_that_makes_no_plan);
     return UNITY_END() != 0;
 }

@@ -70,8 +70,7 @@ static void test_unknown_elements(void)
     for (int i = 0; i < 3; ++i) {
         ta_tensor_shape odd = {"kv.k", 3, 5, 4, 16, (ta_dtype)unknown[i]};
         ta_tensor given = {data, 0, 0, 0}, filled = {.batch_stride = 7};
-        EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &odd, &filled), "kv.k",
-                     "no such type");
+        EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &odd, &filled), "kv.k", "no such type");
         TEST_ASSERT_EQUAL_INT64(7, filled.batch_stride);
     }
 }

@@ -159,8 +159,7 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
     if (status == TA_OK)
         status = check_lse(a, lse, 0);
-    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? filled_input.sequences : 0,
-                                   status == TA_OK ? filled_input.lengths : NULL, status, stream));
+    TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
     return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
 }
 
@@ -188,8 +187,7 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);
-    TA_TRY(ta_attention_agree_call(a, status == TA_OK ? filled_input.sequences : 0,
-                                   status == TA_OK ? filled_input.lengths : NULL, status, stream));
+    TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
     return end_call(a, begin,
                     backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
 }

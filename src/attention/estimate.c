@@ -9,9 +9,9 @@
 #include "base/status.h"
 #include "cost.h"
 #include "exchange/rounds.h"
+#include "group/agree.h"
 
-/* Numbers that ta_attention_agree_call() compares: a fault, and two of each field. */
-#define AGREE_BYTES (5 * sizeof(int64_t))
+#define AGREE_BYTES (TA_AGREE_NUMBERS * sizeof(int64_t))
 
 #define ATTEND_KERNELS 1
 #define MERGE_KERNELS 1

@@ -16,12 +16,12 @@ ta_status ta_attention_choose(const ta_attention_config *config, ta_attention *a
 ta_status ta_attention_follow(ta_attention *attention);
 
 /* Do all ranks have the same plan, and did all succeed so far? Collective; an error anywhere is an
- * error everywhere (agree.c). */
-ta_status ta_attention_agree(const ta_attention *attention, ta_status status);
+ * error everywhere; `attention` may be NULL after a failure. Sets its id (agree.c). */
+ta_status ta_attention_agree(ta_group *group, ta_attention *attention, ta_status status);
 
-/* Did all ranks get good arguments and the same lengths? As above, in a call. With a group that
- * moves device memory the host waits for the stream. */
-ta_status ta_attention_agree_call(const ta_attention *attention, int32_t sequences,
-                                  const int32_t *lengths, ta_status status, void *stream);
+/* Are all ranks in the same call, with good arguments and the same lengths? As above. With a group
+ * that moves device memory the host waits for the stream. */
+ta_status ta_attention_agree_call(const ta_attention *attention, const ta_attention_input *input,
+                                  ta_status status, void *stream);
 
 #endif

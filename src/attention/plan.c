@@ -9,6 +9,7 @@
 #include "base/partial.h"
 #include "base/status.h"
 #include "base/struct_size.h"
+#include "group/agree.h"
 #include "group/staged.h"
 
 #define ALIGNMENT 64
@@ -102,7 +103,7 @@ size_t ta_attention_cut(ta_attention *attention)
         a->workspace = cut(a, &used, 1, workspace_bytes(a));
     a->records = cut(a, &used, (overlap ? own : queries) * record, sizeof(float));
     if (a->caller && a->caller->device)
-        a->message = cut(a, &used, TA_ATTENTION_MESSAGE, sizeof(int64_t));
+        a->message = cut(a, &used, TA_AGREE_NUMBERS, sizeof(int64_t));
     if (backward)
         a->own_delta = cut(a, &used, own * s->query_heads, sizeof(float));
     if (a->algorithm == TA_ATTENTION_RING)
@@ -176,6 +177,9 @@ static ta_status make_memory(ta_attention *a)
 static ta_status describe(ta_group *group, ta_device *device, const ta_attention_config *config,
                           ta_attention *a)
 {
+    a->caller = a->group = group;
+    a->rank = ta_group_rank(group);
+    a->ranks = ta_group_size(group);
     if (!device)
         return ta_fail(TA_ERR_INVALID, "device is NULL: open one with ta_device_open()");
     if (!device->ops->attention)
@@ -216,23 +220,17 @@ static ta_status make_groups(ta_attention *a)
 ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_attention_config *config,
                               ta_attention **attention)
 {
-    if (!attention)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: must point to the result");
     ta_attention *a = calloc(1, sizeof *a);
-    if (!a) {
-        ta_status status = ta_fail(TA_ERR_NO_MEMORY, "no memory for an attention plan");
-        ta_group_abort(group, ta_last_error());
-        return status;
-    }
-    a->caller = a->group = group;
-    a->rank = ta_group_rank(group);
-    a->ranks = ta_group_size(group);
-    ta_status status;
-    TA_TRY_GOTO(ta_attention_agree(a, describe(group, device, config, a)), destroy);
+    ta_status status = a ? TA_OK : ta_fail(TA_ERR_NO_MEMORY, "no memory for an attention plan");
+    if (status == TA_OK && !attention)
+        status = ta_fail(TA_ERR_INVALID, "attention is NULL: must point to the result");
+    if (status == TA_OK)
+        status = describe(group, device, config, a);
+    TA_TRY_GOTO(ta_attention_agree(group, a, status), destroy);
     TA_TRY_GOTO(ta_attention_follow(a), destroy);
     ta_attention_set_lines(a);
     TA_TRY_GOTO(make_groups(a), destroy);
-    TA_TRY_GOTO(ta_attention_agree(a, make_memory(a)), destroy);
+    TA_TRY_GOTO(ta_attention_agree(group, a, make_memory(a)), destroy);
     if (a->algorithm == TA_ATTENTION_RING)
         ta_log_info("attention plan: ring of %d, %zu bytes", a->ranks, a->memory_bytes);
     else

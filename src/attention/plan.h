@@ -30,15 +30,13 @@ typedef struct ta_attention_choice {
     int count, chosen;
 } ta_attention_choice;
 
-/* Numbers of the largest message by which the ranks agree. */
-#define TA_ATTENTION_MESSAGE 64
-
 struct ta_attention {
     ta_group *caller; /* the caller's group, in which ranks agree; NULL: one rank */
     ta_group *group;  /* moves the device's memory: `caller`, or one over it (staged.h) */
     ta_device *device;
     const ta_attention_ops *ops;
     int rank, ranks, grid_rows, grid_columns;
+    int64_t id; /* the same on all ranks, another one for each plan */
     int forward_only;
     ta_attention_algorithm algorithm;
     ta_attention_algorithm wanted; /* what the config asks for, and: */

@@ -406,8 +406,7 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = follow_rank_0(group, made, status);
     if (status == TA_OK)
         status = make_memory(&known, made);
-    if (ta_group_size(group) > 1) /* also to tell the others of a failure here */
-        status = ta_plan_agree(group, made, status);
+    status = ta_plan_agree(group, made, &known, status); /* also to tell of a failure here */
     if (status != TA_OK) {
         ta_plan_destroy(made);
         return status;

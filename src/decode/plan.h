@@ -35,6 +35,7 @@ struct ta_plan {
     ta_device *device;
     ta_problem problem;
     int rank, ranks;
+    int64_t id; /* the same on all ranks, another one for each plan */
     ta_placement query_placement, out_placement;
     int query_root, out_root;
     int chunks;         /* of the exchange, see ta_plan_chunk() */
@@ -142,7 +143,9 @@ static inline ta_fault ta_plan_fault_in(const ta_plan *plan, ta_fault fault)
 }
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.
- * Collective; returns the same verdict everywhere (agree.c), and sets plan->lengths_hidden. */
-ta_status ta_plan_agree(ta_group *group, ta_plan *plan, ta_status status);
+ * Collective; returns the same verdict everywhere (agree.c), and sets plan->lengths_hidden and
+ * plan->id. `plan` may be NULL after a failure. */
+ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *config,
+                        ta_status status);
 
 #endif

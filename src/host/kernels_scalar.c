@@ -60,7 +60,7 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
 }
 
 /* The functions above for one element type each. */
-#define FOR_DTYPE(suffix, dtype, ...)                                                                 \
+#define FOR_DTYPE(suffix, dtype, ...)                                                              \
     static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
     {                                                                                              \
         load(dtype, from, n, factor, to);                                                          \

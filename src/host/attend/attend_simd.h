@@ -222,7 +222,7 @@ static void merge(float *into, const float *from, int32_t v_dim)
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
-#define FOR_DTYPE(suffix, dtype, ...)                                                                 \
+#define FOR_DTYPE(suffix, dtype, ...)                                                              \
     static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
     {                                                                                              \
         load_any(dtype, from, n, factor, to);                                                      \

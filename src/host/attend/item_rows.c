@@ -70,8 +70,8 @@ static void load_queries(ta_item_state *s)
     const ta_host_kernels *kernels = s->job->kernels;
     int count = s->item.heads * s->item.rows;
     float factor = ta_score_factor(p);
-    s->packed = kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype &&
-                fabsf(factor) <= PACK_MOST;
+    s->packed =
+        kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype && fabsf(factor) <= PACK_MOST;
     for (int i = 0; i < count && s->packed; i++)
         s->packed = can_pack(load_query(s, i / s->item.rows, i % s->item.rows, 1.0f), p->k_dim);
     for (int i = 0; i < count; i++) {

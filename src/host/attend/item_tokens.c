@@ -61,7 +61,8 @@ static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int
  * than they wait for memory: fewer and longer calls suit them. */
 static int block_tokens(const ta_item_state *s, int rows)
 {
-    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 && ta_dtype_bytes(s->job->problem->kv_dtype) == 2;
+    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 &&
+                 ta_dtype_bytes(s->job->problem->kv_dtype) == 2;
     return longer ? TA_TOKENS_MOST : TA_TOKEN_BLOCK;
 }
 
