@@ -18,8 +18,8 @@ this: nothing here is a measurement.
 - `attention_forward<element type, alignment>`, `attention_forward_mma<element type, sixteenths of
   the widest head, wave width>`: attention over full sequences. `attention_backward_…<…, which
   gradients, …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic
-  shared memory
-  is not in the tables: it is that of `hip/attention/shape.h` and `hip/attention_backward.h`.
+  shared memory is not in the tables: it is that of `hip/attention/shape.h` and
+  `hip/attention/backward.h`.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
 - **shared**: static + dynamic bytes of a block; what an attend kernel asks for is that of the

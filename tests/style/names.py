@@ -22,7 +22,8 @@ FOLDER = re.compile(r'(?<![\w./*$}>-])((?:[a-z][a-z_-]+/)+)(?![\w.$<{(…-])')
 GLOB = re.compile(r'(?<![\w./*$}>-])((?:[\w.-]+/)+[\w.-]*\*[\w.*-]*)')
 ADDRESS = re.compile(r'\w+://\S+')
 C_COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
-HASH_COMMENT = re.compile(r'(?:^|(?<=\s))#(?!include|define|if|endif)[^\n]*|"""(?s:.*?)"""', re.M)
+HASH_COMMENT = re.compile(r'(?:^|(?<=\s))#(?!include|define|if|endif)[^\n]*|"""(?s:.*?)"""'
+                          r"|'''(?s:.*?)'''", re.M)
 
 
 def comments(name, text):
