@@ -79,7 +79,7 @@ static int check(const attention_bench *b, const attention_row *row, const atten
                  attention_verdict verdicts[PASSES])
 {
     double wrong[PASSES] = {0, 0};
-    if (!b->options.check)
+    if (!b->options.sweep.check)
         return 0;
     if (launch.rank == 0 && attention_check(row, data, verdicts) != 0)
         return -1;
@@ -130,10 +130,11 @@ static ta_status probe_rank(ta_group *group, void *context)
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     ta_device *device = NULL;
     ta_cluster *probed = NULL;
-    config.threads = sweep_threads(b->options.threads.count ? b->options.threads.values[0] : 0,
-                                   &b->machine, ta_group_size(group));
-    config.simd = b->options.simd;
-    ta_status status = ta_device_open(b->options.device, &config, &device);
+    config.threads =
+        sweep_threads(b->options.sweep.threads.count ? b->options.sweep.threads.values[0] : 0,
+                      &b->machine, ta_group_size(group));
+    config.simd = b->options.sweep.simd;
+    ta_status status = ta_device_open(b->options.sweep.device, &config, &device);
     if (status == TA_OK)
         status = ta_cluster_probe(group, device, &probed);
     ta_device_close(device);
@@ -150,9 +151,9 @@ static ta_status make_cluster(attention_bench *b)
     int most = 1;
     if (strcmp(b->options.cluster, "probe") != 0)
         return ta_cluster_create(b->options.cluster, &b->cluster);
-    for (int i = 0; i < b->options.ranks.count; i++)
-        if (b->options.ranks.values[i] > most)
-            most = (int)b->options.ranks.values[i];
+    for (int i = 0; i < b->options.sweep.ranks.count; i++)
+        if (b->options.sweep.ranks.values[i] > most)
+            most = (int)b->options.sweep.ranks.values[i];
     return launch_run(most, probe_rank, b);
 }
 
@@ -172,7 +173,7 @@ static int prepare(attention_bench *b)
         if (attention_model_columns(&b->rows[i]) != TA_OK)
             return fail(EXIT_USAGE, ta_last_error());
     }
-    if (o->json && launch.rank == 0 && !(b->file = fopen(o->json, "w")))
+    if (o->sweep.json && launch.rank == 0 && !(b->file = fopen(o->sweep.json, "w")))
         return fail(EXIT_USAGE, "the file of --json cannot be written");
     return EXIT_OK;
 }
@@ -183,7 +184,7 @@ static void begin_json(attention_bench *b)
     json_open(&b->json, NULL, '{');
     json_string(&b->json, "program", "treeattn-bench attention");
     json_string(&b->json, "cpu", b->machine.cpu);
-    json_string(&b->json, "scaling", sweep_scaling_words[b->options.scaling]);
+    json_string(&b->json, "scaling", sweep_scaling_words[b->options.sweep.scaling]);
     json_string(&b->json, "cluster", b->options.cluster ? b->options.cluster : "");
     json_open(&b->json, "rows", '[');
 }
@@ -215,7 +216,7 @@ int attention_command(int argc, char **argv)
     attention_bench bench = {0};
     if (attention_options_parse(argc, argv, &bench.options, error, sizeof error) != 0)
         return fail(EXIT_USAGE, error);
-    if (bench.options.help) {
+    if (bench.options.sweep.help) {
         attention_options_help(stdout);
         return EXIT_OK;
     }

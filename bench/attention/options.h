@@ -8,12 +8,10 @@
 #include "run.h"
 
 typedef struct attention_options {
-    sweep_lengths lengths;
-    int64_t scaling, iterations, warmup, check;
-    /* One row for each combination. */
-    arg_list ranks, threads, algorithms, columns, maps, dtypes, heads, kv_heads;
-    int64_t head_dim, block, mask, help;
-    const char *device, *simd, *cluster, *json;
+    sweep_options sweep;                /* first */
+    arg_list algorithms, columns, maps; /* one row for each combination */
+    int64_t head_dim, block, mask;
+    const char *cluster;
 } attention_options;
 
 /* As options_parse() and options_cases() of decode. Rows that cannot be (a grid with these columns

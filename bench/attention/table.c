@@ -31,14 +31,14 @@ void attention_table_header(const attention_options *options, const bench_machin
     if (launch.mpi)
         printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
                launch.library, launch.local_ranks);
-    printf("# device    %s\n", o->device);
+    printf("# device    %s\n", o->sweep.device);
     if (o->cluster)
         printf("# cluster   %s\n", o->cluster);
     printf("# shape     head dim %lld, %s, %s scaling\n", (long long)o->head_dim,
-           attention_mask_name((ta_mask)o->mask), sweep_scaling_words[o->scaling]);
+           attention_mask_name((ta_mask)o->mask), sweep_scaling_words[o->sweep.scaling]);
     printf("# time      %lld calls after %lld to warm up, alternating with a loop of FMAs: %s\n",
-           (long long)o->iterations, (long long)o->warmup, fma_loop_name());
-    printf("# rows      2 of each of %d; check %s\n#\n", rows, o->check ? "on" : "off");
+           (long long)o->sweep.iterations, (long long)o->sweep.warmup, fma_loop_name());
+    printf("# rows      2 of each of %d; check %s\n#\n", rows, o->sweep.check ? "on" : "off");
     print_columns();
     fflush(stdout);
 }
@@ -49,7 +49,8 @@ void attention_table_pass(const attention_options *options, const attention_row 
     const pass_result *r = result;
     char heads[32], wrong[32], grid[32] = "-", model[32] = "-";
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
-    snprintf(wrong, sizeof wrong, options->check ? "%lld" : "N/A", (long long)r->verdict.wrong);
+    snprintf(wrong, sizeof wrong, options->sweep.check ? "%lld" : "N/A",
+             (long long)r->verdict.wrong);
     if (times->algorithm != TA_ATTENTION_RING)
         snprintf(grid, sizeof grid, "%dx%d", times->grid_rows, times->grid_columns);
     if (row->cluster)

@@ -1,5 +1,5 @@
-/* The flag parser: find the flag, find its value, convert it. See args.h for the table and the
- * forms that a flag can take; decode/options.c for what is checked across flags. */
+/* The flag parser: find the flag, find its value, convert it; and the help. See args.h for the tables
+ * and the forms that a flag can take; decode/options.c for what is checked across flags. */
 #include "args.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static int read_one(const arg_flag *flag, const char *text, size_t length, int64
     return read_choice(flag, text, length, value, error);
 }
 
-static int read_list(const arg_flag *flag, const char *text, arg_error *error)
+static int read_list(const arg_flag *flag, const char *text, void *field, arg_error *error)
 {
     arg_list list = {0};
     for (const char *at = text;; at++) {
@@ -84,38 +84,54 @@ static int read_list(const arg_flag *flag, const char *text, arg_error *error)
         if (*at == '\0')
             break;
     }
-    *(arg_list *)flag->target = list;
+    *(arg_list *)field = list;
     return 0;
 }
 
-static int read_value(const arg_flag *flag, const char *text, arg_error *error)
+static int read_value(const arg_flag *flag, const char *text, void *field, arg_error *error)
 {
     switch (flag->kind) {
     case ARG_INTS:
     case ARG_CHOICES:
-        return read_list(flag, text, error);
+        return read_list(flag, text, field, error);
     case ARG_TEXT:
         if (text[0] == '\0') {
             snprintf(error->text, error->capacity, "--%s is empty, but must be %s", flag->name,
                      flag->value_name);
             return -1;
         }
-        *(const char **)flag->target = text;
+        *(const char **)field = text;
         return 0;
     default: {
         int64_t value;
         if (read_one(flag, text, strlen(text), &value, error) != 0)
             return -1;
-        *(int64_t *)flag->target = value;
+        *(int64_t *)field = value;
         return 0;
     }
     }
 }
 
-/* The flag that `arg` names, and its value if `arg` has that too. */
-static const arg_flag *find(const arg_flag *flags, const char *arg, const char **value)
+/* The flags of all tables, one after the other: `*tables` is where the walk has come. */
+static const arg_flag *first(const arg_flag *const **tables)
 {
-    for (const arg_flag *flag = flags; flag->name; flag++) {
+    while (**tables && !(**tables)->name)
+        ++*tables;
+    return **tables;
+}
+
+static const arg_flag *next(const arg_flag *const **tables, const arg_flag *flag)
+{
+    if ((++flag)->name)
+        return flag;
+    ++*tables;
+    return first(tables);
+}
+
+/* The flag that `arg` names, and its value if `arg` has that too. */
+static const arg_flag *find(const arg_flag *const *tables, const char *arg, const char **value)
+{
+    for (const arg_flag *flag = first(&tables); flag; flag = next(&tables, flag)) {
         size_t length = strlen(flag->name);
         if (arg[1] == '-' && strncmp(arg + 2, flag->name, length) == 0 &&
             (arg[2 + length] == '\0' || arg[2 + length] == '=')) {
@@ -130,11 +146,11 @@ static const arg_flag *find(const arg_flag *flags, const char *arg, const char *
     return NULL;
 }
 
-static void unknown_flag(const arg_flag *flags, const char *arg, arg_error *error)
+static void unknown_flag(const arg_flag *const *tables, const char *arg, arg_error *error)
 {
     const char *name = arg + strspn(arg, "-");
     size_t length = strcspn(name, "=");
-    for (const arg_flag *flag = flags; length > 1 && flag->name; flag++) {
+    for (const arg_flag *flag = first(&tables); length > 1 && flag; flag = next(&tables, flag)) {
         size_t shorter = strlen(flag->name) < length ? strlen(flag->name) : length;
         if (strncmp(flag->name, name, shorter) == 0) {
             snprintf(error->text, error->capacity, "unknown flag '%s'; did you mean '--%s'?", arg,
@@ -145,7 +161,8 @@ static void unknown_flag(const arg_flag *flags, const char *arg, arg_error *erro
     snprintf(error->text, error->capacity, "unknown flag '%s'", arg);
 }
 
-int args_parse(const arg_flag *flags, int argc, char **argv, char *error_text, size_t capacity)
+int args_parse(const arg_flag *const *tables, void *options, int argc, char **argv,
+               char *error_text, size_t capacity)
 {
     arg_error error = {error_text, capacity};
     for (int i = 0; i < argc; i++) {
@@ -155,13 +172,14 @@ int args_parse(const arg_flag *flags, int argc, char **argv, char *error_text, s
                      argv[i]);
             return -1;
         }
-        const arg_flag *flag = find(flags, argv[i], &value);
+        const arg_flag *flag = find(tables, argv[i], &value);
         if (!flag) {
-            unknown_flag(flags, argv[i], &error);
+            unknown_flag(tables, argv[i], &error);
             return -1;
         }
-        if (flag->kind == ARG_HELP) {
-            *(int64_t *)flag->target = 1;
+        void *field = (char *)options + flag->at;
+        if (flag->kind == ARG_SET) {
+            *(int64_t *)field = 1;
             continue;
         }
         if (!value && i + 1 == argc) {
@@ -169,8 +187,90 @@ int args_parse(const arg_flag *flags, int argc, char **argv, char *error_text, s
                      flag->value_name);
             return -1;
         }
-        if (read_value(flag, value ? value : argv[++i], &error) != 0)
+        if (read_value(flag, value ? value : argv[++i], field, &error) != 0)
             return -1;
     }
     return 0;
+}
+
+/* ---- The help ------------------------------------------------------------------------------ */
+
+static void describe_number(char *text, size_t capacity, int64_t number)
+{
+    int thousands = number >= 1024 && number % 1024 == 0;
+    snprintf(text, capacity, thousands ? "%lldk" : "%lld",
+             (long long)(thousands ? number / 1024 : number));
+}
+
+/* One value of the field, as it would be written. */
+static void describe_one(const arg_flag *flag, int64_t value, char *text, size_t capacity)
+{
+    if (flag->choices)
+        snprintf(text, capacity, "%s", flag->choices[value]);
+    else
+        describe_number(text, capacity, value);
+}
+
+static void describe_list(const arg_flag *flag, const arg_list *list, char *text, size_t capacity)
+{
+    text[0] = '\0';
+    for (int i = 0; i < list->count; i++) {
+        size_t used = strlen(text);
+        used += (size_t)snprintf(text + used, capacity - used, "%s", i ? "," : "");
+        describe_one(flag, list->values[i], text + used, capacity - used);
+    }
+}
+
+/* What holds if the flag is not given: what the field has, or what the table says if that is
+ * nothing. */
+static void describe_default(const arg_flag *flag, const void *field, char *text, size_t capacity)
+{
+    const char *absent = flag->absent ? flag->absent : "";
+    if (flag->kind == ARG_SET) {
+        text[0] = '\0';
+    } else if (flag->kind == ARG_TEXT) {
+        const char *value = *(const char *const *)field;
+        snprintf(text, capacity, "%s", value ? value : absent);
+    } else if (flag->kind == ARG_INT || flag->kind == ARG_CHOICE) {
+        int64_t value = *(const int64_t *)field;
+        if (value == 0 && flag->absent)
+            snprintf(text, capacity, "%s", absent);
+        else
+            describe_one(flag, value, text, capacity);
+    } else {
+        describe_list(flag, field, text, capacity);
+        if (text[0] == '\0')
+            snprintf(text, capacity, "%s", absent);
+    }
+}
+
+/* Words in lines that begin at one column. */
+static void print_wrapped(FILE *file, const char *text, int indent, int width)
+{
+    int at = indent;
+    while (*text) {
+        int length = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + length > width) {
+            fprintf(file, "\n%*s", indent, "");
+            at = indent;
+        }
+        at += fprintf(file, "%s%.*s", at > indent ? " " : "", length, text);
+        text += length;
+        text += strspn(text, " ");
+    }
+    fputs("\n", file);
+}
+
+void args_print(FILE *file, const arg_flag *const *tables, const void *defaults)
+{
+    for (const arg_flag *flag = first(&tables); flag; flag = next(&tables, flag)) {
+        char name[64], value[160], text[512];
+        describe_default(flag, (const char *)defaults + flag->at, value, sizeof value);
+        snprintf(name, sizeof name, "%c%c%s--%s %s", flag->letter ? '-' : ' ',
+                 flag->letter ? flag->letter : ' ', flag->letter ? ", " : "  ", flag->name,
+                 flag->value_name);
+        snprintf(text, sizeof text, *value ? "%s (%s)" : "%s", flag->help, value);
+        fprintf(file, "  %-26s ", name);
+        print_wrapped(file, text, 29, 100);
+    }
 }

@@ -1,11 +1,12 @@
-/* Command-line flags as a table: a command lists its flags with the place where each value goes,
- * and args_parse() does the rest. An error names the flag, the value and what would be right.
- * decode/options.c has the one table there is. */
+/* Command-line flags as tables: a command lists its flags with the field of its options where each
+ * value goes, args_parse() reads them and args_print() is the help. An error names the flag, the value
+ * and what would be right. sweep.c has the flags that commands share, each command its own. */
 #ifndef BENCH_ARGS_H
 #define BENCH_ARGS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define ARG_LIST_MAX 16
 
@@ -21,24 +22,30 @@ typedef enum arg_kind {
     ARG_CHOICE, /* int64_t: the index of a word in `choices` */
     ARG_CHOICES,
     ARG_TEXT, /* const char *, not copied */
-    ARG_HELP  /* int64_t, set to 1; takes no value */
+    ARG_SET   /* int64_t, set to 1; takes no value */
 } arg_kind;
 
 typedef struct arg_flag {
     char letter;      /* "-n", or 0 */
     const char *name; /* "--iterations" without the dashes */
     arg_kind kind;
-    void *target;
+    size_t at;                  /* where the field is: offsetof() in the options */
     int64_t min, max;           /* of each number */
     const char *const *choices; /* ends with NULL */
     const char *value_name;     /* how the help calls the value */
     const char *help;
+    const char *absent; /* what holds without it, if the field's default does not say so; or NULL */
 } arg_flag;
 
-/* Read argv[0] … argv[argc - 1] into the targets. `flags` ends with a flag whose name is NULL.
- * Returns 0, or -1 with a sentence in `error`. Flags are "--name value", "--name=value", "-n
- * value", "-n=value" and "-nvalue"; the last of several wins. */
-int args_parse(const arg_flag *flags, int argc, char **argv, char *error, size_t capacity);
+/* Read argv[0] … argv[argc - 1] into `options`, which has the defaults. `tables` ends with NULL, each
+ * of them with a flag whose name is NULL. Returns 0, or -1 with a sentence in `error`. Flags are
+ * "--name value", "--name=value", "-n value", "-n=value" and "-nvalue"; the last of several
+ * wins. */
+int args_parse(const arg_flag *const *tables, void *options, int argc, char **argv, char *error,
+               size_t capacity);
+
+/* The help of each flag, with its default, which is what `defaults` has. */
+void args_print(FILE *file, const arg_flag *const *tables, const void *defaults);
 
 /* Read one number of an ARG_INT flag. Returns 0, or -1 if it is none. */
 int args_number(const char *text, size_t length, int64_t *number);

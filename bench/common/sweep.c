@@ -9,6 +9,43 @@ const char *const sweep_dtype_words[] = {"f32", "f16", "bf16", NULL};
 const ta_dtype sweep_dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 const char *const sweep_scaling_words[] = {"strong", "weak", NULL};
 
+enum { USUAL_BEGIN = 4096 };
+
+#define AT(field) offsetof(sweep_options, field)
+const arg_flag sweep_flags[] = {
+    {'b', "begin", ARG_INT, AT(lengths.begin), 1, INT32_MAX, NULL, "TOKENS",
+     "shortest sequence, over all ranks", "4k, or --end if that is less"},
+    {'e', "end", ARG_INT, AT(lengths.end), 1, INT32_MAX, NULL, "TOKENS",
+     "longest sequence; that of --begin if only that is given", NULL},
+    {'f', "factor", ARG_INT, AT(lengths.factor), 2, 1 << 20, NULL, "N",
+     "from each length to the next", NULL},
+    {'n', "iterations", ARG_INT, AT(iterations), 1, 1000000, NULL, "N", "timed steps per row",
+     "what fits into 2 s, from 3 to 20"},
+    {'w', "warmup", ARG_INT, AT(warmup), 0, 1000000, NULL, "N", "untimed steps before them", NULL},
+    {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results in double precision",
+     NULL},
+    {0, "scaling", ARG_CHOICE, AT(scaling), 0, 0, sweep_scaling_words, "KIND",
+     "lengths are of the sequence (strong) or of each rank's part (weak)", NULL},
+    {0, "ranks", ARG_INTS, AT(ranks), 1, 1024, NULL, "LIST",
+     "ranks that share the tokens, as threads of this process; under mpirun each process is one of "
+     "them",
+     NULL},
+    {0, "threads", ARG_INTS, AT(threads), 1, 1024, NULL, "LIST", "threads of each rank",
+     "the CPUs divided by the ranks, at least 1"},
+    {0, "heads", ARG_INTS, AT(heads), 1, 65536, NULL, "LIST", "query heads", NULL},
+    {0, "kv-heads", ARG_INTS, AT(kv_heads), 1, 65536, NULL, "LIST", "KV heads", "--heads"},
+    {0, "dtype", ARG_CHOICES, AT(dtypes), 0, 0, sweep_dtype_words, "LIST",
+     "f32, f16, bf16: of all tensors", NULL},
+    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
+     "where it runs: host, or auto for the best there is", NULL},
+    {0, "simd", ARG_TEXT, AT(simd), 0, 0, NULL, "LEVEL", "host: scalar, avx2, avx512, avx512bf16",
+     "the best this CPU has"},
+    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
+     "also write every sample and column to this file", NULL},
+    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    {0},
+};
+
 arg_list sweep_one(int64_t value)
 {
     arg_list list = {1, {value}};
@@ -44,8 +81,8 @@ int sweep_threads(int64_t given, const bench_machine *machine, int ranks)
     return threads > 0 ? threads : 1;
 }
 
-int sweep_check_lengths(const sweep_lengths *lengths, int64_t scaling, const arg_list *ranks,
-                        char *error, size_t capacity)
+static int check_lengths(const sweep_lengths *lengths, int64_t scaling, const arg_list *ranks,
+                         char *error, size_t capacity)
 {
     if (lengths->begin > lengths->end) {
         snprintf(error, capacity, "--begin is %lld, but must be at most --end, which is %lld",
@@ -63,7 +100,8 @@ int sweep_check_lengths(const sweep_lengths *lengths, int64_t scaling, const arg
     return 0;
 }
 
-int sweep_check_heads(const arg_list *heads, const arg_list *kv_heads, char *error, size_t capacity)
+static int check_heads(const arg_list *heads, const arg_list *kv_heads, char *error,
+                       size_t capacity)
 {
     for (int i = 0; i < heads->count; i++) {
         for (int j = 0; j < kv_heads->count; j++) {
@@ -77,7 +115,23 @@ int sweep_check_heads(const arg_list *heads, const arg_list *kv_heads, char *err
     return 0;
 }
 
-int sweep_use_processes(arg_list *ranks, const arg_list *defaults, char *error, size_t capacity)
+int sweep_check(const sweep_options *sweep, char *error, size_t capacity)
+{
+    if (check_lengths(&sweep->lengths, sweep->scaling, &sweep->ranks, error, capacity) != 0)
+        return -1;
+    return check_heads(&sweep->heads, &sweep->kv_heads, error, capacity);
+}
+
+int sweep_check_dim(const char *flag, int64_t dim, char *error, size_t capacity)
+{
+    if (dim % 8 == 0)
+        return 0;
+    snprintf(error, capacity, "--%s is %lld, but must be a multiple of 8", flag, (long long)dim);
+    return -1;
+}
+
+/* With MPI each process is a rank, and that is how many there are. */
+static int use_processes(arg_list *ranks, const arg_list *defaults, char *error, size_t capacity)
 {
     if (!launch.mpi)
         return 0;
@@ -91,13 +145,18 @@ int sweep_use_processes(arg_list *ranks, const arg_list *defaults, char *error, 
     return 0;
 }
 
-void sweep_print_flags(FILE *file, const arg_flag *flags)
+int sweep_parse(sweep_options *sweep, const arg_flag *const *tables, int argc, char **argv,
+                char *error, size_t capacity)
 {
-    for (; flags->name; flags++) {
-        char name[64];
-        snprintf(name, sizeof name, "%c%c%s--%s %s", flags->letter ? '-' : ' ',
-                 flags->letter ? flags->letter : ' ', flags->letter ? ", " : "  ", flags->name,
-                 flags->value_name);
-        fprintf(file, "  %-26s %s\n", name, flags->help);
-    }
+    sweep_lengths *lengths = &sweep->lengths;
+    arg_list usual_ranks = sweep->ranks;
+    int64_t usual_end = lengths->end;
+    lengths->end = 0;
+    if (args_parse(tables, sweep, argc, argv, error, capacity) != 0)
+        return -1;
+    if (lengths->end == 0)
+        lengths->end = lengths->begin ? lengths->begin : usual_end;
+    if (lengths->begin == 0)
+        lengths->begin = lengths->end < USUAL_BEGIN ? lengths->end : USUAL_BEGIN;
+    return use_processes(&sweep->ranks, &usual_ranks, error, capacity);
 }

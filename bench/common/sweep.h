@@ -1,5 +1,5 @@
-/* What the commands that measure a table of rows have in common: words of their flags, and how a
- * row's number becomes its place on each axis. decode/options.c and attention/options.c use it. */
+/* What the commands that measure a table of rows have in common: flags, and how a row's number
+ * becomes its place on each axis. decode/options.c and attention/options.c use it. */
 #ifndef BENCH_SWEEP_H
 #define BENCH_SWEEP_H
 
@@ -24,6 +24,26 @@ typedef struct sweep_lengths {
     int64_t begin, end, factor;
 } sweep_lengths;
 
+/* What was asked for: the options of a command begin with it. */
+typedef struct sweep_options {
+    sweep_lengths lengths; /* tokens of a sequence, over all ranks */
+    int64_t scaling, iterations, warmup, check;
+    /* One row for each combination; no threads: sweep_threads() finds how many. */
+    arg_list ranks, threads, dtypes, heads, kv_heads;
+    const char *device, *simd;
+    const char *json;
+    int64_t help;
+} sweep_options;
+
+/* Its flags. */
+extern const arg_flag sweep_flags[];
+
+/* Read the flags of a command into its options, which begin with `sweep` and have the defaults. Then
+ * fill in what follows from others: the lengths, and with MPI the ranks. Returns 0, or -1 with a
+ * sentence in `error`. */
+int sweep_parse(sweep_options *sweep, const arg_flag *const *tables, int argc, char **argv,
+                char *error, size_t capacity);
+
 int64_t sweep_count(const sweep_lengths *lengths);
 
 /* The list with one number. */
@@ -39,15 +59,7 @@ int32_t sweep_tokens(const sweep_lengths *lengths, int64_t digit, int64_t scalin
 int sweep_threads(int64_t given, const bench_machine *machine, int ranks);
 
 /* What no flag can check alone; -1 with a sentence in `error`. */
-int sweep_check_lengths(const sweep_lengths *lengths, int64_t scaling, const arg_list *ranks,
-                        char *error, size_t capacity);
-int sweep_check_heads(const arg_list *heads, const arg_list *kv_heads, char *error,
-                      size_t capacity);
-
-/* With MPI each process is a rank, and that is how many there are; likewise. */
-int sweep_use_processes(arg_list *ranks, const arg_list *defaults, char *error, size_t capacity);
-
-/* One line for each flag. */
-void sweep_print_flags(FILE *file, const arg_flag *flags);
+int sweep_check(const sweep_options *sweep, char *error, size_t capacity);
+int sweep_check_dim(const char *flag, int64_t dim, char *error, size_t capacity);
 
 #endif

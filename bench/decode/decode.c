@@ -60,15 +60,16 @@ static int try_device(decode_options *o)
     ta_device *device = NULL;
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     config.threads = 1;
-    config.simd = o->simd;
-    ta_status status = ta_device_open(o->device, &config, &device);
+    config.simd = o->sweep.simd;
+    ta_status status = ta_device_open(o->sweep.device, &config, &device);
     if (status == TA_OK && options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
         code = fail(EXIT_USAGE, "%s", error);
     ta_device_close(device);
     if (status == TA_OK)
         return code;
-    return fail(exit_code(status), "device '%s'%s%s is not available: %s", o->device,
-                o->simd ? " with --simd " : "", o->simd ? o->simd : "", ta_last_error());
+    return fail(exit_code(status), "device '%s'%s%s is not available: %s", o->sweep.device,
+                o->sweep.simd ? " with --simd " : "", o->sweep.simd ? o->sweep.simd : "",
+                ta_last_error());
 }
 
 /* The memory of the largest row, compared with what there is. */
@@ -107,10 +108,11 @@ static int prepare(decode_job *job)
     int code = try_device(&job->options);
     if (code == EXIT_OK)
         code = alloc_cache(job);
-    if (code == EXIT_OK && job->options.json && launch.rank == 0) {
-        job->json = fopen(job->options.json, "w");
+    if (code == EXIT_OK && job->options.sweep.json && launch.rank == 0) {
+        job->json = fopen(job->options.sweep.json, "w");
         if (!job->json)
-            code = fail(EXIT_USAGE, "--json is '%s', which cannot be written", job->options.json);
+            code = fail(EXIT_USAGE, "--json is '%s', which cannot be written",
+                        job->options.sweep.json);
     }
     return code;
 }
@@ -151,7 +153,7 @@ static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tens
         return fail(exit_code(status), "%s", error);
     }
     result->wrong = -1;
-    if (job->options.check) {
+    if (job->options.sweep.check) {
         progress_say(&job->progress, "checking the results");
         if (check_result(&job->options, &job->machine, layout, tensors, result) != 0)
             return fail(EXIT_WRONG, "not enough memory or threads for the check");
@@ -201,7 +203,7 @@ static int run_rows(decode_job *job, int argc, char **argv)
     table_footer(job->results, done);
     report_run run = {&job->options, &job->machine, argc, argv};
     if (job->json && report_write(job->json, &run, job->results, done) != 0)
-        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.json);
+        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.sweep.json);
     return code;
 }
 
@@ -211,7 +213,7 @@ int decode_command(int argc, char **argv)
     decode_job job = {0};
     if (options_parse(argc, argv, &job.options, error, sizeof error) != 0)
         return launch.rank == 0 ? fail(EXIT_USAGE, "%s", error) : EXIT_USAGE;
-    if (job.options.help) {
+    if (job.options.sweep.help) {
         options_help(stdout);
         return EXIT_OK;
     }

@@ -186,8 +186,8 @@ static ta_status count_costs(rank_run *r, rank_cost *cost)
 
 static int choose_samples(const decode_options *options, double step_us)
 {
-    if (options->iterations)
-        return (int)options->iterations;
+    if (options->sweep.iterations)
+        return (int)options->sweep.iterations;
     if (step_us * OPTIONS_MAX_SAMPLES <= SAMPLING_US)
         return OPTIONS_MAX_SAMPLES;
     return step_us * MIN_SAMPLES >= SAMPLING_US ? MIN_SAMPLES : (int)(SAMPLING_US / step_us);
@@ -198,7 +198,7 @@ static ta_status warm_up(rank_run *r)
 {
     const decode_options *options = r->run->m->options;
     double step_us = 0;
-    for (int64_t i = 0; i < options->warmup; i++) {
+    for (int64_t i = 0; i < options->sweep.warmup; i++) {
         double start = machine_time_us();
         ta_status status = step(r);
         if (status != TA_OK)
@@ -332,7 +332,7 @@ static ta_status allocate(row_run *run)
     bench_result *result = run->result;
     const measurement *m = run->m;
     size_t samples =
-        (size_t)(m->options->iterations ? m->options->iterations : OPTIONS_MAX_SAMPLES);
+        (size_t)(m->options->sweep.iterations ? m->options->sweep.iterations : OPTIONS_MAX_SAMPLES);
     size_t ranks = (size_t)result->row.ranks;
     result->algorithm = options_algorithm_name(&result->row);
     result->kv_bytes = kv_read_bytes(m->options, &result->row);

@@ -8,25 +8,17 @@
 
 #include <treeattn/treeattn.h>
 
-#include "common/args.h"
-#include "common/machine.h"
+#include "common/sweep.h"
 
 typedef struct decode_options {
-    int64_t begin, end, factor; /* tokens of a sequence, over all ranks */
-    int64_t iterations;         /* 0: measure.c chooses for each row */
-    int64_t warmup, check;
-    /* One row for each combination. */
-    arg_list algorithms, ranks, threads, dtypes, heads, kv_heads;
-    int64_t scaling;
+    sweep_options sweep; /* first; iterations 0: measure.c chooses for each row */
+    arg_list algorithms;
     int64_t head_dim, v_dim, batch, query_tokens;
-    const char *device, *simd;
     int64_t group, graph;
     const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
     int64_t map, block, layout, page_tokens;
     int64_t tile; /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
-    const char *json;
-    int64_t help;
     /* By options_set_device(): */
     int gpu; /* the device is not the host */
     char device_name[32];

@@ -38,7 +38,7 @@ static ta_status open_gpu(const decode_options *options, ta_group *group, rank_p
 {
     char name[64];
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
-    snprintf(name, sizeof name, "%s:%d", options->device,
+    snprintf(name, sizeof name, "%s:%d", options->sweep.device,
              launch.mpi ? launch.local_rank : ta_group_rank(group));
     ta_status status = ta_device_open(name, NULL, &opened->device);
     if (status != TA_OK || options->group != GROUP_CCL || ta_group_size(group) == 1)
@@ -55,11 +55,11 @@ static ta_status open_device(const decode_options *options, const bench_case *ro
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     *opened = (rank_plan){.group = group};
     if (options->group == GROUP_CCL ||
-        (options->gpu && launch.mpi && !strchr(options->device, ':')))
+        (options->gpu && launch.mpi && !strchr(options->sweep.device, ':')))
         return open_gpu(options, group, opened);
     config.threads = row->threads;
-    config.simd = options->simd;
-    return ta_device_open(options->device, &config, &opened->device);
+    config.simd = options->sweep.simd;
+    return ta_device_open(options->sweep.device, &config, &opened->device);
 }
 
 ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,

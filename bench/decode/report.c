@@ -22,14 +22,14 @@ static void write_machine(json_writer *json, const bench_machine *machine)
 static void write_options(json_writer *json, const decode_options *o)
 {
     json_open(json, "options", '{');
-    json_string(json, "device", o->device);
+    json_string(json, "device", o->sweep.device);
     json_string(json, "group", options_group_name(o));
     json_int(json, "graph", o->graph);
     json_string(json, "cluster", o->cluster ? o->cluster : "none");
     json_string(json, "scaling", options_scaling_name(o));
-    json_string(json, "simd", o->simd ? o->simd : "best");
-    json_int(json, "warmup", o->warmup);
-    json_int(json, "check", o->check);
+    json_string(json, "simd", o->sweep.simd ? o->sweep.simd : "best");
+    json_int(json, "warmup", o->sweep.warmup);
+    json_int(json, "check", o->sweep.check);
     json_int(json, "batch", o->batch);
     json_int(json, "query_tokens", o->query_tokens);
     json_int(json, "k_dim", o->head_dim);

@@ -72,15 +72,16 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     if (launch.mpi)
         printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
                launch.library, launch.local_ranks);
-    printf("# device    %s%s%s;", o->device, o->group == GROUP_CCL ? ", one for each rank" : "",
+    printf("# device    %s%s%s;", o->sweep.device,
+           o->group == GROUP_CCL ? ", one for each rank" : "",
            o->graph ? "; steps replayed from a graph" : "");
-    print_list(" ranks", &o->ranks);
-    if (o->threads.count)
-        print_list("; threads of each rank", &o->threads);
+    print_list(" ranks", &o->sweep.ranks);
+    if (o->sweep.threads.count)
+        print_list("; threads of each rank", &o->sweep.threads);
     else
         printf("; threads of each rank: %d CPUs / ranks", machine->cpus);
-    print_list("\n# shape     heads", &o->heads);
-    print_list("; KV heads", &o->kv_heads);
+    print_list("\n# shape     heads", &o->sweep.heads);
+    print_list("; KV heads", &o->sweep.kv_heads);
     printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld\n", (long long)o->head_dim,
            (long long)o->v_dim, (long long)o->batch, (long long)o->query_tokens);
     print_cache(o);
@@ -88,9 +89,10 @@ void table_header(const decode_options *options, const bench_machine *machine, i
            options_placement_name(o->out_placement));
     print_plan(plan);
     printf("# time      %s%lld steps after %lld to warm up, alternating with as many read sweeps\n",
-           o->iterations ? "" : "up to ",
-           (long long)(o->iterations ? o->iterations : OPTIONS_MAX_SAMPLES), (long long)o->warmup);
-    printf("# rows      %d; check %s\n#\n", rows, o->check ? "on" : "off");
+           o->sweep.iterations ? "" : "up to ",
+           (long long)(o->sweep.iterations ? o->sweep.iterations : OPTIONS_MAX_SAMPLES),
+           (long long)o->sweep.warmup);
+    printf("# rows      %d; check %s\n#\n", rows, o->sweep.check ? "on" : "off");
     print_columns();
     fflush(stdout);
 }

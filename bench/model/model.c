@@ -27,46 +27,37 @@ typedef struct model_options {
     const char *json;
 } model_options;
 
-enum { FLAG_COUNT = 13 };
-
-static void make_flags(model_options *o, arg_flag flags[FLAG_COUNT])
-{
-    const arg_flag table[FLAG_COUNT] = {
-        {0, "work", ARG_CHOICE, &o->work, 0, 0, work_words, "WORD",
-         "decode steps, or attention over full sequences (decode)"},
-        {0, "tokens", ARG_INTS, &o->tokens, 1, INT32_MAX, NULL, "LIST",
-         "sequence lengths over all ranks (80000, doubled six times; attention: 8k to 128k)"},
-        {0, "ranks", ARG_INTS, &o->ranks, 1, 1 << 20, NULL, "LIST",
-         "ranks that share the cache (all of the cluster's)"},
-        {0, "heads", ARG_INT, &o->heads, 1, 65536, NULL, "N", "query heads (16)"},
-        {0, "kv-heads", ARG_INT, &o->kv_heads, 1, 65536, NULL, "N", "KV heads (the query's)"},
-        {0, "head-dim", ARG_INT, &o->head_dim, 8, 576, NULL, "N", "head dimension (128)"},
-        {0, "batch", ARG_INT, &o->batch, 1, 1 << 20, NULL, "N", "sequences per step (1)"},
-        {0, "dtype", ARG_CHOICE, &o->dtype, 0, 0, sweep_dtype_words, "TYPE", "of K and V (bf16)"},
-        {0, "placement", ARG_CHOICE, &o->placement, 0, 0, placement_words, "WORD",
-         "decode: of the output: all, root, heads (all)"},
-        {0, "mask", ARG_CHOICE, &o->mask, 0, 0, mask_words, "KIND",
-         "attention: causal or full (causal)"},
-        {0, "json", ARG_TEXT, &o->json, 0, 0, NULL, "FILE", "write every candidate there"},
-        {'h', "help", ARG_HELP, &o->help, 0, 0, NULL, "", "print this"},
-        {0, NULL, ARG_HELP, NULL, 0, 0, NULL, NULL, NULL},
-    };
-    memcpy(flags, table, sizeof table);
-}
+#define AT(field) offsetof(model_options, field)
+static const arg_flag flags[] = {
+    {0, "work", ARG_CHOICE, AT(work), 0, 0, work_words, "WORD",
+     "decode steps, or attention over full sequences", NULL},
+    {0, "tokens", ARG_INTS, AT(tokens), 1, INT32_MAX, NULL, "LIST",
+     "sequence lengths over all ranks", "80000, doubled six times; attention: 8k to 128k"},
+    {0, "ranks", ARG_INTS, AT(ranks), 1, 1 << 20, NULL, "LIST", "ranks that share the cache",
+     "all of the cluster's"},
+    {0, "heads", ARG_INT, AT(heads), 1, 65536, NULL, "N", "query heads", NULL},
+    {0, "kv-heads", ARG_INT, AT(kv_heads), 1, 65536, NULL, "N", "KV heads", "--heads"},
+    {0, "head-dim", ARG_INT, AT(head_dim), 8, 576, NULL, "N", "head dimension", NULL},
+    {0, "batch", ARG_INT, AT(batch), 1, 1 << 20, NULL, "N", "sequences per step", NULL},
+    {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, sweep_dtype_words, "TYPE", "of K and V", NULL},
+    {0, "placement", ARG_CHOICE, AT(placement), 0, 0, placement_words, "WORD",
+     "decode: of the output: all, root, heads", NULL},
+    {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "attention: causal or full", NULL},
+    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE", "write every candidate there", NULL},
+    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    {0},
+};
+static const arg_flag *const tables[] = {flags, NULL};
+static const model_options defaults = {.heads = 16, .head_dim = 128, .batch = 1, .dtype = 2};
 
 void model_help(FILE *file)
 {
-    model_options o;
-    arg_flag flags[FLAG_COUNT];
-    make_flags(&o, flags);
     fputs("treeattn-bench model CLUSTER [FLAGS]: predict decode steps, or attention over\n"
           "full sequences. CLUSTER is a preset with its size (h100:16x8, a100:16x4, mi300x:1x8,\n"
           "rtx4090:1x2, local:1x4) or a file; 'paper' prints the tables behind the figures of the\n"
           "Tree Attention paper, or of the Attention2D paper.\n\n",
           file);
-    for (const arg_flag *flag = flags; flag->name; flag++)
-        fprintf(file, "  --%s %s%*s%s\n", flag->name, flag->value_name,
-                (int)(18 - strlen(flag->name) - strlen(flag->value_name)), "", flag->help);
+    args_print(file, tables, &defaults);
 }
 
 static ta_plan_config plan_config(const model_options *o, int64_t tokens, int ranks)
@@ -294,14 +285,12 @@ static int run_paper(const model_options *o, json_writer *json)
 
 static int parse(int argc, char **argv, model_options *o, char *error, size_t capacity)
 {
-    arg_flag flags[FLAG_COUNT];
-    *o = (model_options){.heads = 16, .head_dim = 128, .batch = 1, .dtype = 2};
-    make_flags(o, flags);
+    *o = defaults;
     if (argc > 0 && argv[0][0] != '-') {
         o->cluster = argv[0];
         argc--, argv++;
     }
-    if (args_parse(flags, argc, argv, error, capacity) != 0)
+    if (args_parse(tables, o, argc, argv, error, capacity) != 0)
         return -1;
     if (!o->tokens.count && o->work == WORK_ATTENTION) /* those of the papers */
         o->tokens = (arg_list){5, {1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17}};
