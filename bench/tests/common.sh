@@ -1,6 +1,10 @@
 #!/bin/sh
-# What the tests of treeattn-bench share; they source it. Sets $work, a directory that is removed in
-# the end, where a test keeps what the program printed in out and err, and $failed.
+# What the tests of treeattn-bench share; they source it, with their arguments PROGRAM PYTHON ….
+# Sets $bench and $python, $work, a directory that is removed in the end, where a test keeps what the
+# program printed in out and err, and $failed.
+bench=$1
+# shellcheck disable=SC2034 # the script reads it
+python=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -13,4 +17,30 @@ fail()
     sed 's/^/    err: /' "$work/err"
     # shellcheck disable=SC2034 # the script reads it
     failed=1
+}
+
+# run CODE FLAGS...: run the program; it must exit with CODE.
+run()
+{
+    expected=$1
+    shift
+    code=0
+    "$bench" "$@" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = "$expected" ] || fail "exit $code, not $expected: treeattn-bench $*"
+}
+
+# says FILE TEXT: the last run's out or err has this text.
+says()
+{
+    grep -qF -e "$2" "$work/$1" || fail "'$2' is not in std$1"
+}
+
+# refuses TEXT FLAGS...: a usage error that says TEXT, and prints no table.
+refuses()
+{
+    text=$1
+    shift
+    run 2 decode "$@"
+    says err "$text"
+    [ ! -s "$work/out" ] || fail "output with wrong usage: $*"
 }

@@ -3,12 +3,10 @@
 #
 #     test_bench_mpi.sh PROGRAM PYTHON LAUNCHER...
 set -u
-bench=$1
-python=$2
-shift 2
 # shellcheck source=bench/tests/common.sh
 . "$(dirname "$0")/common.sh"
-: "${work:?}" "${failed:?}"
+: "${bench:?}" "${python:?}" "${work:?}" "${failed:?}"
+shift 2
 
 small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1 -n 3'
 

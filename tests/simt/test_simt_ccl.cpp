@@ -1,14 +1,8 @@
-/* The executor's collectives: what they compute, when they run, how they fail. Ranks are threads,
- * each on a device of its own; a rank that finds something wrong returns it in words. */
+/* The executor's collectives: what they compute, and when they run. test_simt_ccl_errors.cpp has how
+ * they fail. */
 #include <math.h>
 
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "simt_ccl.h"
-#include "simt_test.h"
+#include "ccl_test.h"
 
 void setUp(void)
 {
@@ -19,104 +13,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-#define NEED(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return std::string("line ") + std::to_string(__LINE__) + ": " #condition;              \
-    } while (0)
-
-/* Run `rank_fn(rank)` for every rank on a thread of its own. */
-static void on_ranks(int ranks, const std::function<std::string(int)> &rank_fn)
-{
-    std::vector<std::thread> threads;
-    std::vector<std::string> said(static_cast<size_t>(ranks));
-    for (int r = 0; r < ranks; r++)
-        threads.emplace_back([&, r] {
-            (void)hipSetDevice(r);
-            said[static_cast<size_t>(r)] = rank_fn(r);
-        });
-    for (std::thread &t : threads)
-        t.join();
-    for (int r = 0; r < ranks; r++)
-        if (!said[static_cast<size_t>(r)].empty()) {
-            std::string text = "rank " + std::to_string(r) + " of " + std::to_string(ranks) + ": " +
-                               said[static_cast<size_t>(r)] + " [" + simt_settings() + "]";
-            TEST_FAIL_MESSAGE(text.c_str());
-        }
-}
-
-static ncclResult_t settle(ncclComm_t comm, ncclResult_t result)
-{
-    while (result == ncclInProgress) {
-        if (ncclCommGetAsyncError(comm, &result) != ncclSuccess)
-            return ncclInternalError;
-        std::this_thread::yield();
-    }
-    return result;
-}
-
-/* A rank's communicator, stream, and device memory of `count` floats for input and output. */
-struct endpoint {
-    ncclComm_t comm = nullptr;
-    hipStream_t stream = nullptr;
-    float *in = nullptr, *out = nullptr;
-    size_t count;
-    bool ok;
-
-    endpoint(const ncclUniqueId &id, int ranks, int rank, size_t count_, bool blocking)
-        : count(count_)
-    {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = blocking;
-        ok = hipStreamCreateWithFlags(&stream, hipStreamNonBlocking) == hipSuccess &&
-             hipMalloc(&in, count * sizeof(float)) == hipSuccess &&
-             hipMalloc(&out, count * sizeof(float)) == hipSuccess;
-        ncclResult_t result = ncclCommInitRankConfig(&comm, ranks, id, rank, &config);
-        ok = ok && settle(comm, result) == ncclSuccess;
-    }
-    ~endpoint()
-    {
-        if (comm)
-            (void)ncclCommAbort(comm);
-        (void)hipStreamDestroy(stream);
-        (void)hipFree(in);
-        (void)hipFree(out);
-    }
-    endpoint(const endpoint &) = delete;
-    endpoint &operator=(const endpoint &) = delete;
-
-    void fill(const std::function<float(size_t)> &value)
-    {
-        std::vector<float> values(count);
-        for (size_t i = 0; i < count; i++)
-            values[i] = value(i);
-        (void)hipMemcpy(in, values.data(), count * sizeof(float), hipMemcpyHostToDevice);
-        (void)hipMemset(out, 0xff, count * sizeof(float));
-        (void)hipStreamSynchronize(nullptr);
-    }
-    std::vector<float> read()
-    {
-        std::vector<float> values(count);
-        (void)hipMemcpy(values.data(), out, count * sizeof(float), hipMemcpyDeviceToHost);
-        return values;
-    }
-    /* Leave in the way that a healthy program does. */
-    bool finish()
-    {
-        bool done = settle(comm, ncclCommFinalize(comm)) == ncclSuccess &&
-                    ncclCommDestroy(comm) == ncclSuccess;
-        comm = nullptr;
-        return done;
-    }
-};
-
-static ncclUniqueId new_id()
-{
-    ncclUniqueId id;
-    (void)ncclGetUniqueId(&id);
-    return id;
 }
 
 /* ---- What they compute --------------------------------------------------------------------- */
@@ -233,16 +129,6 @@ static void test_deferred_on_one_thread(void)
     CHECK_HIP(hipSetDevice(0));
 }
 
-static bool ends_soon(hipStream_t stream)
-{
-    for (int i = 0; i < 40; i++) {
-        if (hipStreamQuery(stream) == hipSuccess)
-            return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return false;
-}
-
 /* Two ranks that both send first wait for ever, unless the calls are in a group. */
 static void test_sends_wait_for_receives(void)
 {
@@ -298,156 +184,6 @@ static void test_captured(void)
     });
 }
 
-/* ---- How they fail ------------------------------------------------------------------------- */
-
-static void test_injected_error(void)
-{
-    ncclUniqueId id = new_id();
-    simt_fail_ccl(1, 2);
-    on_ranks(3, [&](int rank) -> std::string {
-        endpoint e(id, 3, rank, 4, true);
-        ncclResult_t state;
-        for (int call = 0; call < 2; call++)
-            NEED(ncclAllReduce(e.in, e.out, 4, ncclFloat, ncclSum, e.comm, e.stream) ==
-                 ncclSuccess);
-        NEED(!ends_soon(e.stream));
-        NEED(ncclCommGetAsyncError(e.comm, &state) == ncclSuccess);
-        NEED(state == (rank == 1 ? ncclSystemError : ncclSuccess));
-        NEED(rank != 1 || ncclAllGather(e.in, e.out, 1, ncclFloat, e.comm, e.stream) == state);
-        NEED(ncclCommAbort(e.comm) == ncclSuccess);
-        e.comm = nullptr;
-        NEED(hipStreamSynchronize(e.stream) == hipSuccess);
-        return "";
-    });
-}
-
-static void test_mismatch(void)
-{
-    for (int collective = 0; collective < 2; collective++) {
-        ncclUniqueId id = new_id();
-        on_ranks(2, [&](int rank) -> std::string {
-            endpoint e(id, 2, rank, 8, true);
-            ncclResult_t state;
-            size_t count = rank == 0 ? 8 : 4;
-            if (collective)
-                (void)ncclAllReduce(e.in, e.out, count, ncclFloat, ncclSum, e.comm, e.stream);
-            else if (rank == 0)
-                (void)ncclSend(e.in, count, ncclFloat, 1, e.comm, e.stream);
-            else
-                (void)ncclRecv(e.out, count, ncclFloat, 0, e.comm, e.stream);
-            NEED(!ends_soon(e.stream));
-            NEED(ncclCommGetAsyncError(e.comm, &state) == ncclSuccess);
-            NEED(state == ncclInvalidUsage);
-            NEED(std::string(ncclGetLastError(e.comm)).find("of 4 elements") != std::string::npos);
-            return "";
-        });
-    }
-}
-
-/* A communicator that is not blocking must be asked before it is used. */
-static void test_not_blocking(void)
-{
-    ncclUniqueId id = new_id();
-    ncclComm_t comm;
-    ncclResult_t state;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    TEST_ASSERT_EQUAL_INT(ncclInProgress, ncclCommInitRankConfig(&comm, 2, id, 0, &config));
-    device_array<float> data(4);
-    for (int i = 0; i < 20; i++) {
-        TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommGetAsyncError(comm, &state));
-        TEST_ASSERT_EQUAL_INT(ncclInProgress, state);
-    }
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclSend(data.data, 4, ncclFloat, 1, comm, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommAbort(comm));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclCommGetAsyncError(comm, &state));
-
-    TEST_ASSERT_EQUAL_INT(ncclInProgress, ncclCommInitRankConfig(&comm, 1, new_id(), 0, &config));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, settle(comm, ncclInProgress));
-    for (int i = 0; i < 2; i++) {
-        ncclResult_t result = ncclBroadcast(data.data, data.data, 4, ncclFloat, 0, comm, nullptr);
-        TEST_ASSERT_EQUAL_INT(i == 0 ? ncclInProgress : ncclInvalidUsage, result);
-    }
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommDestroy(comm));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, settle(comm, ncclInProgress));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, settle(comm, ncclCommFinalize(comm)));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommDestroy(comm));
-}
-
-static void test_split(void)
-{
-    for (int blocking = 0; blocking < 2; blocking++) {
-        ncclUniqueId id = new_id();
-        on_ranks(5, [&](int rank) -> std::string {
-            endpoint e(id, 5, rank, 1, blocking != 0);
-            ncclComm_t part = nullptr;
-            int size = 0, place = -1, color = rank == 2 ? NCCL_SPLIT_NOCOLOR : rank % 2;
-            NEED(settle(e.comm, ncclCommSplit(e.comm, color, -rank, &part, nullptr)) ==
-                 ncclSuccess);
-            if (rank == 2) {
-                NEED(!part);
-                return "";
-            }
-            NEED(settle(part, ncclInProgress) == ncclSuccess);
-            NEED(ncclCommCount(part, &size) == ncclSuccess && size == 2);
-            NEED(ncclCommUserRank(part, &place) == ncclSuccess && place == (rank < 2));
-            e.fill([&](size_t) { return static_cast<float>(rank); });
-            NEED(settle(part, ncclAllReduce(e.in, e.out, 1, ncclFloat, ncclSum, part, e.stream)) ==
-                 ncclSuccess);
-            NEED(hipStreamSynchronize(e.stream) == hipSuccess);
-            NEED(e.read()[0] == 4.0f);
-            NEED(ncclCommAbort(part) == ncclSuccess);
-            return "";
-        });
-    }
-}
-
-static void test_bad_arguments(void)
-{
-    ncclUniqueId id = new_id();
-    ncclComm_t comm, other;
-    float on_host[4];
-    device_array<float> data(8);
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclCommInitRank(&comm, 2, id, 2));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommInitRank(&comm, 1, id, 0));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclSend(on_host, 4, ncclFloat, 0, comm, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclSend(data.data, 4, ncclFloat, 1, comm, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclSend(data.data, 9, ncclFloat, 0, comm, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidArgument, ncclAllReduce(data.data, data.data + 1, 4, ncclFloat,
-                                                             ncclSum, comm, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclGroupEnd());
-    CHECK_HIP(hipSetDevice(1));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclSend(data.data, 4, ncclFloat, 0, comm, nullptr));
-    CHECK_HIP(hipSetDevice(0));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommDestroy(comm));
-
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    id = new_id();
-    TEST_ASSERT_EQUAL_INT(ncclInProgress, ncclCommInitRankConfig(&comm, 3, id, 0, &config));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommInitRankConfig(&other, 3, id, 1, &config));
-    TEST_ASSERT_NOT_NULL(strstr(ncclGetLastError(nullptr), "both on device 0"));
-    CHECK_HIP(hipSetDevice(1));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommInitRankConfig(&other, 3, id, 0, &config));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommInitRankConfig(&other, 2, id, 1, &config));
-    CHECK_HIP(hipSetDevice(0));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommAbort(comm));
-}
-
-static void test_older_version(void)
-{
-    ncclComm_t comm, part;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    int version;
-    simt_set_ccl_version(NCCL_VERSION(2, 13, 4));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclGetVersion(&version));
-    TEST_ASSERT_EQUAL_INT(21304, version);
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommInitRankConfig(&comm, 1, new_id(), 0, &config));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommInitRank(&comm, 1, new_id(), 0));
-    TEST_ASSERT_EQUAL_INT(ncclInvalidUsage, ncclCommSplit(comm, 0, 0, &part, nullptr));
-    TEST_ASSERT_EQUAL_INT(ncclSuccess, ncclCommDestroy(comm));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
@@ -456,11 +192,5 @@ int main(void)
     RUN_TEST(test_deferred_on_one_thread);
     RUN_TEST(test_sends_wait_for_receives);
     RUN_TEST(test_captured);
-    RUN_TEST(test_injected_error);
-    RUN_TEST(test_mismatch);
-    RUN_TEST(test_not_blocking);
-    RUN_TEST(test_split);
-    RUN_TEST(test_bad_arguments);
-    RUN_TEST(test_older_version);
     return UNITY_END() != 0;
 }

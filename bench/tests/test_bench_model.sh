@@ -1,0 +1,137 @@
+#!/bin/sh
+# treeattn-bench model and attention: tables, JSON and exit codes.
+#
+#     test_bench_model.sh PROGRAM PYTHON
+set -u
+# shellcheck source=bench/tests/common.sh
+. "$(dirname "$0")/common.sh"
+: "${python:?}" "${work:?}" "${failed:?}"
+
+# Predictions: every row of the paper's table, thousands of devices, wrong clusters.
+run 0 model paper --json "$work/model.json"
+[ "$(grep -vc '^#\|^$' "$work/out")" = 35 ] || fail "model paper has not 35 rows"
+"$python" - "$work/model.json" <<'PYTHON' || fail "the JSON of model is wrong"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert len(rows) == 35, len(rows)
+for row in rows:
+    best = {}
+    for c in row["candidates"]:
+        assert c["microseconds"] > 0 and c["memory_bytes_per_rank"] > 0, c
+        best[c["algorithm"]] = min(best.get(c["algorithm"], 1e99), c["microseconds"])
+    assert set(best) == {"tree", "ring pass-KV", "ring pass-Q", "one device"}, best
+    assert best["tree"] < best["ring pass-Q"] < best["ring pass-KV"], best
+PYTHON
+run 0 model paper --work attention --json "$work/model.json"
+[ "$(grep -vc '^#\|^$' "$work/out")" = 25 ] || fail "model paper of attention has not 25 rows"
+"$python" - "$work/model.json" <<'PYTHON' || fail "the JSON of the model of attention is wrong"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert len(rows) == 25, len(rows)
+for row in rows:
+    ring, grids = row["candidates"][-1], row["candidates"][:-1]
+    assert ring["algorithm"] == "ring" and len(grids) == {16: 10, 64: 14}[row["ranks"]], row
+    for c in grids:
+        assert c["grid_rows"] * c["grid_columns"] == row["ranks"], c
+        assert c["forward_microseconds"] > c["forward_attend_microseconds"] > 0, c
+    least = min(c["forward_bytes_received_per_rank"] for c in grids)
+    assert least < ring["forward_bytes_received_per_rank"], row
+PYTHON
+# With grouped heads K and V are small, and only they move; unless a node's links carry the queries.
+run 0 model a100:8x1 --work attention --tokens 64k --heads 32 --kv-heads 4 --mask full
+says out " 8x1 "
+run 0 model a100:2x4 --work attention --tokens 64k --heads 32 --kv-heads 4 --mask full
+says out " 2x4 "
+printf 'nodes = 1x2\n' >"$work/bare.cluster"
+cat >>"$work/bare.cluster" <<'CLUSTER'
+device.memory_bytes = 1e9
+device.memory_bytes_per_second = 1e9
+device.kernel_seconds = 1e-6
+nics_per_node = 1
+nodes_per_rack = 0
+node.latency_seconds = 1e-6
+node.rank_bytes_per_second = 1e9
+node.total_bytes_per_second = 1e9
+network.latency_seconds = 1e-6
+network.rank_bytes_per_second = 1e9
+network.total_bytes_per_second = 1e9
+rack.latency_seconds = 1e-6
+rack.rank_bytes_per_second = 1e9
+rack.total_bytes_per_second = 1e9
+CLUSTER
+run 0 model "$work/bare.cluster"
+run 2 model "$work/bare.cluster" --work attention
+says err "device.half_flops_per_second"
+run 0 model h100:512x8 --tokens 1M --placement root
+says out " 4096 "
+run 2 model
+says err "model needs a cluster"
+run 2 model h200:1x8
+says err "preset is 'h200'"
+run 2 model h100:1x8 --ranks 9
+says err "ranks is 9: must be from 1 to 8"
+run 2 model h100:1x8 --tokens 0
+says err "--tokens is '0'"
+run 0 model --help
+says out "rtx4090:1x2"
+
+# Full sequences: both passes are right on every grid and layout, and move what the grid says.
+run 0 attention -b 200 -n 1 -w 0 --ranks 1,4 --columns 0,2 --map contiguous,striped,zigzag \
+    --algo grid,overlap,ring --heads 4 --kv-heads 2 --head-dim 32 --threads 1 --dtype f32,bf16 \
+    --json "$work/attention.json"
+"$python" - "$work/attention.json" "$work/out" <<'PYTHON' || fail "attention is wrong"
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+table = [line.split() for line in open(sys.argv[2]) if not line.startswith("#")]
+# One rank has no grid of two columns, and a ring has no columns.
+assert len(rows) == len(table) == 2 * 2 * 3 * (2 * 3 + 2), len(rows)
+for row in rows:
+    # Six rows with 32 outputs and an lse; six rows with 32 of dq, six keys with 64 of dk and dv.
+    checked = {"forward": 6 * 33, "backward": 6 * 32 + 6 * 64}[row["pass"]]
+    assert row["wrong"] == 0 and row["checked"] == checked, row
+    assert 0 < row["worst_error_in_tolerances"] <= 1, row
+    assert abs(row["fraction"] * row["peak_gflops"] / row["gflops"] - 1) < 1e-6, row
+    each = {"f32": 4, "bf16": 2}[row["dtype"]]
+    if row["algorithm"] == "ring" and row["ranks"] == 4 and row["pass"] == "forward":
+        assert 0 <= row["bytes_received_per_rank"] - 3 * 50 * 2 * 64 * each < 300, row
+    assert row["attend_us"] > 0 and row["exchange_us"] > 0 and row["ratio"] > 0, row
+    tokens = 200 / row["ranks"]
+    assert row["peak_bytes_per_rank"] > tokens * (2 * 6 * 64 * each + 16), row
+    if row["algorithm"] != "ring":
+        assert row["grid_rows"] * row["grid_columns"] == row["ranks"], row
+        assert row["columns"] in (0, row["grid_columns"]), row
+    if row["columns"] == 2 and row["pass"] == "forward": # both variants
+        expected = 50 * (4 * (32 * each + 34 * 4) + 2 * 64 * each)
+        assert expected <= row["bytes_received_per_rank"] < expected * 1.1 + 300, row
+PYTHON
+run 2 attention --heads 3 --kv-heads 2
+says err "--heads is 3, but must be a multiple of --kv-heads 2"
+run 2 attention --algo auto
+says err "no --cluster"
+run 2 attention --ranks 2 --cluster local:1x1
+says err "ranks is 2"
+run 0 attention -b 64 -e 128 -f 2 -n 1 -w 0 --ranks 2,4 --scaling weak \
+    --algo grid,overlap,auto,ring --heads 2 --head-dim 16 --threads 1 --cluster local:1x4 \
+    --json "$work/attention.json"
+"$python" - "$work/attention.json" <<'PYTHON' || fail "attention with a cluster is wrong"
+import json, sys
+file = json.load(open(sys.argv[1]))
+rows = file["rows"]
+assert file["scaling"] == "weak" and len(rows) == 2 * 2 * 2 * 4, len(rows)
+for first in range(0, len(rows), 8): # of the same work: four algorithms, two passes each
+    same = rows[first:first + 8]
+    assert len({(row["tokens"], row["ranks"]) for row in same}) == 1, same
+    assert same[0]["ratio"] == same[1]["ratio"] == 1, same
+    both = [same[i]["model_us"] + same[i + 1]["model_us"] for i in range(0, 8, 2)]
+    assert both[2] == min(both[:3]), both # auto is the one with the least predicted time
+for row in rows:
+    assert row["tokens"] / row["ranks"] in (64, 128) and row["wrong"] == 0, row
+PYTHON
+run 2 attention --head-dim 20
+run 2 attention --map spiral
+says err "spiral"
+run 0 attention --help
+says out "--columns LIST"
+
+[ "$failed" = 0 ] && echo "ok"
+exit "$failed"

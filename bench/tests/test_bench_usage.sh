@@ -1,0 +1,73 @@
+#!/bin/sh
+# treeattn-bench as a user meets it: help, what it says about wrong usage, devices that are not there.
+#
+#     test_bench_usage.sh PROGRAM PYTHON
+set -u
+# shellcheck source=bench/tests/common.sh
+. "$(dirname "$0")/common.sh"
+: "${work:?}" "${failed:?}"
+
+# The other commands.
+run 0 version
+says out "treeattn-bench "
+run 0 info
+says out "cpus: "
+says out "version: "
+run 0 help
+says out "Exit codes"
+says out "--query-tokens"
+run 0 decode --help
+says out "--json FILE"
+run 2
+run 2 encode
+says err "'encode'"
+
+# Wrong usage: the flag, the value, and what would be right.
+refuses "--begin is '4q', but must be a whole number from 1 to 2147483647" -b 4q
+refuses "--begin is '0'" -b 0
+refuses "--end is '99999999999999999999'" -e 99999999999999999999
+refuses "--begin is 4096, but must be at most --end, which is 1024" -b 4k -e 1k
+refuses "--ranks is '', but must be" --ranks 1,,2
+refuses "--ranks is 'x'" --ranks=2,x
+refuses "--dtype is 'f64', but must be one of: f32, f16, bf16" --dtype f16,f64
+refuses "--algo is 'ring', but must be one of: auto, tree, ring-kv, ring-q, repro" --algo tree,ring
+refuses "--end is 1073741824, but with 8 ranks" -b 1024M --ranks 8 --scaling weak
+refuses "--map is 'ring', but must be one of: contiguous, cyclic" --map ring
+refuses "--heads is 12, but must be a multiple of --kv-heads 8" --heads 16,12
+refuses "--head-dim is 20, but must be a multiple of 8" --head-dim 20
+refuses "--v-dim is 36, but must be a multiple of 8" --v-dim 36
+refuses "--block is 8, but only --map cyclic has blocks" --block 8
+refuses "--query-tokens is 64, but must be at most --begin" --query-tokens 64 -b 32
+refuses "--check is '2', but must be a whole number from 0 to 1" -c 2
+refuses "--json needs a value" --json
+refuses "cannot be written" -b 64 --json /nonexistent/file
+refuses "unknown flag '--rank'; did you mean '--ranks'?" --rank 2
+refuses "unknown flag '-x'" -x
+refuses "unexpected argument '8'" 8
+refuses "GiB of memory" -b 1024M --batch 64
+
+# Graphs without a GPU, and GPUs that are not one for each rank.
+run 3 decode -b 64 --ranks 2 -G
+says err "-G is not possible with this device and group"
+refuses "--group is ccl, but --device is host: must be a kind of GPU" -b 64 --group ccl
+
+# A device that is not there.
+run 3 decode -b 64 --device cuda
+says err "device 'cuda' is not available"
+run 3 decode -b 64 --device rocm:0
+says err "'rocm:0'"
+run 3 decode -b 64 --device simt:99
+says err "'simt:99'"
+
+# No module anywhere, and one that is not usable: why, and where it was looked for.
+mkdir "$work/none" "$work/broken"
+echo 'not a module' >"$work/broken/treeattn-rocm.so"
+export TREEATTN_MODULE_PATH="$work/broken"
+run 3 decode -b 64 --device rocm
+says err "$work/broken/treeattn-rocm.so"
+run 0 info
+says out "module rocm: not used, $work/broken/treeattn-rocm.so"
+unset TREEATTN_MODULE_PATH
+
+[ "$failed" = 0 ] && echo "ok"
+exit "$failed"

@@ -1,0 +1,42 @@
+/* A small decode step on the ranks of a group of GPUs (ccl_ranks.h). Used by test_ccl_*.c. */
+#ifndef TESTS_CCL_STEP_H
+#define TESTS_CCL_STEP_H
+
+#include "base/status.h"
+#include "ccl_ranks.h"
+#include "expect.h"
+#include "options.h"
+#include "small_step.h"
+
+/* A rank's step and plan. */
+typedef struct prepared {
+    small_step step;
+    ta_plan *plan;
+} prepared;
+
+static inline ta_status prepare(ta_group *group, ta_device *device, prepared *p)
+{
+    small_step_init(&p->step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(small_step_to_device(&p->step, device));
+    TA_TRY(ta_plan_create(group, device, &p->step.config, &p->plan));
+    return small_step_fill(&p->step);
+}
+
+static inline void release(prepared *p)
+{
+    ta_plan_destroy(p->plan);
+    small_step_release(&p->step);
+}
+
+/* Every algorithm in turn; the last leaves it to the plan. */
+static inline void run_all(int ranks, int timeout_ms, ccl_rank_fn fn, void *context)
+{
+    static const ta_algorithm algorithms[] = {TA_ALGORITHM_RING_KV, TA_ALGORITHM_RING_Q,
+                                              TA_ALGORITHM_AUTO};
+    for (int i = 0; i < 3; ++i) {
+        options.algorithm = algorithms[i];
+        EXPECT_OK(ccl_run(ranks, timeout_ms, fn, context));
+    }
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: captured by the caller, replayed
+ * by the plan, and all on the device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <treeattn/cluster.h>
+
+#include "device/device.h"
+#include "lib/ccl_step.h"
+#include "simt/simt_ccl.h"
+#include "simt/simt_control.h"
+
+void setUp(void)
+{
+    simt_reset();
+    simt_fail_ccl(-1, 0);
+    options.algorithm = TA_ALGORITHM_AUTO;
+}
+
+void tearDown(void)
+{
+    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
+}
+
+/* Values of the other sign give results of the other sign, bit for bit. */
+static ta_status replay(ccl_rank *r, prepared *p, hipGraphExec_t graph)
+{
+    float first[sizeof p->step.results / sizeof(float)];
+    for (int round = 0; round < 3; ++round) {
+        TA_TRY(small_step_fill(&p->step));
+        RANK_EXPECT(hipGraphLaunch(graph, (hipStream_t)r->streams[0]) == hipSuccess);
+        TA_TRY(small_step_fetch(&p->step, r->streams[0]));
+        if (round == 0) {
+            RANK_EXPECT(small_step_right(&p->step));
+            memcpy(first, p->step.results, sizeof first);
+        }
+        for (size_t i = 0; i < sizeof first / sizeof *first; ++i)
+            RANK_EXPECT(p->step.results[i] == (round % 2 ? -first[i] : first[i]));
+        for (size_t i = 0; i < sizeof p->step.values / sizeof(float); ++i)
+            p->step.values[i] = -p->step.values[i];
+    }
+    return TA_OK;
+}
+
+static ta_status captured_rank(ccl_rank *r)
+{
+    prepared p;
+    hipStream_t stream = (hipStream_t)r->streams[0];
+    hipGraph_t graph;
+    hipGraphExec_t exec;
+    TA_TRY(prepare(r->group, r->device, &p));
+    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(small_step_queue(&p.step, p.plan, stream));
+    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
+    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    ta_status status = replay(r, &p, exec);
+    (void)hipGraphExecDestroy(exec);
+    (void)hipGraphDestroy(graph);
+    TA_TRY(status);
+    TA_TRY(small_step_decode(&p.step, p.plan)); /* and directly, after an odd number of turns */
+    release(&p);
+    return TA_OK;
+}
+
+static void test_captured(void)
+{
+    static const int ranks[] = {2, 3, 5};
+    for (int i = 0; i < 3; ++i)
+        run_all(ranks[i], 20000, captured_rank, NULL);
+}
+
+/* A step with the stopwatch on it; it counts the same launches and messages every time. */
+static ta_status timed_step(ccl_rank *r, prepared *p, ta_device_stats *device,
+                            ta_group_stats *group)
+{
+    double seconds = -1;
+    ta_device_stats device_before = r->device->stats;
+    ta_group_stats group_before = r->group->stats;
+    TA_TRY(small_step_fill(&p->step));
+    TA_TRY(ta_device_timer_start(r->device, r->streams[0]));
+    TA_TRY(small_step_queue(&p->step, p->plan, r->streams[0]));
+    TA_TRY(ta_device_timer_read(r->device, r->streams[0], &seconds));
+    RANK_EXPECT(seconds > 0 && seconds < 20);
+    device->launches = r->device->stats.launches - device_before.launches;
+    group->messages_sent = r->group->stats.messages_sent - group_before.messages_sent;
+    group->bytes_received = r->group->stats.bytes_received - group_before.bytes_received;
+    return small_step_fetch(&p->step, r->streams[0]);
+}
+
+/* A plan that replays its steps gives the bits of one that does not, also when the arguments
+ * change, and after a step that failed. */
+static ta_status replaying_rank(ccl_rank *r)
+{
+    prepared direct, p;
+    ta_device_stats launched[2];
+    ta_group_stats sent[2];
+    TA_TRY(prepare(r->group, r->device, &direct));
+    small_step_init(&p.step, r->rank, r->ranks);
+    p.step.config.replay = 1;
+    TA_TRY(small_step_to_device(&p.step, r->device));
+    TA_TRY(ta_plan_create(r->group, r->device, &p.step.config, &p.plan));
+    TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
+    uint64_t attend_ns = r->device->stats.attend_ns;
+    RANK_EXPECT(attend_ns > 0 || r->ranks > 2); /* where some have no part of the heads of a ring */
+    void *query = p.step.q.data;
+    for (int round = 0; round < 5; ++round) {
+        small_step *step = &p.step;
+        if (round == 3) { /* on one rank: the others hear of it in the next round */
+            step->kv.size = r->rank == 1 ? 1 : step->kv.size;
+            TA_TRY(small_step_fill(step));
+            ta_status failed = small_step_queue(step, p.plan, r->streams[0]);
+            RANK_EXPECT(failed == (r->rank == 1 ? TA_ERR_INVALID : TA_OK));
+            TA_TRY(small_step_fetch(step, r->streams[0]));
+            RANK_EXPECT(small_step_untouched(step));
+            step->kv.size = sizeof step->kv;
+            RANK_EXPECT(small_step_queue(step, p.plan, r->streams[0]) ==
+                        (r->rank == 1 ? TA_OK : TA_ERR_INVALID));
+        }
+        step->q.data = round == 2 ? step->kv.k.data : query; /* numbers, whatever they mean */
+        step->lengths[0] = round == 1 ? 5 : direct.step.lengths[0];
+        TA_TRY(timed_step(r, &p, &launched[1], &sent[1]));
+        RANK_EXPECT(launched[1].launches == launched[0].launches);
+        RANK_EXPECT(sent[1].messages_sent == sent[0].messages_sent && sent[1].messages_sent > 0);
+        RANK_EXPECT(sent[1].bytes_received == sent[0].bytes_received);
+        int same = !memcmp(step->results, direct.step.results, sizeof step->results);
+        RANK_EXPECT(same == (round != 1 && round != 2));
+    }
+    RANK_EXPECT(r->device->stats.attend_ns == attend_ns); /* nobody sees into a graph */
+    TA_TRY(timed_step(r, &direct, &launched[0], &sent[0]));
+    RANK_EXPECT(r->device->stats.attend_ns > attend_ns || attend_ns == 0);
+    char text[4096];
+    TA_TRY(ta_explain(p.plan, text, sizeof text, NULL));
+    RANK_EXPECT(strstr(text, ", replayed from a graph"));
+    release(&p);
+    release(&direct);
+    return TA_OK;
+}
+
+static void test_replayed(void)
+{
+    static const int ranks[] = {2, 3, 5};
+    for (int i = 0; i < 3; ++i)
+        run_all(ranks[i], 20000, replaying_rank, NULL);
+}
+
+/* Through host memory a step can't be captured. */
+static ta_status staged_rank(ta_group *threads, void *context)
+{
+    small_step step;
+    ta_device *device;
+    ta_plan *plan = NULL;
+    (void)context;
+    TA_TRY(ta_device_open("simt:0", NULL, &device));
+    small_step_init(&step, ta_group_rank(threads), 2);
+    step.config.replay = 1;
+    RANK_EXPECT(ta_plan_create(threads, device, &step.config, &plan) == TA_ERR_UNSUPPORTED &&
+                !plan);
+    RANK_EXPECT(strstr(ta_last_error(), "config.replay is 1: group threads moves host memory"));
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_no_replay_through_the_host(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, staged_rank, NULL));
+}
+
+/* A step neither waits nor copies through the host. */
+static ta_status counted_rank(ccl_rank *r)
+{
+    prepared p;
+    TA_TRY(prepare(r->group, r->device, &p));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    ta_device_stats before = r->device->stats;
+    TA_TRY(small_step_queue(&p.step, p.plan, r->streams[0]));
+    RANK_EXPECT(r->device->stats.waits == before.waits);
+    RANK_EXPECT(r->device->stats.bytes_to_device == before.bytes_to_device);
+    RANK_EXPECT(r->device->stats.bytes_from_device == before.bytes_from_device);
+    TA_TRY(small_step_fetch(&p.step, r->streams[0]));
+    RANK_EXPECT(small_step_right(&p.step));
+    release(&p);
+    return TA_OK;
+}
+
+static void test_stays_on_the_device(void)
+{
+    run_all(3, 20000, counted_rank, NULL);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_captured);
+    RUN_TEST(test_replayed);
+    RUN_TEST(test_no_replay_through_the_host);
+    RUN_TEST(test_stays_on_the_device);
+    return UNITY_END() != 0;
+}
