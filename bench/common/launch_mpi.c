@@ -60,14 +60,9 @@ void launch_end(void)
     MPI_Finalize();
 }
 
-/* Often all processes find the same error at once. One abort ends them all, and the launcher of Open
- * MPI 4 can crash on two, so the others leave the first a moment. */
 void launch_abort(int code)
 {
-    const struct timespec moment = {1, 0};
     fflush(NULL);
-    if (launch.mpi && launch.rank > 0)
-        nanosleep(&moment, NULL);
     if (launch.mpi)
         MPI_Abort(MPI_COMM_WORLD, code);
     exit(code);

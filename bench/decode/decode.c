@@ -32,14 +32,30 @@ typedef struct decode_job {
 /* Until then all processes fail alike. */
 static int job_started;
 
+static void say(int code, const char *format, va_list arguments)
+{
+    fputs("treeattn-bench: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench help'.\n" : "\n", stderr);
+}
+
+/* What all processes find at once: each ends by itself, and one of them says why. */
+__attribute__((format(printf, 2, 3))) static int fail_alike(int code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (launch.rank == 0)
+        say(code, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
 __attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...)
 {
     va_list arguments;
-    fputs("treeattn-bench: ", stderr);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    say(code, format, arguments);
     va_end(arguments);
-    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench help'.\n" : "\n", stderr);
     if (launch.mpi && job_started) /* so that no other process waits for this one */
         launch_abort(code);
     return code;
@@ -126,8 +142,8 @@ static int print_header(decode_job *job)
         table_header(&job->options, &job->machine, job->count, plan);
     free(plan);
     if (status == TA_ERR_UNSUPPORTED && job->options.graph)
-        return fail(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
-                    ta_last_error());
+        return fail_alike(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
+                          ta_last_error());
     if (status != TA_OK)
         return fail(exit_code(status), "%s: %s", ta_status_name(status), ta_last_error());
     return EXIT_OK;
@@ -212,7 +228,7 @@ int decode_command(int argc, char **argv)
     char error[512];
     decode_job job = {0};
     if (options_parse(argc, argv, &job.options, error, sizeof error) != 0)
-        return launch.rank == 0 ? fail(EXIT_USAGE, "%s", error) : EXIT_USAGE;
+        return fail_alike(EXIT_USAGE, "%s", error);
     if (job.options.sweep.help) {
         options_help(stdout);
         return EXIT_OK;
