@@ -186,7 +186,7 @@ static void assert_seen(const char *mistake, const example *wrong)
 {
     static example right;
     make_example(&right);
-    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+    for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype)
         TEST_ASSERT_TRUE_MESSAGE(worst_difference(&right, wrong, (ta_dtype)dtype) > 1, mistake);
 }
 

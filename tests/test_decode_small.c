@@ -121,9 +121,9 @@ static void test_pages(void)
 
 static void test_types(void)
 {
-    for (int kv = TA_F32; kv <= TA_BF16; ++kv)
-        for (int query = TA_DTYPE_NONE; query <= TA_BF16; ++query)
-            for (int out = TA_DTYPE_NONE; out <= TA_BF16; ++out)
+    for (int kv = TA_F32; kv < NUMBER_DTYPE_END; ++kv)
+        for (int query = TA_DTYPE_NONE; query < NUMBER_DTYPE_END; ++query)
+            for (int out = TA_DTYPE_NONE; out < NUMBER_DTYPE_END; ++out)
                 for (int level = 0; level < 2; ++level) {
                     decode_case c = shape(2, 5, 2);
                     c.plan.kv_dtype = (ta_dtype)kv;
@@ -142,7 +142,7 @@ static void test_dimensions(void)
         decode_case c = shape(2, 5, 1);
         c.plan.k_dim = dim;
         c.plan.v_dim = 584 - dim;
-        c.plan.kv_dtype = (ta_dtype)(TA_F32 + dim / 8 % 3);
+        c.plan.kv_dtype = (ta_dtype)(TA_F32 + dim / 8 % (NUMBER_DTYPE_END - TA_F32));
         run(&c);
     }
 }

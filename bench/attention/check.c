@@ -62,7 +62,7 @@ static void clear(const checker *c)
 static void judge(const checker *c, attention_verdict *v, double got, sum expected, double lse)
 {
     double u = 0x1p-24, most = c->row->head_dim / 2.0 + 32 + 4 * fabs(lse);
-    double roundoff = c->row->dtype == TA_F32 ? 0 : element_roundoff(c->row->dtype);
+    double roundoff = element_roundoff(c->row->dtype);
     double tolerance = (u * most + 2 * roundoff) * expected.size + 0x1p-24;
     double ratio = fabs(got - expected.value) / tolerance;
     v->checked++;

@@ -7,6 +7,8 @@
 
 #include <treeattn/attention.h>
 
+#include "common/elements.h"
+
 static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
 static const char *const mask_words[] = {"causal", "full", NULL};
 /* In the order of ta_attention_algorithm, and then one more. */
@@ -101,7 +103,7 @@ static int make_row(const attention_options *o, const bench_machine *machine, in
                            : 0;
     row->query_heads = (int32_t)sweep->heads.values[sweep_digit(&number, sweep->heads.count)];
     row->kv_heads = kv_heads ? (int32_t)kv_heads : row->query_heads;
-    row->dtype = sweep_dtype_values[sweep->dtypes.values[number]];
+    row->dtype = element_dtype(sweep->dtypes.values[number]);
     row->tokens = sweep_tokens(&sweep->lengths, length, sweep->scaling, row->ranks);
     row->threads = sweep_threads(threads, machine, row->ranks);
     row->block = row->map == TA_SHARD_BLOCK_CYCLIC ? (int32_t)o->block : 0;

@@ -1,27 +1,14 @@
 /* Values and element types; see elements.h. kv_cache.c fills with them, check_output.c reads
- * them back. */
+ * them back. A type is a row of the table at the end. */
 #include "elements.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Every f16 as a float. Reading a large cache through the general conversion would be slow. */
 static float f16_values[65536];
-
-size_t element_bytes(ta_dtype dtype)
-{
-    return dtype == TA_F32 ? 4 : 2;
-}
-
-const char *element_name(ta_dtype dtype)
-{
-    return dtype == TA_F32 ? "f32" : dtype == TA_F16 ? "f16" : "bf16";
-}
-
-double element_roundoff(ta_dtype dtype)
-{
-    return dtype == TA_F32 ? 0x1p-24 : dtype == TA_F16 ? 0x1p-11 : 0x1p-8;
-}
 
 /* A counter-based generator: the bits depend on the counter alone, so threads can fill any part.
  * The finaliser is that of SplitMix64. */
@@ -56,40 +43,40 @@ static uint16_t exact_f16(float value)
     return (uint16_t)(value == 0 ? sign : sign | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
 }
 
-static uint16_t half_value(ta_dtype dtype, uint32_t bits, float range)
+/* The 64 random bits that element `index` takes its own from; *word keeps them for the next one. */
+static uint64_t bits_of(uint64_t seed, uint64_t index, uint64_t per_word, int first, uint64_t *word)
 {
-    if (dtype == TA_F16)
-        return exact_f16(range * grid_value(bits, 16, 1 << 11));
-    return (uint16_t)(float_bits(range * grid_value(bits, 16, 1 << 8)) >> 16);
+    if (first || index % per_word == 0)
+        *word = random_bits(seed + index / per_word);
+    return *word >> 64 / per_word * (index % per_word);
 }
 
-/* Inlined once for each type, so that the type is not asked for at every element. */
-static inline __attribute__((always_inline)) void fill(ta_dtype dtype, void *data, int64_t first,
-                                                       int64_t count, uint64_t seed, float range)
+static void fill_f32(void *data, int64_t first, int64_t count, uint64_t seed, float range)
 {
-    /* 64 random bits serve two elements of 32 bits or four of 16. */
-    const uint64_t per_word = dtype == TA_F32 ? 2 : 4;
     uint64_t word = 0;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t index = (uint64_t)(first + i), lane = index % per_word;
-        if (i == 0 || lane == 0)
-            word = random_bits(seed + index / per_word);
-        if (dtype == TA_F32)
-            ((float *)data)[i] = range * grid_value((uint32_t)(word >> 32 * lane), 32, 1 << 23);
-        else
-            ((uint16_t *)data)[i] = half_value(dtype, word >> 16 * lane & 0xffffu, range);
+        uint64_t bits = bits_of(seed, (uint64_t)(first + i), 2, i == 0, &word);
+        ((float *)data)[i] = range * grid_value((uint32_t)bits, 32, 1 << 23);
     }
 }
 
-void element_fill(ta_dtype dtype, void *data, int64_t first, int64_t count, uint64_t seed,
-                  float range)
+static void fill_f16(void *data, int64_t first, int64_t count, uint64_t seed, float range)
 {
-    if (dtype == TA_F32)
-        fill(TA_F32, data, first, count, seed, range);
-    else if (dtype == TA_F16)
-        fill(TA_F16, data, first, count, seed, range);
-    else
-        fill(TA_BF16, data, first, count, seed, range);
+    uint64_t word = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t bits = bits_of(seed, (uint64_t)(first + i), 4, i == 0, &word);
+        ((uint16_t *)data)[i] = exact_f16(range * grid_value(bits & 0xffffu, 16, 1 << 11));
+    }
+}
+
+static void fill_bf16(void *data, int64_t first, int64_t count, uint64_t seed, float range)
+{
+    uint64_t word = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t bits = bits_of(seed, (uint64_t)(first + i), 4, i == 0, &word);
+        float value = range * grid_value(bits & 0xffffu, 16, 1 << 8);
+        ((uint16_t *)data)[i] = (uint16_t)(float_bits(value) >> 16);
+    }
 }
 
 static float f16_value(uint32_t half)
@@ -112,21 +99,91 @@ void element_init(void)
         f16_values[half] = f16_value(half);
 }
 
+static void read_f32(const void *data, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = ((const float *)data)[i];
+}
+
+static void read_f16(const void *data, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = f16_values[((const uint16_t *)data)[i]];
+}
+
+static void read_bf16(const void *data, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        values[i] = value;
+    }
+}
+
+/* ---- The table ----------------------------------------------------------------------------- */
+
+typedef struct element_type {
+    const char *name;
+    ta_dtype dtype;
+    size_t bytes;
+    double roundoff, floor;
+    void (*fill)(void *data, int64_t first, int64_t count, uint64_t seed, float range);
+    void (*read)(const void *data, int64_t count, double *values);
+} element_type;
+
+#define ELEMENT_TYPES(X)                                                                           \
+    X("f32", TA_F32, 4, 0, 0, fill_f32, read_f32)                                                  \
+    X("f16", TA_F16, 2, 0x1p-11, 0x1p-25, fill_f16, read_f16)                                      \
+    X("bf16", TA_BF16, 2, 0x1p-8, 0, fill_bf16, read_bf16)
+
+#define ROW(...) {__VA_ARGS__},
+static const element_type types[] = {ELEMENT_TYPES(ROW)};
+#define WORD(name, ...) name,
+const char *const element_words[] = {ELEMENT_TYPES(WORD) NULL};
+enum { TYPES = sizeof types / sizeof *types };
+
+static const element_type *type_of(ta_dtype dtype)
+{
+    for (int i = 0; i < TYPES; i++)
+        if (types[i].dtype == dtype)
+            return &types[i];
+    fprintf(stderr, "dtype %d has no row in bench/common/elements.c\n", (int)dtype);
+    abort();
+}
+
+ta_dtype element_dtype(int64_t word)
+{
+    return types[word].dtype;
+}
+
+size_t element_bytes(ta_dtype dtype)
+{
+    return type_of(dtype)->bytes;
+}
+
+const char *element_name(ta_dtype dtype)
+{
+    return type_of(dtype)->name;
+}
+
+double element_roundoff(ta_dtype dtype)
+{
+    return type_of(dtype)->roundoff;
+}
+
+double element_floor(ta_dtype dtype)
+{
+    return type_of(dtype)->floor;
+}
+
+void element_fill(ta_dtype dtype, void *data, int64_t first, int64_t count, uint64_t seed,
+                  float range)
+{
+    type_of(dtype)->fill(data, first, count, seed, range);
+}
+
 void element_read(ta_dtype dtype, const void *data, int64_t count, double *values)
 {
-    const uint16_t *halves = data;
-    if (dtype == TA_F32) {
-        for (int64_t i = 0; i < count; i++)
-            values[i] = ((const float *)data)[i];
-    } else if (dtype == TA_F16) {
-        for (int64_t i = 0; i < count; i++)
-            values[i] = f16_values[halves[i]];
-    } else {
-        for (int64_t i = 0; i < count; i++) {
-            uint32_t bits = (uint32_t)halves[i] << 16;
-            float value;
-            memcpy(&value, &bits, sizeof value);
-            values[i] = value;
-        }
-    }
+    type_of(dtype)->read(data, count, values);
 }

@@ -9,12 +9,19 @@
 
 #include <treeattn/treeattn.h>
 
+/* Names of all types as words of a flag, NULL behind the last, and the type of word `word`. */
+extern const char *const element_words[];
+ta_dtype element_dtype(int64_t word);
+
+/* All functions end the program for a type that has no word. */
 size_t element_bytes(ta_dtype dtype);
 const char *element_name(ta_dtype dtype);
 
-/* Half the distance of 1 to the next number: the largest relative error of rounding to this
- * type. */
+/* What storing a float as this type adds to its error: relative to it, at most half the distance of
+ * 1 to the next number, and at least, half the distance of the smallest numbers if results can be
+ * that small. */
 double element_roundoff(ta_dtype dtype);
+double element_floor(ta_dtype dtype);
 
 /* Fill elements [first, first + count) of an array with values that depend on the seed and the
  * element's index alone: uniform in [-range, range], on a grid that the type holds exactly.

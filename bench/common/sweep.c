@@ -3,10 +3,9 @@
 
 #include <string.h>
 
+#include "elements.h"
 #include "launch.h"
 
-const char *const sweep_dtype_words[] = {"f32", "f16", "bf16", NULL};
-const ta_dtype sweep_dtype_values[] = {TA_F32, TA_F16, TA_BF16};
 const char *const sweep_scaling_words[] = {"strong", "weak", NULL};
 
 enum { USUAL_BEGIN = 4096 };
@@ -34,7 +33,7 @@ const arg_flag sweep_flags[] = {
      "the CPUs divided by the ranks, at least 1"},
     {0, "heads", ARG_INTS, AT(heads), 1, 65536, NULL, "LIST", "query heads", NULL},
     {0, "kv-heads", ARG_INTS, AT(kv_heads), 1, 65536, NULL, "LIST", "KV heads", "--heads"},
-    {0, "dtype", ARG_CHOICES, AT(dtypes), 0, 0, sweep_dtype_words, "LIST",
+    {0, "dtype", ARG_CHOICES, AT(dtypes), 0, 0, element_words, "LIST",
      "f32, f16, bf16: of all tensors", NULL},
     {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
      "where it runs: host, or auto for the best there is", NULL},

@@ -12,8 +12,6 @@
 #include "args.h"
 #include "machine.h"
 
-extern const char *const sweep_dtype_words[];
-extern const ta_dtype sweep_dtype_values[];
 extern const char *const sweep_scaling_words[];
 
 /* Values of a flag `scaling`: are the lengths those of the sequence, or of each rank's part? */

@@ -9,10 +9,9 @@
 #include "common/elements.h"
 #include "rank_tensors.h"
 
-static const double UNIT = 0x1p-24;      /* binary32, in which the library accumulates */
-static const double DEVIATIONS = 4;      /* 7 standard deviations of uniform errors */
-static const double EXP_ERROR = 4;       /* of an exp2 or log2, relative, in units */
-static const double F16_FLOOR = 0x1p-25; /* half the spacing of the smallest f16 numbers */
+static const double UNIT = 0x1p-24; /* binary32, in which the library accumulates */
+static const double DEVIATIONS = 4; /* 7 standard deviations of uniform errors */
+static const double EXP_ERROR = 4;  /* of an exp2 or log2, relative, in units */
 
 /* The keys at positions up to `last`, with their scores. Returns how many. */
 static int32_t score_keys(const kv_layout *layout, int32_t sequence, int32_t last, int32_t kv_head,
@@ -86,14 +85,14 @@ static void set_tolerances(const kv_layout *layout, const error_sums *sums, doub
                            exact_row *row)
 {
     double roundoff = element_roundoff(layout->row->dtype);
+    double floor = element_floor(layout->row->dtype);
     double n = sums->additions, sum_error = sums->weight_square * (1 + n / 6) + n / 3;
     for (int32_t d = 0; d < layout->v_dim; d++) {
         double out = fabs(row->out[d]);
         double square =
             sums->value_error[d] + out * out * (2 * sums->weight_error + sum_error + n / 3);
         double error = UNIT * (DEVIATIONS * sqrt(square) + 2 * out);
-        if (layout->row->dtype != TA_F32)
-            error += fmax(roundoff * (out + error), layout->row->dtype == TA_F16 ? F16_FLOOR : 0);
+        error += fmax(roundoff * (out + error), floor);
         row->out_tolerance[d] = error;
     }
     row->lse_tolerance =

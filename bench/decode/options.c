@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/elements.h"
 #include "common/sweep.h"
 
 /* In the order of ta_shard_kind and ta_placement. */
@@ -174,7 +175,7 @@ static bench_case make_case(const decode_options *options, const bench_machine *
     c.tokens = sweep_tokens(&o->lengths, length, o->scaling, c.ranks);
     c.kv_heads = (int32_t)o->kv_heads.values[sweep_digit(&row, o->kv_heads.count)];
     c.query_heads = (int32_t)o->heads.values[sweep_digit(&row, o->heads.count)];
-    c.dtype = sweep_dtype_values[o->dtypes.values[sweep_digit(&row, o->dtypes.count)]];
+    c.dtype = element_dtype(o->dtypes.values[sweep_digit(&row, o->dtypes.count)]);
     c.threads = sweep_threads(threads, machine, c.ranks);
     return c;
 }

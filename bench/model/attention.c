@@ -7,6 +7,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/sweep.h"
 
@@ -32,7 +33,7 @@ static ta_attention_config config_of(const model_attention *work, int64_t tokens
     config.query_heads = (int32_t)work->heads;
     config.kv_heads = (int32_t)work->kv_heads;
     config.k_dim = (int32_t)work->head_dim;
-    config.dtype = sweep_dtype_values[work->dtype];
+    config.dtype = element_dtype(work->dtype);
     config.mask = (ta_mask)work->mask;
     config.map.kind = TA_SHARD_ZIGZAG;
     config.max_tokens = (int32_t)((tokens + ranks - 1) / ranks);
@@ -86,7 +87,7 @@ static void print_header(const model_attention *work, const char *name)
            "# overlap x: over the one with it, forward; received: MB in both passes; memory: of a\n"
            "# rank, ! if it has less\n",
            name, (long long)work->heads, (long long)work->kv_heads, (long long)work->head_dim,
-           sweep_dtype_words[work->dtype], masks[work->mask]);
+           element_name(element_dtype(work->dtype)), masks[work->mask]);
     printf("#%9s %6s %8s %9s %9s %8s %9s %9s %9s %9s %6s %6s %6s %9s %9s %9s %9s\n", "tokens",
            "ranks", "grid", "forward", "backward", "overlap", "forward", "ring fwd", "ring bwd",
            "attend", "fwd x", "bwd x", "x", "overlap x", "received", "ring rcvd", "memory GB");

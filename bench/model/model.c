@@ -10,6 +10,7 @@
 
 #include "attention.h"
 #include "common/args.h"
+#include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/json.h"
 #include "common/sweep.h"
@@ -39,7 +40,7 @@ static const arg_flag flags[] = {
     {0, "kv-heads", ARG_INT, AT(kv_heads), 1, 65536, NULL, "N", "KV heads", "--heads"},
     {0, "head-dim", ARG_INT, AT(head_dim), 8, 576, NULL, "N", "head dimension", NULL},
     {0, "batch", ARG_INT, AT(batch), 1, 1 << 20, NULL, "N", "sequences per step", NULL},
-    {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, sweep_dtype_words, "TYPE", "of K and V", NULL},
+    {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, element_words, "TYPE", "of K and V", NULL},
     {0, "placement", ARG_CHOICE, AT(placement), 0, 0, placement_words, "WORD",
      "decode: of the output: all, root, heads", NULL},
     {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "attention: causal or full", NULL},
@@ -67,7 +68,7 @@ static ta_plan_config plan_config(const model_options *o, int64_t tokens, int ra
     config.query_heads = (int32_t)o->heads;
     config.kv_heads = (int32_t)o->kv_heads;
     config.k_dim = (int32_t)o->head_dim;
-    config.kv_dtype = sweep_dtype_values[o->dtype];
+    config.kv_dtype = element_dtype(o->dtype);
     config.max_tokens = (int32_t)((tokens + ranks - 1) / ranks);
     config.out_placement = (ta_placement)o->placement;
     return config;
@@ -139,7 +140,8 @@ static void print_header(const model_options *o, const char *name)
         "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has less;\n"
         "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits\n",
         name, (long long)o->batch, (long long)o->heads, (long long)o->kv_heads,
-        (long long)o->head_dim, sweep_dtype_words[o->dtype], placement_words[o->placement]);
+        (long long)o->head_dim, element_name(element_dtype(o->dtype)),
+        placement_words[o->placement]);
     printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s %s\n", "tokens", "ranks",
            "exchange", "tree", "attend", "ring KV", "ring Q", "x", "one", "tree sent", "KV sent",
            "tree mem", "KV mem", " best");

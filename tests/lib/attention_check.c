@@ -4,11 +4,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/dtype.h"
 #include "expect.h"
 
 static const char *const kinds[5] = {"out", "lse", "dq", "dk", "dv"};
-static double worst[4][5]; /* by dtype */
+static double worst[NUMBER_DTYPE_END][5]; /* by dtype */
 
 const char *(*attention_settings)(void);
 
@@ -47,9 +46,9 @@ attention_result attention_check(const attention_case *c, const attention_run *r
 double attention_print_worst(void)
 {
     double least = INFINITY;
-    for (int dtype = TA_F32; dtype <= TA_BF16; ++dtype)
+    for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype)
         for (int i = 0; i < 5; ++i) {
-            printf("%s: worst %s is %.3f of its bound\n", ta_dtype_name((ta_dtype)dtype), kinds[i],
+            printf("%s: worst %s is %.3f of its bound\n", number_name((ta_dtype)dtype), kinds[i],
                    worst[dtype][i]);
             least = fmin(least, worst[dtype][i]);
         }

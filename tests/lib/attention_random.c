@@ -9,7 +9,8 @@ attention_case attention_random_case(uint64_t seed)
 {
     static const int dims[] = {8, 16, 40, 64, 64, 80, 96, 128, 128, 192, 256};
     random_source random = random_from(seed);
-    attention_case c = {.seed = seed, .dtype = (ta_dtype)random_int(&random, TA_F32, TA_BF16)};
+    attention_case c = {.seed = seed,
+                        .dtype = (ta_dtype)random_int(&random, TA_F32, NUMBER_DTYPE_END - 1)};
     oracle_problem *p = &c.problem;
     p->kv_heads = random_int(&random, 1, 3);
     p->query_heads = p->kv_heads * random_int(&random, 1, 4);

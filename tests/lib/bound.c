@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "number.h"
-
 static const double UNIT = 0x1p-24;      /* u: half the spacing of binary32 numbers at 1 */
 static const double DEVIATIONS = 4;      /* 7 standard deviations of uniform errors */
 static const double EXP_ERROR = 4;       /* relative error of one exp2, in u */
@@ -204,13 +202,15 @@ static void include(double *into, double from)
 
 void bound_worst_include(bound_worst *into, const bound_worst *from)
 {
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < NUMBER_DTYPE_END; ++i)
         include(&into->out[i], from->out[i]);
     include(&into->lse, from->lse);
 }
 
 void bound_worst_print(const bound_worst *worst)
 {
-    printf("worst error / bound: f32 %.3f f16 %.3f bf16 %.3f lse %.3f\n", worst->out[TA_F32],
-           worst->out[TA_F16], worst->out[TA_BF16], worst->lse);
+    printf("worst error / bound:");
+    for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype)
+        printf(" %s %.3f", number_name((ta_dtype)dtype), worst->out[dtype]);
+    printf(" lse %.3f\n", worst->lse);
 }

@@ -5,6 +5,7 @@
 
 #include <treeattn/treeattn.h>
 
+#include "number.h"
 #include "oracle.h"
 
 /* Sources of error added up: their sizes, and the squares of their sizes. */
@@ -44,7 +45,7 @@ double bound_compare(double expected, double bound, double got);
 
 /* The worst ratio of each kind of result. */
 typedef struct bound_worst {
-    double out[4]; /* by ta_dtype */
+    double out[NUMBER_DTYPE_END]; /* by ta_dtype */
     double lse;
 } bound_worst;
 

@@ -33,11 +33,9 @@ decode_case case_plain(void)
 
 static void choose_dtypes(random_source *r, ta_plan_config *plan)
 {
-    static const ta_dtype any[] = {TA_F32, TA_F16, TA_BF16};
-    static const ta_dtype or_default[] = {TA_DTYPE_NONE, TA_F32, TA_F16, TA_BF16};
-    plan->kv_dtype = RANDOM_PICK(r, any);
-    plan->query_dtype = RANDOM_PICK(r, or_default);
-    plan->out_dtype = RANDOM_PICK(r, or_default);
+    plan->kv_dtype = (ta_dtype)random_int(r, TA_F32, NUMBER_DTYPE_END - 1);
+    plan->query_dtype = (ta_dtype)random_int(r, TA_DTYPE_NONE, NUMBER_DTYPE_END - 1);
+    plan->out_dtype = (ta_dtype)random_int(r, TA_DTYPE_NONE, NUMBER_DTYPE_END - 1);
 }
 
 static void choose_shape(random_source *r, bool large, decode_case *c)

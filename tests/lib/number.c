@@ -2,9 +2,12 @@
 #include "number.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct format {
+    const char *name;
     int bytes;
     int precision;    /* significant bits, the hidden one included */
     int min_exponent; /* of the smallest normal number */
@@ -12,22 +15,37 @@ typedef struct format {
     uint32_t poison;
 } format;
 
-static const format formats[] = {
-    [TA_F32] = {4, 24, -126, 127, 0x7fe5a5a5u},
-    [TA_F16] = {2, 11, -14, 15, 0x7fa5u},
-    [TA_BF16] = {2, 8, -126, 127, 0x7fe5u},
+static const format formats[NUMBER_DTYPE_END] = {
+    [TA_F32] = {"f32", 4, 24, -126, 127, 0x7fe5a5a5u},
+    [TA_F16] = {"f16", 2, 11, -14, 15, 0x7fa5u},
+    [TA_BF16] = {"bf16", 2, 8, -126, 127, 0x7fe5u},
 };
+
+static const format *format_of(ta_dtype dtype)
+{
+    int number = (int)dtype;
+    if (number < 0 || number >= NUMBER_DTYPE_END || !formats[number].name) {
+        fprintf(stderr, "dtype %d has no row in tests/lib/number.c\n", number);
+        abort();
+    }
+    return &formats[number];
+}
+
+const char *number_name(ta_dtype dtype)
+{
+    return format_of(dtype)->name;
+}
 
 size_t number_bytes(ta_dtype dtype)
 {
-    return (size_t)formats[dtype].bytes;
+    return (size_t)format_of(dtype)->bytes;
 }
 
 static uint32_t load_bits(ta_dtype dtype, const void *data, int64_t index)
 {
     uint32_t wide;
     uint16_t narrow;
-    if (formats[dtype].bytes == 4) {
+    if (format_of(dtype)->bytes == 4) {
         memcpy(&wide, (const char *)data + 4 * index, 4);
         return wide;
     }
@@ -38,7 +56,7 @@ static uint32_t load_bits(ta_dtype dtype, const void *data, int64_t index)
 static void store_bits(ta_dtype dtype, void *data, int64_t index, uint32_t bits)
 {
     uint16_t narrow = (uint16_t)bits;
-    if (formats[dtype].bytes == 4)
+    if (format_of(dtype)->bytes == 4)
         memcpy((char *)data + 4 * index, &bits, 4);
     else
         memcpy((char *)data + 2 * index, &narrow, 2);
@@ -46,7 +64,7 @@ static void store_bits(ta_dtype dtype, void *data, int64_t index, uint32_t bits)
 
 double number_decode(ta_dtype dtype, const void *data, int64_t index)
 {
-    const format *f = &formats[dtype];
+    const format *f = format_of(dtype);
     uint32_t bits = load_bits(dtype, data, index);
     int fraction_bits = f->precision - 1;
     uint32_t fraction = bits & ((1u << fraction_bits) - 1);
@@ -71,7 +89,7 @@ static double spacing(const format *f, double magnitude)
 
 uint32_t number_bits(ta_dtype dtype, double value)
 {
-    const format *f = &formats[dtype];
+    const format *f = format_of(dtype);
     int fraction_bits = f->precision - 1;
     uint32_t sign = (uint32_t)(signbit(value) != 0) << (8 * f->bytes - 1);
     uint32_t infinity = (uint32_t)(2 * f->max_exponent + 1) << fraction_bits;
@@ -102,16 +120,16 @@ void number_encode(ta_dtype dtype, void *data, int64_t index, double value)
 
 double number_half_ulp(ta_dtype dtype, double magnitude)
 {
-    return spacing(&formats[dtype], magnitude) / 2;
+    return spacing(format_of(dtype), magnitude) / 2;
 }
 
 void number_poison(ta_dtype dtype, void *data, int64_t count)
 {
     for (int64_t i = 0; i < count; ++i)
-        store_bits(dtype, data, i, formats[dtype].poison);
+        store_bits(dtype, data, i, format_of(dtype)->poison);
 }
 
 int number_is_poison(ta_dtype dtype, const void *data, int64_t index)
 {
-    return load_bits(dtype, data, index) == formats[dtype].poison;
+    return load_bits(dtype, data, index) == format_of(dtype)->poison;
 }

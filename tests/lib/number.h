@@ -7,6 +7,11 @@
 
 #include <treeattn/treeattn.h>
 
+/* One more than the largest ta_dtype that has a row in number.c; tests that go over all types go
+ * from TA_F32 up to here. All functions end the program for a type without a row. */
+#define NUMBER_DTYPE_END 4
+
+const char *number_name(ta_dtype dtype);
 size_t number_bytes(ta_dtype dtype);
 
 /* Element `index` of an array, exactly. */
