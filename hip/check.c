@@ -7,7 +7,7 @@
 
 static ta_status check_tensor(const ta_problem *p, const char *name, const ta_tensor *tensor)
 {
-    uintptr_t size = (uintptr_t)ta_number_bytes(p->kv_dtype);
+    uintptr_t size = ta_dtype_bytes(p->kv_dtype);
     if ((uintptr_t)tensor->data % size != 0)
         return ta_gpu_core->fail(TA_ERR_INVALID,
                                  "kv.%s.data is %p: must be aligned to %d bytes, an element", name,

@@ -40,6 +40,9 @@ static int name_length(const char *kernel)
 
 ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched)
 {
+    if (launched.no_type)
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "kernel %.*s of %s has none for dtype %d",
+                                 KERNEL_NAME(launched.kernel), gpu->device.name, launched.dtype);
     /* The error may be of a kernel that was queued earlier. */
     TA_TRY(ta_gpu_check(gpu, (hipError_t)launched.error,
                         "launching kernel %.*s (last kernel: %.*s)", KERNEL_NAME(launched.kernel),
@@ -179,6 +182,12 @@ static ta_status gpu_copy(ta_device *device, void *to, const void *from, size_t 
     TA_ON_GPU(gpu, copy(gpu, to, from, bytes, stream));
 }
 
+static int gpu_has_dtype(const ta_device *device, ta_dtype dtype, ta_dtype_role role)
+{
+    (void)device, (void)role; /* all kernels take the same types */
+    return ta_type_exists(dtype);
+}
+
 static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                                 int32_t heads, void *packed, void *stream)
 {
@@ -188,7 +197,8 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
                              .query_tokens = problem->query_tokens,
                              .heads = heads,
                              .k_dim = problem->k_dim,
-                             .element_bytes = ta_number_bytes(problem->query_dtype),
+                             .dtype = problem->query_dtype,
+                             .element_bytes = (int32_t)ta_dtype_bytes(problem->query_dtype),
                              .packed = packed};
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
 }
@@ -287,6 +297,7 @@ static const ta_device_ops gpu_ops = {
     .synchronize = gpu_synchronize,
     .capturing = gpu_capturing,
     .copy = gpu_copy,
+    .has_dtype = gpu_has_dtype,
     .attend_bytes = ta_gpu_attend_bytes,
     .check_kv = ta_gpu_check_kv,
     .pack_query = gpu_pack_query,

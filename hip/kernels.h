@@ -16,6 +16,8 @@ extern "C" {
 typedef struct ta_launched {
     int error;          /* hipError_t: 0 is success */
     const char *kernel; /* its name in the source */
+    int no_type;        /* 1: there was no launch, the kernel has no version for … */
+    int dtype;
 } ta_launched;
 
 /* A score in base 2 is made from the dot product of query and key by these. */
@@ -98,7 +100,9 @@ ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream);
 
 typedef struct ta_pack_params {
     ta_tensor q;
-    int32_t rows, query_tokens, heads, k_dim, element_bytes;
+    int32_t rows, query_tokens, heads, k_dim;
+    ta_dtype dtype;
+    int32_t element_bytes;
     void *packed;
 } ta_pack_params;
 

@@ -5,7 +5,7 @@
 
 #include "vendor.h"
 
-#include "../include/treeattn/treeattn.h"
+#include "dispatch.h"
 
 struct ta_type_f32 {
     typedef float element;
@@ -20,11 +20,16 @@ struct ta_type_f32 {
     {
         return x;
     }
+    TA_DEVICE element to(float x)
+    {
+        return x;
+    }
 };
 
 struct ta_type_f16 {
     typedef uint16_t element;
     static const int unit = 8;
+    static const int weight_parts = 2; /* see weights.h */
 
     TA_DEVICE void unpack(ta_vec16 from, float (&to)[unit])
     {
@@ -44,6 +49,7 @@ struct ta_type_f16 {
 struct ta_type_bf16 {
     typedef uint16_t element;
     static const int unit = 8;
+    static const int weight_parts = 3;
 
     TA_DEVICE void unpack(ta_vec16 from, float (&to)[unit])
     {
@@ -73,21 +79,14 @@ template <class Type> TA_DEVICE void ta_load2(const typename Type::element *from
     to[1] = Type::from(both.x[1]);
 }
 
-TA_DEVICE float ta_load_element(ta_dtype dtype, const void *data, int64_t index)
-{
-    if (dtype == TA_F32)
-        return static_cast<const float *>(data)[index];
-    uint16_t half = static_cast<const uint16_t *>(data)[index];
-    return dtype == TA_F16 ? ta_from_f16(half) : ta_from_bf16(half);
-}
+TA_DEVICE float ta_load_element(ta_dtype dtype, const void *data, int64_t index){
+    TA_TYPE_SWITCH_IN_KERNEL(TA_ALL_TYPES, dtype, Type,
+                             return Type::from(static_cast<const Type::element *>(data)[index]))}
 
 TA_DEVICE void ta_store_element(ta_dtype dtype, void *data, int64_t index, float value)
 {
-    if (dtype == TA_F32)
-        static_cast<float *>(data)[index] = value;
-    else
-        static_cast<uint16_t *>(data)[index] =
-            dtype == TA_F16 ? ta_to_f16(value) : ta_to_bf16(value);
+    TA_TYPE_SWITCH_IN_KERNEL(TA_ALL_TYPES, dtype, Type,
+                             static_cast<Type::element *>(data)[index] = Type::to(value))
 }
 
 #endif

@@ -145,6 +145,8 @@ struct alignas(16) ta_vec16 {
 struct ta_launch_result {
     hipError_t error;
     const char *kernel; /* as the source spells it */
+    int no_type = 0;    /* 1: the kernel was not launched, it has no version for this … */
+    int dtype = 0;
 };
 
 /* TA_LAUNCH(kernel, grid, threads, shared_bytes, stream, arguments…): `grid` is a dim3 or a number.

@@ -6,19 +6,9 @@
 
 #include "number.h"
 
-/* How many parts a weight in [0, 1] has, and what it is multiplied by first: f16 has few exponents,
- * so 1 is moved to 2^15 near their upper end, and what is lost below the smallest is below
- * 2^-40. */
-TA_DEVICE constexpr int ta_weight_parts(ta_type_f16)
-{
-    return 2;
-}
-
-TA_DEVICE constexpr int ta_weight_parts(ta_type_bf16)
-{
-    return 3;
-}
-
+/* A weight in [0, 1] has Type::weight_parts parts. What it is multiplied by first: f16 has few
+ * exponents, so 1 is moved to 2^15 near their upper end, and what is lost below the smallest is
+ * below 2^-40. */
 TA_DEVICE constexpr float ta_weight_scale(ta_type_f16)
 {
     return 32768.0f;
@@ -34,7 +24,7 @@ template <class Type> TA_DEVICE void ta_store_weight(char *to, int32_t stride, f
 {
     float rest = weight * ta_weight_scale(Type());
 #pragma unroll
-    for (int part = 0; part < ta_weight_parts(Type()); part++) {
+    for (int part = 0; part < Type::weight_parts; part++) {
         uint16_t x = Type::to(rest);
         *reinterpret_cast<uint16_t *>(to + part * stride) = x;
         rest -= Type::from(x);

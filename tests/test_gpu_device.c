@@ -4,6 +4,7 @@
 #include <treeattn/cluster.h>
 
 #include "decode/plan.h"
+#include "device/attention.h"
 #include "device/device.h"
 #include "group/group.h"
 #include "lib/expect.h"
@@ -282,6 +283,47 @@ static void test_a_refused_launch_names_its_kernel(void)
 }
 
 /* A kernel that fails while it runs is an error of the next wait, which names the last kernel. */
+/* Whichever slot gets a dtype that has no kernels says so, and launches nothing. */
+#define NO_KERNEL(expr, kernel) EXPECT_ERROR(TA_ERR_UNSUPPORTED, expr, kernel, "dtype 77")
+
+static void test_an_unknown_dtype_has_no_kernel(void)
+{
+    static const int numbers[] = {TA_DTYPE_NONE, TA_DTYPE_END, 77, -1};
+    const ta_device_ops *ops = device->ops;
+    ta_dtype unknown = (ta_dtype)77;
+    ta_problem good = {.batch = 1,
+                       .query_tokens = 1,
+                       .query_heads = 1,
+                       .kv_heads = 1,
+                       .k_dim = 8,
+                       .v_dim = 8,
+                       .max_tokens = 1,
+                       .kv_dtype = TA_F32,
+                       .query_dtype = TA_F32,
+                       .out_dtype = TA_F32};
+    ta_problem kv = good, query = good, out = good;
+    kv.kv_dtype = query.query_dtype = out.out_dtype = unknown;
+    ta_attention_work shape = {
+        .query_heads = 1, .kv_heads = 1, .k_dim = 8, .v_dim = 8, .dtype = unknown};
+    ta_kv cache = {0};
+    float *memory = (float *)device_memory(4096);
+    ta_tensor t = {memory, 8, 8, 8};
+    for (int i = 0; i < 4; ++i)
+        TEST_ASSERT_FALSE(ops->has_dtype(device, (ta_dtype)numbers[i], TA_AS_KV));
+    TEST_ASSERT_TRUE(ops->has_dtype(device, TA_BF16, TA_AS_KV));
+    NO_KERNEL(ops->attend(device, &kv, &t, &cache, memory, memory, NULL), "attend");
+    NO_KERNEL(ops->attend(device, &query, &t, &cache, memory, memory, NULL), "attend_fma");
+    NO_KERNEL(ops->pack_kv(device, &kv, &cache, 1, memory, NULL), "pack_kv");
+    NO_KERNEL(ops->pack_query(device, &query, &t, 1, memory, NULL), "pack_query");
+    NO_KERNEL(ops->finish(device, &out, memory, 0, 1, &t, memory, NULL), "finish");
+    NO_KERNEL(ops->attention->finish(device, &shape, memory, 1, &t, memory, NULL), "local_finish");
+    NO_KERNEL(ops->attention->delta(device, &shape, &t, &t, 1, memory, NULL), "local_delta");
+    NO_KERNEL(ops->attention->store(device, memory, 1, 1, 8, unknown, &t, NULL), "local_store");
+    NO_KERNEL(ops->attention->pack(device, &t, 1, 1, 8, unknown, memory, 32, NULL), "local_pack");
+    TEST_ASSERT_EQUAL_UINT64(0, device->stats.launches);
+    ops->free(device, memory);
+}
+
 static void test_a_late_error_comes_with_the_wait(void)
 {
     for (int nth = 1; nth <= 2; ++nth) {
@@ -427,6 +469,7 @@ int main(void)
     RUN_TEST(test_a_staged_step);
     RUN_TEST(test_a_bad_step_leaves_the_one_before_alone);
     RUN_TEST(test_a_refused_launch_names_its_kernel);
+    RUN_TEST(test_an_unknown_dtype_has_no_kernel);
     RUN_TEST(test_a_late_error_comes_with_the_wait);
     RUN_TEST(test_a_late_error_comes_with_a_copy);
     RUN_TEST(test_a_kernel_that_fails_on_one_rank);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../hip/attend/shape.h"
+#include "lib/number.h"
 #include "unity.h"
 
 static const ta_gpu_limits devices[] = {
@@ -44,7 +45,7 @@ static void name_case(const ta_problem *p, const ta_gpu_limits *d)
 /* What both kernels and hip/attend/tile.h rely on. */
 static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_attend_shape *s)
 {
-    int unit = 16 / ta_number_bytes(p->kv_dtype);
+    int unit = 16 / (int)ta_dtype_bytes(p->kv_dtype);
     TEST_ASSERT_TRUE_MESSAGE(s->threads % 64 == 0 && s->threads <= TA_BLOCK_THREADS_MAX, text);
     TEST_ASSERT_TRUE_MESSAGE(s->tile >= 1 && s->tile <= s->threads, text);
     TEST_ASSERT_TRUE_MESSAGE(s->tile <= TA_UNITS * (s->threads / (p->k_dim / unit)), text);
@@ -99,8 +100,8 @@ static void check_all(int k_dim, int v_dim)
 {
     for (unsigned i = 0; i < sizeof row_counts / sizeof *row_counts; i++)
         for (unsigned j = 0; j < sizeof devices / sizeof *devices; j++)
-            for (ta_dtype dtype = TA_F32; dtype <= TA_BF16; dtype++) {
-                ta_problem p = problem(row_counts[i], k_dim, v_dim, dtype);
+            for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype) {
+                ta_problem p = problem(row_counts[i], k_dim, v_dim, (ta_dtype)dtype);
                 name_case(&p, &devices[j]);
                 check_fma(&p, &devices[j], 0);
                 check_fma(&p, &devices[j], 1);

@@ -91,7 +91,7 @@ ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_
                          int32_t slots, void *packed, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    int32_t size = ta_number_bytes(problem->kv_dtype);
+    int32_t size = (int32_t)ta_dtype_bytes(problem->kv_dtype);
     ta_pack_kv_params params = {.problem = *problem,
                                 .kv = *kv,
                                 .slots = slots,
@@ -113,7 +113,10 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
                         const ta_kv *kv, float *records, void *workspace, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    int64_t size = ta_number_bytes(problem->kv_dtype);
+    int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
+    if (!ta_type_exists(problem->kv_dtype)) /* then there is no shape either */
+        return ta_gpu_check_launch(
+            gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
     int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
     method m = choose(&gpu->limits, problem, aligned);
     int64_t blocks = (int64_t)problem->batch * problem->kv_heads * m.splits * m.shape.groups;

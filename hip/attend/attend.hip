@@ -360,17 +360,9 @@ static ta_launch_result launch_type(const ta_attend_params &p, int aligned, hipS
 ta_launched ta_launch_attend_fma(const ta_attend_params *params, int aligned, void *stream)
 {
     hipStream_t s = static_cast<hipStream_t>(stream);
-    ta_launch_result result = {hipErrorInvalidValue, "attend_fma"};
-    switch (params->problem.kv_dtype) {
-    case TA_F32:
-        result = launch_type<ta_type_f32>(*params, aligned, s);
-        break;
-    case TA_F16:
-        result = launch_type<ta_type_f16>(*params, aligned, s);
-        break;
-    default:
-        result = launch_type<ta_type_bf16>(*params, aligned, s);
-        break;
-    }
-    return {static_cast<int>(result.error), result.kernel};
+    TA_NEED_TYPE("attend_fma", params->problem.query_dtype);
+    ta_launch_result result = ta_no_type("attend_fma", params->problem.kv_dtype);
+    TA_TYPE_SWITCH(TA_ALL_TYPES, params->problem.kv_dtype, Type,
+                   result = launch_type<Type>(*params, aligned, s))
+    return ta_launched_of(result);
 }

@@ -146,7 +146,7 @@ TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t 
     for (int32_t key = 0; key < s.tile; key += edge) {
         ta_operand<Wave> values = ta_load_b<Wave>(v + key * s.v_stride, s.v_stride);
 #pragma unroll
-        for (int part = ta_weight_parts(Type()) - 1; part >= 0; part--) {
+        for (int part = Type::weight_parts - 1; part >= 0; part--) {
             const char *weights =
                 shared + s.weights_at + (part * s.rows + row) * s.w_stride + key * 2;
             ta_mma<Type>(c, ta_load_a<Wave>(weights, s.w_stride), values);
@@ -298,16 +298,16 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     write_records<Type, tile_count, Wave>(p, b, shared, waves, o);
 }
 
-/* Whatever is done for all four kernels of a width. */
+/* Whatever is done for all kernels of a width. */
 template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int tiles, Do act)
 {
-    if (dtype == TA_F16)
-        return tiles == TA_MMA_TILES_FEW
-                   ? act("attend_mma<f16, few>", attend_mma<ta_type_f16, TA_MMA_TILES_FEW, Wave>)
-                   : act("attend_mma<f16, many>", attend_mma<ta_type_f16, TA_MMA_TILES_MANY, Wave>);
-    return tiles == TA_MMA_TILES_FEW
-               ? act("attend_mma<bf16, few>", attend_mma<ta_type_bf16, TA_MMA_TILES_FEW, Wave>)
-               : act("attend_mma<bf16, many>", attend_mma<ta_type_bf16, TA_MMA_TILES_MANY, Wave>);
+    ta_launch_result result = ta_no_type("attend_mma", dtype);
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type,
+                   result =
+                       tiles == TA_MMA_TILES_FEW
+                           ? act("attend_mma<few>", attend_mma<Type, TA_MMA_TILES_FEW, Wave>)
+                           : act("attend_mma<many>", attend_mma<Type, TA_MMA_TILES_MANY, Wave>))
+    return result;
 }
 
 template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hipStream_t stream)
@@ -331,15 +331,16 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
     int dynamic_bytes = shared_bytes - TA_BLOCK_BYTES; /* a block has that many beside them */
     ta_launch_result result = {hipSuccess, "attend_mma"};
     if constexpr (ta_mma_has(Wave)) {
-        for (int i = 0; i < 4 && result.error == hipSuccess; i++)
-            result =
-                pick<Wave>(i % 2 ? TA_F16 : TA_BF16, i / 2 ? TA_MMA_TILES_FEW : TA_MMA_TILES_MANY,
-                           [&](const char *name, void (*kernel)(ta_attend_params)) {
-                               hipError_t error = hipFuncSetAttribute(
-                                   reinterpret_cast<const void *>(kernel),
-                                   hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
-                               return ta_launch_result{error, name};
-                           });
+        auto allow = [&](const char *name, void (*kernel)(ta_attend_params)) {
+            hipError_t error =
+                hipFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                    hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
+            return ta_launch_result{error, name};
+        };
+        for (ta_dtype dtype : ta_matrix_dtypes)
+            for (int tiles : {TA_MMA_TILES_FEW, TA_MMA_TILES_MANY})
+                if (result.error == hipSuccess)
+                    result = pick<Wave>(dtype, tiles, allow);
     }
     return result;
 }
@@ -353,12 +354,12 @@ ta_launched ta_launch_attend_mma(const ta_attend_params *params, int wave, void 
 {
     ta_launch_result result = {hipErrorInvalidValue, "attend_mma"};
     TA_WAVE_SWITCH(wave, Wave, result = launch<Wave>(*params, static_cast<hipStream_t>(stream)));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_prepare_attend_mma(int wave, int shared_bytes)
 {
     ta_launch_result result = {hipErrorInvalidValue, "attend_mma"};
     TA_WAVE_SWITCH(wave, Wave, result = prepare<Wave>(shared_bytes));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

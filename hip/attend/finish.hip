@@ -108,29 +108,30 @@ __global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
         int64_t e = i % p.k_dim, row = i / p.k_dim % p.rows, head = i / p.k_dim / p.rows;
         int64_t at = row / p.query_tokens * p.q.batch_stride +
                      row % p.query_tokens * p.q.token_stride + head * p.q.head_stride + e;
-        if (p.element_bytes == 4)
-            static_cast<uint32_t *>(p.packed)[i] = static_cast<const uint32_t *>(p.q.data)[at];
-        else
-            static_cast<uint16_t *>(p.packed)[i] = static_cast<const uint16_t *>(p.q.data)[at];
+        TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word,
+                                 static_cast<Word *>(p.packed)[i] =
+                                     static_cast<const Word *>(p.q.data)[at])
     }
 }
 
 ta_launched ta_launch_finish(const ta_finish_params *params, void *stream)
 {
+    TA_NEED_TYPE("finish", params->problem.out_dtype);
     int64_t blocks =
         static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
     ta_launch_result result = TA_LAUNCH(finish, dim3(static_cast<unsigned>(blocks)), finish_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_pack(const ta_pack_params *params, void *stream)
 {
+    TA_NEED_TYPE("pack_query", params->dtype);
     int64_t elements = static_cast<int64_t>(params->heads) * params->rows * params->k_dim;
     int64_t blocks = ta_ceil_div(elements, pack_threads);
     if (blocks > INT32_MAX)
         blocks = INT32_MAX;
     ta_launch_result result = TA_LAUNCH(pack_query, dim3(static_cast<unsigned>(blocks)),
                                         pack_threads, 0, static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

@@ -197,7 +197,7 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
     ta_launch_result result =
         TA_LAUNCH(merge_splits, dim3(static_cast<unsigned>(rows)), merge_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
@@ -209,7 +209,7 @@ ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int
     ta_launch_result result =
         TA_LAUNCH(merge_records, dim3(blocks), record_threads, 0, static_cast<hipStream_t>(stream),
                   into, from, records, v_dim, fault, theirs);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_relay(const ta_relay *relay, void *stream)
@@ -223,5 +223,5 @@ ta_launched ta_launch_relay(const ta_relay *relay, void *stream)
     unsigned blocks = end > first ? static_cast<unsigned>(end - first) : 1; /* for the fault */
     ta_launch_result result = TA_LAUNCH(relay_records, dim3(blocks), record_threads, 0,
                                         static_cast<hipStream_t>(stream), *relay, first);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

@@ -87,16 +87,15 @@ __global__ void __launch_bounds__(pack_threads) pack_kv(ta_pack_kv_params p)
     ta_syncthreads();
     if (p.aligned)
         copy_tokens<ta_vec16>(p, sequence, tokens);
-    else if (p.element_bytes == 4)
-        copy_tokens<uint32_t>(p, sequence, tokens);
     else
-        copy_tokens<uint16_t>(p, sequence, tokens);
+        TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word, copy_tokens<Word>(p, sequence, tokens))
 }
 
 ta_launched ta_launch_pack_kv(const ta_pack_kv_params *params, void *stream)
 {
+    TA_NEED_TYPE("pack_kv", params->problem.kv_dtype);
     int64_t blocks = params->problem.batch * ta_ceil_div(params->slots, pack_tokens);
     ta_launch_result result = TA_LAUNCH(pack_kv, dim3(static_cast<unsigned>(blocks)), pack_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

@@ -49,5 +49,5 @@ ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream)
     ta_launch_result result =
         TA_LAUNCH(reduce_ranks, dim3(static_cast<unsigned>(blocks)), reduce_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

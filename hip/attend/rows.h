@@ -3,7 +3,7 @@
 #ifndef TA_HIP_ROWS_H
 #define TA_HIP_ROWS_H
 
-#include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
+#include "launched.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "base/partial.h"
 #include "base/tally.h"

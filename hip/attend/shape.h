@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "../dispatch.h"
 #include "device/device.h"
 #include "splits.h"
 
@@ -88,11 +89,6 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
     return p->query_heads / p->kv_heads * p->query_tokens;
 }
 
-TA_INLINE int32_t ta_number_bytes(ta_dtype dtype)
-{
-    return dtype == TA_F32 ? 4 : 2;
-}
-
 /* Cut `bytes` off shared memory, 16-byte aligned. */
 static inline int32_t ta_shape_cut(ta_attend_shape *s, int64_t bytes)
 {
@@ -109,7 +105,7 @@ static inline int64_t ta_shape_places_bytes(const ta_attend_shape *s)
 
 static inline void ta_fma_lay_out(const ta_problem *p, int32_t teams, ta_attend_shape *s)
 {
-    int32_t size = ta_number_bytes(p->kv_dtype);
+    int32_t size = (int32_t)ta_dtype_bytes(p->kv_dtype);
     s->rows = teams * s->team_rows;
     s->threads = teams * s->team_threads;
     s->q_stride = p->k_dim * 4;
@@ -138,7 +134,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     memset(&s, 0, sizeof s);
     int32_t rows = ta_problem_group_rows(p);
     int32_t widest = p->k_dim > p->v_dim ? p->k_dim : p->v_dim;
-    int32_t units = widest / (16 / ta_number_bytes(p->kv_dtype)); /* of a token */
+    int32_t units = widest / (16 / (int32_t)ta_dtype_bytes(p->kv_dtype)); /* of a token */
     s.team_rows = !aligned || rows > 1 ? TA_TEAM_ROWS : 1;
     int32_t columns = p->v_dim / TA_TEAM_COLUMNS;
     s.team_threads = (int32_t)ta_round_up(columns > units ? columns : units, 64);
@@ -229,7 +225,8 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
 static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p, ta_attend_shape *s)
 {
     int32_t rows = ta_problem_group_rows(p);
-    if (rows < TA_MMA_ROWS_MIN || p->kv_dtype == TA_F32 || p->query_dtype != p->kv_dtype)
+    if (rows < TA_MMA_ROWS_MIN || !ta_type_in_matrices(p->kv_dtype) ||
+        p->query_dtype != p->kv_dtype)
         return 0;
     memset(s, 0, sizeof *s);
     s->matrix = 1;

@@ -148,7 +148,7 @@ ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *s
     ta_launch_result result =
         TA_LAUNCH(tally_splits, dim3(static_cast<unsigned>(rows)), tally_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_merge_tallies(float *into, const float *from, int64_t records, int32_t v_dim,
@@ -160,15 +160,16 @@ ta_launched ta_launch_merge_tallies(float *into, const float *from, int64_t reco
     ta_launch_result result =
         TA_LAUNCH(merge_tallies, dim3(blocks), tally_threads, 0, static_cast<hipStream_t>(stream),
                   into, from, records, v_dim, fault, theirs);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_finish_tallies(const ta_finish_params *params, void *stream)
 {
+    TA_NEED_TYPE("finish_tallies", params->problem.out_dtype);
     int64_t blocks =
         static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
     ta_launch_result result =
         TA_LAUNCH(finish_tallies, dim3(static_cast<unsigned>(blocks)), tally_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

@@ -9,7 +9,7 @@
 
 static int aligned16(const ta_tensor *t, ta_dtype dtype)
 {
-    int64_t size = ta_number_bytes(dtype);
+    int64_t size = (int64_t)ta_dtype_bytes(dtype);
     return (uintptr_t)t->data % 16 == 0 && t->token_stride * size % 16 == 0 &&
            t->head_stride * size % 16 == 0;
 }
@@ -90,6 +90,7 @@ static ta_attention_rows_params rows_of(int32_t rows, int32_t heads, int32_t dim
     p.heads = heads;
     p.dim = dim;
     p.dtype = dtype;
+    p.element_bytes = (int32_t)ta_dtype_bytes(dtype);
     p.a = *tensor;
     return p;
 }

@@ -69,6 +69,7 @@ ta_launched ta_prepare_attention_backward(int wave, int shared_bytes);
 typedef struct ta_attention_rows_params {
     int32_t rows, heads, dim;
     ta_dtype dtype;        /* of the tensors */
+    int32_t element_bytes; /* of it */
     const float *from;     /* finish: records; store: dense numbers, or NULL: zeros */
     ta_tensor a, b;        /* finish, store, pack: a is the tensor; delta: dout and out */
     float *numbers;        /* finish: lse, or NULL; delta: delta */

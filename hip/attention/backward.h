@@ -13,7 +13,7 @@
 #ifndef TA_HIP_ATTENTION_BACKWARD_H
 #define TA_HIP_ATTENTION_BACKWARD_H
 
-#include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
+#include "launched.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "attention.h"
 #include "base/partial.h"

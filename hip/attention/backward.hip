@@ -18,6 +18,20 @@ static const int sum_columns = 4;
  * (docs/numerics.md). */
 static const int run_others = TA_RUN_TOKENS;
 
+/* 8 elements at a multiple of 16 bytes. */
+template <class Type> TA_DEVICE void load8_aligned(const void *data, int64_t at, float (&x)[8])
+{
+    const typename Type::element *from = static_cast<const typename Type::element *>(data) + at;
+#pragma unroll
+    for (int i = 0; i < 8; i += Type::unit) {
+        float unit[Type::unit];
+        Type::unpack(ta_load16_global(from + i), unit);
+#pragma unroll
+        for (int j = 0; j < Type::unit; j++)
+            x[i + j] = unit[j];
+    }
+}
+
 /* 8 elements, at any address or at a multiple of 16 bytes. */
 TA_DEVICE void load8(ta_dtype dtype, const void *data, int64_t at, bool aligned, float (&x)[8])
 {
@@ -27,19 +41,7 @@ TA_DEVICE void load8(ta_dtype dtype, const void *data, int64_t at, bool aligned,
             x[i] = ta_load_element(dtype, data, at + i);
         return;
     }
-    if (dtype == TA_F32) {
-        const float *from = static_cast<const float *>(data) + at;
-        ta_vec16 low = ta_load16_global(from), high = ta_load16_global(from + 4);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            x[i] = ta_as_float(i < 4 ? low.word[i] : high.word[i - 4]);
-        return;
-    }
-    ta_vec16 all = ta_load16_global(static_cast<const uint16_t *>(data) + at);
-    if (dtype == TA_F16)
-        ta_type_f16::unpack(all, x);
-    else
-        ta_type_bf16::unpack(all, x);
+    TA_TYPE_SWITCH_IN_KERNEL(TA_ALL_TYPES, dtype, Type, load8_aligned<Type>(data, at, x))
 }
 
 TA_DEVICE void store4(float *to, const float *x)
@@ -400,15 +402,18 @@ ta_launched ta_launch_attention_backward(const ta_gpu_limits *limits,
 {
     bool keys = step == 0;
     hipStream_t s = static_cast<hipStream_t>(stream);
-    if (limits->matrix && params->common.work.dtype != TA_F32)
+    TA_NEED_TYPE("attention_backward", params->common.work.dtype);
+    TA_NEED_TYPE("attention_backward", params->gradient.dq_dtype);
+    TA_NEED_TYPE("attention_backward", params->gradient.kv_dtype);
+    if (limits->matrix && ta_type_in_matrices(params->common.work.dtype))
         return ta_launch_attention_backward_mma(limits, params, keys, s);
     ta_launch_result result = launch_fma(limits, params, keys, s);
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_prepare_attention_backward(int wave, int shared_bytes)
 {
-    ta_launched result = {0, "attention_backward_fma"};
+    ta_launched result = ta_launched_of({hipSuccess, "attention_backward_fma"});
     const void *kernels[] = {reinterpret_cast<const void *>(attention_backward_fma<false>),
                              reinterpret_cast<const void *>(attention_backward_fma<true>)};
     for (int i = 0; i < 2 && result.error == 0; i++)

@@ -137,7 +137,7 @@ TA_DEVICE float split_weights(const float (&weights)[Count], char *to, int32_t l
     for (int i = 0; i < Count; i++) {
         float rest = weights[i] * factor;
 #pragma unroll
-        for (int part = 0; part < ta_weight_parts(Type()); part++) {
+        for (int part = 0; part < Type::weight_parts; part++) {
             uint16_t x = Type::to(rest);
             *reinterpret_cast<uint16_t *>(to + (part * mma_others + i * mma_lanes + lane) * 2) = x;
             rest -= Type::from(x);
@@ -174,7 +174,7 @@ TA_DEVICE void weigh_tile(const ta_backward_args &a, char *shared, const ta_line
         ta_syncwave(); /* all lanes of the row have read their scores */
         float undo_ds = split_weights<Type>(ds, row, lane), undo_p = 0.0f;
         if (Keys)
-            undo_p = split_weights<Type>(p, row + ta_weight_parts(Type()) * mma_others * 2, lane);
+            undo_p = split_weights<Type>(p, row + Type::weight_parts * mma_others * 2, lane);
         if (lane == 0) {
             undo[0][r] = undo_ds;
             undo[1][r] = undo_p;
@@ -222,7 +222,7 @@ TA_DEVICE void add_others(const char *weights, int32_t weight_stride, const char
         if (careful)
             hide_not_finite<Type>(x);
 #pragma unroll
-        for (int part = ta_weight_parts(Type()) - 1; part >= 0; part--)
+        for (int part = Type::weight_parts - 1; part >= 0; part--)
             ta_mma<Type>(c, ta_load_a<Wave>(weights + (part * mma_others + o) * 2, weight_stride),
                          x);
     }
@@ -263,7 +263,7 @@ TA_DEVICE void sum_tile(const ta_backward_args &a, const char *shared, int32_t w
         int32_t stride = t.of_v ? s.v_stride : s.k_stride;
         const char *values = shared + (t.of_v ? s.other_v_at : s.other_k_at) + t.column * 2;
         const char *weights = shared + s.weights_at + t.row * s.weight_stride +
-                              (t.of_v ? ta_weight_parts(Type()) * mma_others * 2 : 0);
+                              (t.of_v ? Type::weight_parts * mma_others * 2 : 0);
         ta_product<Wave> c;
         ta_product_clear(c);
         add_others<Type, Wave>(weights, s.weight_stride, values, stride, careful, c);
@@ -354,7 +354,8 @@ static ta_backward_shape lay_out(const ta_attention_work &w, bool keys, int32_t 
     int32_t k_wide = (w.k_dim + mma_edge - 1) / mma_edge * mma_edge;
     int32_t v_wide = (w.v_dim + mma_edge - 1) / mma_edge * mma_edge;
     int32_t sums = own / mma_edge * ((k_wide + (keys ? v_wide : 0)) / mma_edge);
-    int32_t parts = w.dtype == TA_F16 ? 2 : 3;
+    int32_t parts = 0; /* of a weight */
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, w.dtype, Type, parts = Type::weight_parts)
     s.threads = sums > mma_sums * TA_BACKWARD_THREADS / 2 / 32 ? TA_BACKWARD_THREADS
                                                                : TA_BACKWARD_THREADS / 2;
     if (sums > mma_sums * TA_BACKWARD_THREADS / 32)
@@ -390,18 +391,16 @@ static ta_backward_shape choose_shape(const ta_gpu_limits *limits, const ta_atte
     return s;
 }
 
-/* Whatever is done for all four kernels of a width. */
+/* Whatever is done for all kernels of a width. */
 template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, bool keys, Do act)
 {
-    if (dtype == TA_F16)
-        return keys ? act("attention_backward_mma<f16, keys>",
-                          attention_backward_mma<ta_type_f16, true, Wave>)
-                    : act("attention_backward_mma<f16>",
-                          attention_backward_mma<ta_type_f16, false, Wave>);
-    return keys ? act("attention_backward_mma<bf16, keys>",
-                      attention_backward_mma<ta_type_bf16, true, Wave>)
-                : act("attention_backward_mma<bf16>",
-                      attention_backward_mma<ta_type_bf16, false, Wave>);
+    ta_launch_result result = ta_no_type("attention_backward_mma", dtype);
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type,
+                   result = keys ? act("attention_backward_mma<keys>",
+                                       attention_backward_mma<Type, true, Wave>)
+                                 : act("attention_backward_mma<queries>",
+                                       attention_backward_mma<Type, false, Wave>))
+    return result;
 }
 
 template <int Wave>
@@ -422,14 +421,16 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
 {
     ta_launch_result result = {hipSuccess, "attention_backward_mma"};
     if constexpr (ta_mma_has(Wave)) {
-        for (int i = 0; i < 4 && result.error == hipSuccess; i++)
-            result = pick<Wave>(i % 2 ? TA_F16 : TA_BF16, i / 2 != 0,
-                                [&](const char *name, void (*kernel)(ta_backward_args)) {
-                                    hipError_t error = hipFuncSetAttribute(
-                                        reinterpret_cast<const void *>(kernel),
-                                        hipFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-                                    return ta_launch_result{error, name};
-                                });
+        auto allow = [&](const char *name, void (*kernel)(ta_backward_args)) {
+            hipError_t error =
+                hipFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                    hipFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+            return ta_launch_result{error, name};
+        };
+        for (ta_dtype dtype : ta_matrix_dtypes)
+            for (bool keys : {false, true})
+                if (result.error == hipSuccess)
+                    result = pick<Wave>(dtype, keys, allow);
     }
     return result;
 }
@@ -442,12 +443,12 @@ ta_launched ta_launch_attention_backward_mma(const ta_gpu_limits *limits,
     ta_launch_result result = {hipErrorInvalidValue, "attention_backward_mma"};
     if (a.s.blocks > 0)
         TA_WAVE_SWITCH(limits->wave, Wave, result = launch<Wave>(a, keys, stream));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 ta_launched ta_prepare_attention_backward_mma(int wave, int shared_bytes)
 {
     ta_launch_result result = {hipErrorInvalidValue, "attention_backward_mma"};
     TA_WAVE_SWITCH(wave, Wave, result = prepare<Wave>(shared_bytes));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

@@ -3,7 +3,7 @@
 #ifndef TA_HIP_ATTENTION_BLOCK_H
 #define TA_HIP_ATTENTION_BLOCK_H
 
-#include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
+#include "launched.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "attention.h"
 #include "base/partial.h"

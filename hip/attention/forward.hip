@@ -37,12 +37,13 @@ struct ta_attention_source {
     int32_t count, dim;
 };
 
+template <class Type>
 TA_DEVICE ta_attention_source find_source(const ta_attention_work &w, const ta_tensor &from,
                                           int32_t dim, int32_t kv_head)
 {
     const char *data = static_cast<const char *>(from.data);
-    return {data + kv_head * from.head_stride * ta_number_bytes(w.dtype), from.token_stride,
-            w.key_rows, w.keys, dim};
+    const int64_t size = sizeof(typename Type::element);
+    return {data + kv_head * from.head_stride * size, from.token_stride, w.key_rows, w.keys, dim};
 }
 
 /* A chunk of K or V on its way to shared memory. */
@@ -229,8 +230,8 @@ __global__ void __launch_bounds__(fma_threads)
     if (thread < block_rows)
         sees[thread] = ta_attention_sees(w, b, thread);
     if (thread == 0) {
-        sources[0] = find_source(w, w.k, w.k_dim, b.kv_head);
-        sources[1] = find_source(w, w.v, w.v_dim, b.kv_head);
+        sources[0] = find_source<Type>(w, w.k, w.k_dim, b.kv_head);
+        sources[1] = find_source<Type>(w, w.v, w.v_dim, b.kv_head);
     }
     stage_queries<Type>(w, b, q, q_stride);
     ta_syncthreads();
@@ -303,9 +304,8 @@ ta_launched ta_launch_attention_forward(const ta_attention_params *params, float
                                         void *stream)
 {
     hipStream_t on = static_cast<hipStream_t>(stream);
-    ta_launch_result result =
-        params->work.dtype == TA_F32   ? launch<ta_type_f32>(*params, records, on)
-        : params->work.dtype == TA_F16 ? launch<ta_type_f16>(*params, records, on)
-                                       : launch<ta_type_bf16>(*params, records, on);
-    return {static_cast<int>(result.error), result.kernel};
+    ta_launch_result result = ta_no_type("attention_forward", params->work.dtype);
+    TA_TYPE_SWITCH(TA_ALL_TYPES, params->work.dtype, Type,
+                   result = launch<Type>(*params, records, on))
+    return ta_launched_of(result);
 }

@@ -174,7 +174,7 @@ TA_DEVICE void add_values(int32_t v_dim, const char *weights, const char *v, int
                           const float (&rescale)[ta_product_rows<Wave>()], int32_t first,
                           int32_t end, ta_product<Wave> (&o)[Tiles])
 {
-    const int parts = ta_weight_parts(Type());
+    const int parts = Type::weight_parts;
     const int kept = Tiles > 8 && parts > 2 ? 2 : parts; /* the widest heads leave few registers */
     auto load = [&](int step, int part) {
         return ta_load_a<Wave>(weights + part * edge * TA_ATTENTION_WEIGHT_STRIDE + step * edge * 2,
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(TA_ATTENTION_WAVES *Wave)
     const ta_visible wave_first = sees[own_row], wave_last = sees[own_row + edge - 1];
     const char *q = shared + s.q_at + own_row * s.k_stride;
     char *weights =
-        shared + s.weights_at + own_row * ta_weight_parts(Type()) * TA_ATTENTION_WEIGHT_STRIDE;
+        shared + s.weights_at + own_row * Type::weight_parts * TA_ATTENTION_WEIGHT_STRIDE;
     ta_attention_row rows[ta_product_rows<Wave>()];
 #pragma unroll
     for (int r = 0; r < ta_product_rows<Wave>(); r++) {
@@ -322,8 +322,9 @@ template <class Type, int Wave, class Do> static ta_launch_result pick_tiles(int
 
 template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int tiles, Do act)
 {
-    return dtype == TA_F16 ? pick_tiles<ta_type_f16, Wave>(tiles, act)
-                           : pick_tiles<ta_type_bf16, Wave>(tiles, act);
+    ta_launch_result result = ta_no_type("attention_forward_mma", dtype);
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type, result = pick_tiles<Type, Wave>(tiles, act))
+    return result;
 }
 
 template <int Wave>
@@ -349,7 +350,7 @@ ta_launched ta_launch_attention_forward_mma(const ta_attention_params *params, i
     TA_WAVE_SWITCH(wave, Wave,
                    result =
                        launch<Wave>(*params, *shape, records, static_cast<hipStream_t>(stream)));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }
 
 template <int Wave> static ta_launch_result prepare(int shared_bytes)
@@ -357,14 +358,15 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
     int dynamic_bytes = shared_bytes - TA_BLOCK_BYTES; /* a block has that many beside them */
     ta_launch_result result = {hipSuccess, "attention_forward_mma"};
     if constexpr (ta_mma_has(Wave)) {
-        for (int i = 0; i < 6 && result.error == hipSuccess; i++)
-            result = pick<Wave>(i % 2 ? TA_F16 : TA_BF16, 4 << i / 2,
-                                [&](const char *name, auto kernel) {
-                                    hipError_t error = hipFuncSetAttribute(
-                                        reinterpret_cast<const void *>(kernel),
-                                        hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
-                                    return ta_launch_result{error, name};
-                                });
+        auto allow = [&](const char *name, auto kernel) {
+            hipError_t error =
+                hipFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                    hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
+            return ta_launch_result{error, name};
+        };
+        for (ta_dtype dtype : ta_matrix_dtypes)
+            for (int tiles = 4; tiles <= 16 && result.error == hipSuccess; tiles *= 2)
+                result = pick<Wave>(dtype, tiles, allow);
     }
     return result;
 }
@@ -373,5 +375,5 @@ ta_launched ta_prepare_attention_forward_mma(int wave, int shared_bytes)
 {
     ta_launch_result result = {hipErrorInvalidValue, "attention_forward_mma"};
     TA_WAVE_SWITCH(wave, Wave, result = prepare<Wave>(shared_bytes));
-    return {static_cast<int>(result.error), result.kernel};
+    return ta_launched_of(result);
 }

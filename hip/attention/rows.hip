@@ -5,7 +5,7 @@
  * The passes over rows of attention over full sequences: partials become outputs, delta of
  * backward, sums become gradients, dense copies for the ranks that need them, sums of two.
  * attention.c launches them. */
-#include "vendor.h" /* first: it says what TA_INLINE is for the headers below */
+#include "launched.h" /* first: it says what TA_INLINE is for the headers below */
 
 #include "attention.h"
 #include "base/partial.h"
@@ -33,6 +33,18 @@ __global__ void __launch_bounds__(rows_threads) local_finish(ta_attention_rows_p
         p.numbers[row] = ta_partial_lse(m, l);
 }
 
+/* This lane's part of a product of two rows, from element `lane` on. */
+template <class Type>
+TA_DEVICE float multiply_rows(const void *a, const void *b, int32_t lane, int32_t dim)
+{
+    typedef typename Type::element element;
+    float sum = 0.0f;
+    for (int32_t i = lane; i < dim; i += row_lanes)
+        sum = fmaf(Type::from(static_cast<const element *>(a)[i]),
+                   Type::from(static_cast<const element *>(b)[i]), sum);
+    return sum;
+}
+
 /* A row is for one wave of a block, or for half of one: the others would have little to do. */
 __global__ void __launch_bounds__(rows_threads) local_delta(ta_attention_rows_params p)
 {
@@ -42,10 +54,11 @@ __global__ void __launch_bounds__(rows_threads) local_delta(ta_attention_rows_pa
     int64_t rows = static_cast<int64_t>(p.rows) * p.heads;
     float sum = 0.0f;
     if (row < rows) {
-        int64_t at_a = element_of(p, p.a, row), at_b = element_of(p, p.b, row);
-        for (int32_t i = lane; i < p.dim; i += row_lanes)
-            sum = fmaf(ta_load_element(p.dtype, p.a.data, at_a + i),
-                       ta_load_element(p.dtype, p.b.data, at_b + i), sum);
+        int64_t size = p.element_bytes;
+        const char *a = static_cast<const char *>(p.a.data) + element_of(p, p.a, row) * size;
+        const char *b = static_cast<const char *>(p.b.data) + element_of(p, p.b, row) * size;
+        TA_TYPE_SWITCH_IN_KERNEL(TA_ALL_TYPES, p.dtype, Type,
+                                 sum = multiply_rows<Type>(a, b, lane, p.dim))
     }
     sum = ta_lanes_sum<row_lanes>(sum);
     if (row < rows && lane == 0)
@@ -84,11 +97,9 @@ TA_DEVICE void pack_words(const ta_attention_rows_params &p, int32_t element_byt
 __global__ void __launch_bounds__(rows_threads) local_pack(ta_attention_rows_params p)
 {
     if (p.aligned)
-        pack_words<ta_vec16>(p, p.dtype == TA_F32 ? 4 : 2);
-    else if (p.dtype == TA_F32)
-        pack_words<uint32_t>(p, 4);
+        pack_words<ta_vec16>(p, p.element_bytes);
     else
-        pack_words<uint16_t>(p, 2);
+        TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word, pack_words<Word>(p, sizeof(Word)))
 }
 
 __global__ void __launch_bounds__(rows_threads)
@@ -111,40 +122,39 @@ static int64_t numbers_of(const ta_attention_rows_params *p)
     return static_cast<int64_t>(p->rows) * p->heads * p->dim;
 }
 
-static ta_launched launched(ta_launch_result result)
-{
-    return {static_cast<int>(result.error), result.kernel};
-}
-
 ta_launched ta_launch_attention_finish(const ta_attention_rows_params *params, void *stream)
 {
+    TA_NEED_TYPE("local_finish", params->dtype);
     dim3 blocks(static_cast<unsigned>(params->rows) * static_cast<unsigned>(params->heads));
-    return launched(TA_LAUNCH(local_finish, blocks, rows_threads, 0,
-                              static_cast<hipStream_t>(stream), *params));
+    return ta_launched_of(TA_LAUNCH(local_finish, blocks, rows_threads, 0,
+                                    static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_delta(const ta_attention_rows_params *params, void *stream)
 {
+    TA_NEED_TYPE("local_delta", params->dtype);
     dim3 blocks = blocks_for(static_cast<int64_t>(params->rows) * params->heads * row_lanes);
-    return launched(
+    return ta_launched_of(
         TA_LAUNCH(local_delta, blocks, rows_threads, 0, static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_store(const ta_attention_rows_params *params, void *stream)
 {
-    return launched(TA_LAUNCH(local_store, blocks_for(numbers_of(params)), rows_threads, 0,
-                              static_cast<hipStream_t>(stream), *params));
+    TA_NEED_TYPE("local_store", params->dtype);
+    return ta_launched_of(TA_LAUNCH(local_store, blocks_for(numbers_of(params)), rows_threads, 0,
+                                    static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_pack(const ta_attention_rows_params *params, void *stream)
 {
-    int64_t each = params->aligned ? (params->dtype == TA_F32 ? 4 : 8) : 1;
-    return launched(TA_LAUNCH(local_pack, blocks_for(numbers_of(params) / each), rows_threads, 0,
-                              static_cast<hipStream_t>(stream), *params));
+    TA_NEED_TYPE("local_pack", params->dtype);
+    int64_t each = params->aligned ? 16 / params->element_bytes : 1;
+    return ta_launched_of(TA_LAUNCH(local_pack, blocks_for(numbers_of(params) / each), rows_threads,
+                                    0, static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_add(float *into, const float *from, int64_t count, void *stream)
 {
-    return launched(TA_LAUNCH(local_add, blocks_for(count), rows_threads, 0,
-                              static_cast<hipStream_t>(stream), into, from, count));
+    return ta_launched_of(TA_LAUNCH(local_add, blocks_for(count), rows_threads, 0,
+                                    static_cast<hipStream_t>(stream), into, from, count));
 }

@@ -30,7 +30,7 @@ static inline int ta_attention_mma_fit(const ta_gpu_limits *limits, const ta_att
                                        ta_attention_mma_shape *s)
 {
     int32_t widest = work->k_dim > work->v_dim ? work->k_dim : work->v_dim;
-    if (!limits->matrix || work->dtype == TA_F32)
+    if (!limits->matrix || !ta_type_in_matrices(work->dtype))
         return 0;
     memset(s, 0, sizeof *s);
     s->tiles = widest <= 64 ? 4 : widest <= 128 ? 8 : 16;

@@ -1,7 +1,8 @@
-/* Element types: one row for each, and exact conversions one number at a time. Whatever differs from
- * type to type in src/ comes from the row, so that a number without a row can't be taken for another
- * type. dtype.c has the table of rows for a type that is only known at run time; host/kernels.h has
- * the tables of functions. SIMD code has its own conversions and is tested against these. */
+/* Element types: one row for each, and exact conversions one number at a time. Whatever differs
+ * from type to type in src/ comes from the row, so that a number without a row can't be taken for
+ * another type. dtype.c has the table of rows for a type that is only known at run time;
+ * host/kernels.h has the tables of functions. SIMD code has its own conversions and is tested
+ * against these. */
 #ifndef TA_DTYPE_H
 #define TA_DTYPE_H
 

@@ -477,9 +477,31 @@ static void test_a_nan_stays_where_it_belongs(void)
     }
 }
 
+/* Each of the three types is looked at by the kernels themselves. */
+static void test_unknown_types_are_refused(void)
+{
+    ta_gpu_limits limits = {16, 32, 1, 65536, 131072};
+    for (int which = 0; which < 3; which++)
+        for (int matrix = 0; matrix < 2; matrix++)
+            for (int step = 0; step < 2; step++) {
+                ta_attention_backward_params p;
+                memset(&p, 0, sizeof p);
+                p.common.work.dtype = p.gradient.dq_dtype = p.gradient.kv_dtype = TA_F16;
+                ta_dtype *types[] = {&p.common.work.dtype, &p.gradient.dq_dtype,
+                                     &p.gradient.kv_dtype};
+                *types[which] = static_cast<ta_dtype>(77);
+                limits.matrix = matrix;
+                ta_launched result = ta_launch_attention_backward(&limits, &p, step, nullptr);
+                TEST_ASSERT_EQUAL_INT(1, result.no_type);
+                TEST_ASSERT_EQUAL_INT(77, result.dtype);
+                TEST_ASSERT_TRUE(result.error != 0);
+            }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_unknown_types_are_refused);
     RUN_TEST(test_gradients_are_within_their_bounds);
     RUN_TEST(test_a_nan_stays_where_it_belongs);
     return UNITY_END() != 0;

@@ -4,8 +4,9 @@
  * have tails.
  *
  * K and V are read 16 elements at a time, a pair of vectors. Which elements are in which vector of
- * a pair is up to the level, see EVEN_ODD: bf16 is widened with the fewest operations as the even and the odd
- * elements. arrange() puts a query row into the same order, and finish_row() puts sums over V back.
+ * a pair is up to the type, see EVEN_ODD: bf16 is widened with the fewest operations as the even
+ * and the odd elements. arrange() puts a query row into the same order, and finish_row() puts sums
+ * over V back.
  *
  * Functions that are inlined take the element type and the shape of a register block as constants;
  * loops over a block disappear. */
