@@ -55,7 +55,7 @@ static void test_bad_configs(void)
     REFUSED(k_dim, 12, "k_dim");
     REFUSED(k_dim, 264, "k_dim");
     REFUSED(v_dim, -8, "v_dim");
-    REFUSED(dtype, TA_DTYPE_NONE, "dtype is 0: must be TA_F32, TA_F16 or TA_BF16");
+    REFUSED(dtype, TA_DTYPE_NONE, "dtype is 0: must be TA_F32, TA_F16");
     REFUSED(dtype, (ta_dtype)TA_DTYPE_END, "dtype");
     REFUSED(dtype, (ta_dtype)-1, "dtype is -1");
     REFUSED(max_tokens, 0, "max_tokens");
