@@ -182,8 +182,7 @@ static void test_roles(void)
     ta_dtype_role nobody = (ta_dtype_role)(2 * (TA_AS_ANY + 1));
     TEST_ASSERT_EQUAL_INT(TA_OK, ta_check_dtype("kv_dtype", TA_F16, TA_AS_KV));
     TEST_ASSERT_EQUAL_INT(TA_ERR_INVALID, ta_check_dtype("kv_dtype", (ta_dtype)77, TA_AS_KV));
-    TEST_ASSERT_NOT_NULL(
-        strstr(ta_last_error(), "config.kv_dtype is 77: must be TA_F32, TA_F16"));
+    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "config.kv_dtype is 77: must be TA_F32, TA_F16"));
     TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), " or TA_"));
     TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED, ta_check_dtype("out_dtype", TA_BF16, nobody));
     TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "config.out_dtype is TA_BF16: must be"));
