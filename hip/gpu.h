@@ -12,13 +12,13 @@
 #include "kernels.h"
 
 /* Pinned memory on its way to the device (arrays.c). */
-typedef struct ta_gpu_turn {
+typedef struct ta_gpu_pinned {
     void *memory;
     hipEvent_t event; /* behind the copy */
     int used;         /* 1: there was one */
-} ta_gpu_turn;
+} ta_gpu_pinned;
 
-#define TA_GPU_TURNS 4
+#define TA_GPU_PINNED 4
 
 /* Spans that the stopwatch can tell apart from one start on. */
 #define TA_GPU_SPANS 128
@@ -29,9 +29,9 @@ typedef struct ta_gpu_device {
     ta_gpu properties;
     ta_gpu_limits limits;
     const char *last_kernel; /* queued on this device: what a late error can be about */
-    ta_gpu_turn turns[TA_GPU_TURNS];
-    size_t turn_bytes;                     /* of each */
-    int turn;                              /* whose it is */
+    ta_gpu_pinned pinned[TA_GPU_PINNED];
+    size_t pinned_bytes;                   /* of each */
+    int next_pinned;                       /* the one to use next */
     hipStream_t recorder;                  /* that steps are captured on; NULL until one is */
     hipEvent_t marks[2];                   /* of the stopwatch: its start, and now; NULL likewise */
     int running;                           /* the stopwatch does */

@@ -58,7 +58,7 @@ static ta_status captured_rank(ccl_rank *r)
     (void)hipGraphExecDestroy(exec);
     (void)hipGraphDestroy(graph);
     TA_TRY(status);
-    TA_TRY(small_step_decode(&p.step, p.plan)); /* and directly, after an odd number of turns */
+    TA_TRY(small_step_decode(&p.step, p.plan)); /* and directly, after an odd number of rounds */
     release(&p);
     return TA_OK;
 }

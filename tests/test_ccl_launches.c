@@ -50,7 +50,7 @@ static ta_status count_rank(ccl_rank *r)
     step.config.out_placement = t->placement;
     TA_TRY(small_step_to_device(&step, r->device));
     TA_TRY(ta_plan_create(r->group, r->device, &step.config, &plan));
-    for (int turn = 0; turn < 2; ++turn) { /* the second finds what the first left behind */
+    for (int round = 0; round < 2; ++round) { /* the second finds what the first left behind */
         TA_TRY(small_step_fill(&step));
         TA_TRY(small_step_queue(&step, plan, r->streams[0]));
         TA_TRY(small_step_fetch(&step, r->streams[0]));

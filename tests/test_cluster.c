@@ -123,7 +123,7 @@ static void test_files_there_and_back(void)
         ta_cluster_destroy(first);
         ta_cluster_destroy(second);
     }
-    write_file("preset = local\n# ranks dealt to the nodes in turn\nnode_of_rank = 0 1 2 0 1\n");
+    write_file("preset = local\n# ranks numbered across the nodes\nnode_of_rank = 0 1 2 0 1\n");
     ta_cluster *c = make(path);
     char *text = text_of(c);
     TEST_ASSERT_NOT_NULL(strstr(text, "node_of_rank = 0 1 2 0 1\n"));

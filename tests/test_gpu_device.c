@@ -393,7 +393,7 @@ static void test_a_kernel_that_fails_on_one_rank(void)
     }
 }
 
-/* Memory that is not to be had: the plan fails on this rank, and leaves nothing behind. */
+/* Memory that the device does not have: the plan fails on this rank, and leaves nothing behind. */
 static void test_no_memory_for_a_plan(void)
 {
     small_step step;

@@ -43,8 +43,8 @@ static void fill(ta_dtype dtype, int dim)
     for (int i = 0; i < HEADS * TA_TOKENS_MOST * dim; ++i)
         ta_store(dtype, elements, i, (float)random_normal(&source));
     for (int t = 0; t < TA_TOKENS_MOST; ++t) { /* in any order, as pages are, or backwards */
-        int place = even ? TA_TOKENS_MOST - 1 - t : t * 29 % TA_TOKENS_MOST;
-        tokens[t] = ta_element(dtype, elements, (int64_t)place * HEADS * dim);
+        int index = even ? TA_TOKENS_MOST - 1 - t : t * 29 % TA_TOKENS_MOST;
+        tokens[t] = ta_element(dtype, elements, (int64_t)index * HEADS * dim);
     }
 }
 

@@ -18,7 +18,7 @@ void tearDown(void)
 
 typedef struct tally {
     atomic_int runs[MOST_ITEMS];
-    atomic_int busy[8]; /* is a turn with this thread number running? */
+    atomic_int busy[8]; /* is an iteration with this thread number running? */
     atomic_int clashes;
 } tally;
 

@@ -1,5 +1,5 @@
 /* The planner (src/decode/planner.c, explain_choice.c): the plan we expect on every cluster of
- * tests/clusters, rank 0's word, what cannot be asked for, and the explanation. */
+ * tests/clusters, rank 0's choice, what cannot be asked for, and the explanation. */
 #include "decode/planner.h"
 
 #include <math.h>

@@ -31,10 +31,10 @@ static int owner_by_definition(const ta_shard_map *map, int32_t position)
     if (map->kind == TA_SHARD_BLOCK_CYCLIC)
         return position / block % map->ranks;
     if (map->kind == TA_SHARD_ZIGZAG) {
-        int turn = position / block;
-        if (turn >= 2 * map->ranks)
+        int number = position / block;
+        if (number >= 2 * map->ranks)
             return 0;
-        return turn < map->ranks ? turn : 2 * map->ranks - 1 - turn;
+        return number < map->ranks ? number : 2 * map->ranks - 1 - number;
     }
     for (int rank = 0; map->bounds; ++rank)
         if (position < map->bounds[rank + 1])
@@ -42,7 +42,7 @@ static int owner_by_definition(const ta_shard_map *map, int32_t position)
     return position / block < map->ranks - 1 ? position / block : map->ranks - 1;
 }
 
-/* Deal out positions one by one and check every function at every length. */
+/* Give positions to ranks one by one and check every function at every length. */
 static void check_map(const ta_shard_map *map, int32_t length)
 {
     int32_t held[16] = {0}, local, position, count;

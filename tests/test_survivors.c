@@ -1,5 +1,5 @@
 /* A group that was aborted in mid-step can be replaced: the ranks that are left make a new one and
- * decode rightly, with the sequences dealt anew among them. Ranks are threads. */
+ * decode rightly, with the sequences divided anew among them. Ranks are threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #define RANKS 5
 #define LOST 2
 
-static pthread_barrier_t meeting; /* of the survivors */
+static pthread_barrier_t survivors_here;
 static ta_group *replacements[RANKS - 1];
 
 void setUp(void)
@@ -47,7 +47,7 @@ static ta_status survivor(ta_group *group, ta_device *device)
     RANK_EXPECT(strstr(ta_last_error(), "rank 2") && strstr(ta_last_error(), "lost its GPU"));
     if (rank == 0)
         status = ta_group_create_threads(RANKS - 1, NULL, replacements);
-    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&survivors_here);
     ta_group *replacement = replacements[rank - (rank > LOST)];
     status = decode_until_broken(replacement, device, 100);
     ta_group_destroy(replacement);
@@ -77,9 +77,9 @@ static void test_the_rest_goes_on(void)
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     config.timeout_ms = 20000;
     for (int round = 0; round < 10; ++round) {
-        pthread_barrier_init(&meeting, NULL, RANKS - 1);
+        pthread_barrier_init(&survivors_here, NULL, RANKS - 1);
         EXPECT_OK(ta_group_run_threads(RANKS, &config, run_rank, NULL));
-        pthread_barrier_destroy(&meeting);
+        pthread_barrier_destroy(&survivors_here);
     }
 }
 

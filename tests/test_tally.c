@@ -70,7 +70,7 @@ static void shuffle(random_source *r, tile *tiles, int count)
     }
 }
 
-/* Dealt to some tallies at random, which are then merged, two at a time, at random. */
+/* Divided over some tallies at random, which are then merged, two at a time, at random. */
 static tally grouped(random_source *r, const tile *tiles, int count)
 {
     tally parts[8];

@@ -1,5 +1,5 @@
 /* The tensors of one rank in `treeattn-bench attention`, in its device's memory: inputs that are
- * functions of their place, and results, which are NaN until the library writes them. */
+ * functions of their index, and results, which are NaN until the library writes them. */
 #ifndef BENCH_ATTENTION_PART_H
 #define BENCH_ATTENTION_PART_H
 

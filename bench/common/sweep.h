@@ -1,5 +1,5 @@
 /* What the commands that measure a table of rows have in common: flags, and how a row's number
- * becomes its place on each axis. decode/options.c and attention/options.c use it. */
+ * becomes its index on each axis. decode/options.c and attention/options.c use it. */
 #ifndef BENCH_SWEEP_H
 #define BENCH_SWEEP_H
 

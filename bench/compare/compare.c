@@ -10,20 +10,20 @@
 
 int compare_command(int argc, char **argv)
 {
-    static const char *const places[] = {BENCH_DATA "/compare.py",
-                                         BENCH_SOURCE "/compare/compare.py"};
+    static const char *const paths[] = {BENCH_DATA "/compare.py",
+                                        BENCH_SOURCE "/compare/compare.py"};
     if (argc != 2) {
         fputs("usage: treeattn-bench compare A.json B.json\n", stderr);
         return EXIT_USAGE;
     }
     for (int i = 0; i < 2; i++) {
-        if (access(places[i], R_OK) != 0)
+        if (access(paths[i], R_OK) != 0)
             continue;
         fflush(stdout);
-        execlp("python3", "python3", places[i], argv[0], argv[1], (char *)NULL);
+        execlp("python3", "python3", paths[i], argv[0], argv[1], (char *)NULL);
         fputs("treeattn-bench: compare needs python3, which could not be started\n", stderr);
         return EXIT_WRONG;
     }
-    fprintf(stderr, "treeattn-bench: %s is missing: install the program again\n", places[0]);
+    fprintf(stderr, "treeattn-bench: %s is missing: install the program again\n", paths[0]);
     return EXIT_WRONG;
 }

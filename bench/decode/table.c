@@ -85,7 +85,7 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld\n", (long long)o->head_dim,
            (long long)o->v_dim, (long long)o->batch, (long long)o->query_tokens);
     print_cache(o);
-    printf("# place     query on %s, output on %s\n", options_placement_name(o->query_placement),
+    printf("# tensors   query on %s, output on %s\n", options_placement_name(o->query_placement),
            options_placement_name(o->out_placement));
     print_plan(plan);
     printf("# time      %s%lld steps after %lld to warm up, alternating with as many read sweeps\n",

@@ -1,7 +1,7 @@
 /* The order of attention over full sequences, on its way to the device, where kernels want it
  * written out: as arrays of rows and ranges. A plan makes it anew for each call, and a ring for
  * each hop, while the stream may be far behind. So the arrays are written into one of a few pinned
- * pieces that take turns; from there the copy is in stream order, and an event behind it says when
+ * pieces that are used one after the other; from there the copy is in stream order, and an event behind it says when
  * the piece is free again. The host waits only if it is TURNS calls ahead of the device.
  * attention.c calls this. */
 #include <string.h>
@@ -23,32 +23,32 @@ size_t ta_gpu_arrays_bytes(const ta_attention_work *shape)
            lines(keys * sizeof *shape->key_rows);
 }
 
-static void free_turns(ta_gpu_device *gpu)
+static void free_pinned(ta_gpu_device *gpu)
 {
-    for (int i = 0; i < TA_GPU_TURNS; i++) {
-        ta_gpu_turn *turn = &gpu->turns[i];
-        if (turn->used)
-            (void)hipEventSynchronize(turn->event);
-        if (turn->event)
-            (void)hipEventDestroy(turn->event);
-        if (turn->memory)
-            (void)hipHostFree(turn->memory);
-        memset(turn, 0, sizeof *turn);
+    for (int i = 0; i < TA_GPU_PINNED; i++) {
+        ta_gpu_pinned *piece = &gpu->pinned[i];
+        if (piece->used)
+            (void)hipEventSynchronize(piece->event);
+        if (piece->event)
+            (void)hipEventDestroy(piece->event);
+        if (piece->memory)
+            (void)hipHostFree(piece->memory);
+        memset(piece, 0, sizeof *piece);
     }
-    gpu->turn_bytes = 0;
+    gpu->pinned_bytes = 0;
 }
 
-static ta_status make_turns(ta_gpu_device *gpu, size_t bytes)
+static ta_status make_pinned(ta_gpu_device *gpu, size_t bytes)
 {
-    free_turns(gpu);
-    for (int i = 0; i < TA_GPU_TURNS; i++) {
-        ta_gpu_turn *turn = &gpu->turns[i];
-        TA_TRY(ta_gpu_check(gpu, hipHostMalloc(&turn->memory, bytes, hipHostMallocDefault),
+    free_pinned(gpu);
+    for (int i = 0; i < TA_GPU_PINNED; i++) {
+        ta_gpu_pinned *piece = &gpu->pinned[i];
+        TA_TRY(ta_gpu_check(gpu, hipHostMalloc(&piece->memory, bytes, hipHostMallocDefault),
                             "allocating %zu bytes of pinned memory", bytes));
-        TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&turn->event, hipEventDisableTiming),
+        TA_TRY(ta_gpu_check(gpu, hipEventCreateWithFlags(&piece->event, hipEventDisableTiming),
                             "creating an event"));
     }
-    gpu->turn_bytes = bytes;
+    gpu->pinned_bytes = bytes;
     return TA_OK;
 }
 
@@ -57,12 +57,12 @@ ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_attention_work *larg
     ta_gpu_device *gpu = ta_gpu_of(device);
     size_t bytes = ta_gpu_arrays_bytes(largest);
     int before;
-    if (bytes <= gpu->turn_bytes)
+    if (bytes <= gpu->pinned_bytes)
         return TA_OK;
     TA_TRY(ta_gpu_enter(gpu, &before));
-    ta_status status = make_turns(gpu, bytes);
+    ta_status status = make_pinned(gpu, bytes);
     if (status != TA_OK)
-        free_turns(gpu);
+        free_pinned(gpu);
     ta_gpu_leave(gpu, before);
     return status;
 }
@@ -72,7 +72,7 @@ void ta_gpu_free_arrays(ta_gpu_device *gpu)
     int before;
     if (ta_gpu_enter(gpu, &before) != TA_OK)
         return;
-    free_turns(gpu);
+    free_pinned(gpu);
     ta_gpu_leave(gpu, before);
 }
 
@@ -93,21 +93,21 @@ static void write_arrays(const ta_token_order *order, char *piece, char *to,
 ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, const ta_token_order *order,
                               ta_attention_work *work, void *to, void *stream)
 {
-    ta_gpu_turn *turn = &gpu->turns[gpu->turn];
+    ta_gpu_pinned *piece = &gpu->pinned[gpu->next_pinned];
     size_t bytes = ta_gpu_arrays_bytes(work);
-    if (bytes > gpu->turn_bytes)
+    if (bytes > gpu->pinned_bytes)
         return ta_gpu_core->fail(TA_ERR_INVALID, "%zu bytes of arrays, and %zu are reserved", bytes,
-                                 gpu->turn_bytes);
-    if (turn->used)
-        TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(turn->event), "waiting for an earlier call"));
-    write_arrays(order, turn->memory, to, work);
+                                 gpu->pinned_bytes);
+    if (piece->used)
+        TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(piece->event), "waiting for an earlier call"));
+    write_arrays(order, piece->memory, to, work);
     TA_TRY(ta_gpu_check(
-        gpu, hipMemcpyAsync(to, turn->memory, bytes, hipMemcpyHostToDevice, (hipStream_t)stream),
+        gpu, hipMemcpyAsync(to, piece->memory, bytes, hipMemcpyHostToDevice, (hipStream_t)stream),
         "copying %zu bytes of arrays", bytes));
     TA_TRY(
-        ta_gpu_check(gpu, hipEventRecord(turn->event, (hipStream_t)stream), "recording an event"));
-    turn->used = 1;
-    gpu->turn = (gpu->turn + 1) % TA_GPU_TURNS;
+        ta_gpu_check(gpu, hipEventRecord(piece->event, (hipStream_t)stream), "recording an event"));
+    piece->used = 1;
+    gpu->next_pinned = (gpu->next_pinned + 1) % TA_GPU_PINNED;
     gpu->device.stats.bytes_to_device += bytes;
     return TA_OK;
 }

@@ -185,16 +185,16 @@ static ta_status create_by_id(ta_device *device, const char *id, int rank, int r
 /* ---- Over another group -------------------------------------------------------------------- */
 
 /* What the ranks tell each other: rank 0 the id, all of them how they fared. */
-typedef struct bootstrap_word {
+typedef struct bootstrap_message {
     int32_t status;
     char error[252];
     char id[TA_CCL_ID_BYTES];
-} bootstrap_word;
+} bootstrap_message;
 
-static void say(bootstrap_word *word, ta_status status)
+static void say(bootstrap_message *message, ta_status status)
 {
-    word->status = status;
-    snprintf(word->error, sizeof word->error, "%s",
+    message->status = status;
+    snprintf(message->error, sizeof message->error, "%s",
              status == TA_OK ? "" : ta_gpu_core->last_error());
 }
 
@@ -203,14 +203,14 @@ static ta_status hear_all(ta_group *bootstrap, ta_status status)
 {
     ta_status heard = status;
     for (int rank = 0; rank < bootstrap->size; rank++) {
-        bootstrap_word word = {0};
+        bootstrap_message message = {0};
         if (rank == bootstrap->rank)
-            say(&word, status);
-        TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &word, sizeof word, rank));
-        if (word.status != TA_OK && heard == TA_OK)
-            heard = ta_gpu_core->fail((ta_status)word.status,
+            say(&message, status);
+        TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &message, sizeof message, rank));
+        if (message.status != TA_OK && heard == TA_OK)
+            heard = ta_gpu_core->fail((ta_status)message.status,
                                       "rank %d could not join a " TA_CCL_NAME " group: %s", rank,
-                                      word.error);
+                                      message.error);
     }
     return heard;
 }
@@ -218,17 +218,17 @@ static ta_status hear_all(ta_group *bootstrap, ta_status status)
 static ta_status create_over(ta_device *device, ta_group *bootstrap, int timeout_ms,
                              ta_group **group)
 {
-    bootstrap_word word = {0};
+    bootstrap_message message = {0};
     ta_group *made = NULL;
     if (bootstrap->rank == 0)
-        say(&word, ta_ccl_new_id(device, word.id));
-    TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &word, sizeof word, 0));
-    if (word.status != TA_OK)
+        say(&message, ta_ccl_new_id(device, message.id));
+    TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &message, sizeof message, 0));
+    if (message.status != TA_OK)
         return bootstrap->rank == 0
-                   ? (ta_status)word.status
-                   : ta_gpu_core->fail((ta_status)word.status, "rank 0: %s", word.error);
+                   ? (ta_status)message.status
+                   : ta_gpu_core->fail((ta_status)message.status, "rank 0: %s", message.error);
     ta_status status =
-        create_by_id(device, word.id, bootstrap->rank, bootstrap->size, timeout_ms, &made);
+        create_by_id(device, message.id, bootstrap->rank, bootstrap->size, timeout_ms, &made);
     status = hear_all(bootstrap, status);
     if (status != TA_OK) {
         if (made)

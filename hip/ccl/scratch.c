@@ -19,11 +19,11 @@ static void *take_spare(int index)
 {
     void *scratch = NULL;
     pthread_mutex_lock(&mutex);
-    for (spare **place = &spares; *place && !scratch; place = &(*place)->next)
-        if ((*place)->index == index) {
-            spare *taken = *place;
+    for (spare **link = &spares; *link && !scratch; link = &(*link)->next)
+        if ((*link)->index == index) {
+            spare *taken = *link;
             scratch = taken->scratch;
-            *place = taken->next;
+            *link = taken->next;
             free(taken);
             break;
         }

@@ -152,12 +152,12 @@ static int let_go(ta_ccl_group *g)
 
 static void let_go_of_all(void)
 {
-    for (ta_ccl_group **place = &registry.leaving; *place;) {
-        ta_ccl_group *g = *place, *next = g->next;
+    for (ta_ccl_group **link = &registry.leaving; *link;) {
+        ta_ccl_group *g = *link, *next = g->next;
         if (hipSetDevice(g->index) == hipSuccess && let_go(g))
-            *place = next;
+            *link = next;
         else
-            place = &g->next;
+            link = &g->next;
     }
 }
 
@@ -271,16 +271,16 @@ void ta_ccl_describe_joined(ta_ccl_world *world, char *text, size_t capacity)
 
 static void leave_world(ta_ccl_group *g)
 {
-    ta_ccl_world *world = g->world, **place = &registry.worlds;
+    ta_ccl_world *world = g->world, **link = &registry.worlds;
     ta_ccl_group **member = &world->members;
     while (*member != g)
         member = &(*member)->next;
     *member = g->next;
     if (--world->references > 0)
         return;
-    while (*place != world)
-        place = &(*place)->next;
-    *place = world->next;
+    while (*link != world)
+        link = &(*link)->next;
+    *link = world->next;
     free(world->joined);
     free(world);
 }

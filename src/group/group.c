@@ -134,12 +134,12 @@ ta_status ta_group_broadcast(ta_group *group, void *data, size_t bytes, int root
     if (group->ops->broadcast)
         return count_native(group, group->ops->broadcast(group, data, bytes, root, stream),
                             group->rank == root ? bytes : 0, group->rank == root ? 0 : bytes);
-    int place = (group->rank + group->size - root) % group->size;
+    int position = (group->rank + group->size - root) % group->size;
     for (int distance = 1; distance < group->size; distance *= 2) {
-        if (place < distance && place + distance < group->size) {
+        if (position < distance && position + distance < group->size) {
             int to = (group->rank + distance) % group->size;
             TA_TRY(ta_group_exchange(group, data, bytes, to, NULL, 0, -1, stream));
-        } else if (place >= distance && place < 2 * distance) {
+        } else if (position >= distance && position < 2 * distance) {
             int from = (group->rank + group->size - distance) % group->size;
             TA_TRY(ta_group_exchange(group, NULL, 0, -1, data, bytes, from, stream));
         }

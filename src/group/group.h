@@ -137,7 +137,7 @@ ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size
 /* Which ranks of a group go into the part that this one is in. */
 typedef struct ta_members ta_members;
 struct ta_members {
-    int rank, size; /* this rank's place in the part, and how many it has */
+    int rank, size; /* this rank's number in the part, and how many it has */
     int *ranks;     /* [size]: the part's ranks, as the group numbers them */
 };
 

@@ -33,10 +33,10 @@ static void sort_members(const wish *wishes, int ranks, int own, ta_members *mem
     for (int rank = 0; rank < ranks; ++rank) {
         if (wishes[rank].color != wishes[own].color)
             continue;
-        int place = members->size++;
-        for (; place > 0 && before(wishes, rank, members->ranks[place - 1]); --place)
-            members->ranks[place] = members->ranks[place - 1];
-        members->ranks[place] = rank;
+        int at = members->size++;
+        for (; at > 0 && before(wishes, rank, members->ranks[at - 1]); --at)
+            members->ranks[at] = members->ranks[at - 1];
+        members->ranks[at] = rank;
     }
     for (int i = 0; i < members->size; ++i)
         if (members->ranks[i] == own)

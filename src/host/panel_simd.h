@@ -49,8 +49,8 @@ static void panel_sums(const float *tile, int64_t stride, int n, int dim, const 
         multiply_6x16(tile + d, stride, 1, weights, n, c);
         UNROLL
         for (int v = 0; v < 2 * TA_PANEL_ROWS; v++) {
-            float *place = to + d * PANEL + v * LANES;
-            vf_store(place, vf_fma(vf_load(place), scale[v % 2], c[v]));
+            float *sums = to + d * PANEL + v * LANES;
+            vf_store(sums, vf_fma(vf_load(sums), scale[v % 2], c[v]));
         }
     }
 }

@@ -9,7 +9,7 @@
 
 typedef struct ta_pool ta_pool;
 
-/* One turn of a loop. `thread` counts from 0 and is different for turns that run at the same
+/* One iteration of a loop. `thread` counts from 0 and is different for iterations that run at the same
  * time. */
 typedef void (*ta_pool_fn)(void *context, int64_t item, int thread);
 

@@ -6,7 +6,7 @@
  *     exchange BYTES NAME MEASURED_US PREDICTED_US CHOSEN          CHOSEN is 1 for the planner's
  *
  * A time is that of a decode step with one token per rank, of the slowest rank. The kinds take
- * turns, so that other work on the machine hits all alike, and the median of the turns counts. */
+ * rounds, so that other work on the machine hits all alike, and the median of the rounds counts. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 
 #define HEADS 32
 #define DIM 128
-#define TURNS 7
-#define TURN_S 0.1 /* a turn takes as many steps as fit into this, from 1 to STEPS */
+#define ROUNDS 7
+#define ROUND_S 0.1 /* a round takes as many steps as fit into this, from 1 to STEPS */
 #define STEPS 5
 #define TIMEOUT_MS 30000
 
@@ -32,8 +32,8 @@ typedef struct run {
     ta_cluster *cluster;
     int batch;
     ta_plan *plans[KINDS];
-    double turns_s[KINDS][TURNS];
-    int turns[KINDS];
+    double rounds_s[KINDS][ROUNDS];
+    int rounds[KINDS];
     double measured_s[KINDS]; /* their median */
     float *memory;            /* q, K, V and the output share it: only times matter here */
     int32_t *lengths;
@@ -99,30 +99,30 @@ static int is_hopeless(const run *r, int kind)
 
 static int steps_of(double seconds)
 {
-    int steps = (int)(TURN_S / seconds);
+    int steps = (int)(ROUND_S / seconds);
     return steps < 1 ? 1 : steps > STEPS ? STEPS : steps;
 }
 
-/* Keep a kind's turns sorted. */
+/* Keep a kind's rounds sorted. */
 static void add_turn(run *r, int kind, double seconds)
 {
-    double *turns = r->turns_s[kind];
-    int at = r->turns[kind]++;
-    for (; at > 0 && turns[at - 1] > seconds; at--)
-        turns[at] = turns[at - 1];
-    turns[at] = seconds;
-    r->measured_s[kind] = turns[r->turns[kind] / 2];
+    double *rounds = r->rounds_s[kind];
+    int at = r->rounds[kind]++;
+    for (; at > 0 && rounds[at - 1] > seconds; at--)
+        rounds[at] = rounds[at - 1];
+    rounds[at] = seconds;
+    r->measured_s[kind] = rounds[r->rounds[kind] / 2];
 }
 
 static void measure(run *r)
 {
     int steps[KINDS];
-    memset(r->turns, 0, sizeof r->turns);
-    for (int turn = 0; turn <= TURNS; turn++)
+    memset(r->rounds, 0, sizeof r->rounds);
+    for (int round = 0; round <= ROUNDS; round++)
         for (int kind = 1; kind < KINDS; kind++) {
-            if (!r->plans[kind] || (turn > 2 && is_hopeless(r, kind)))
+            if (!r->plans[kind] || (round > 2 && is_hopeless(r, kind)))
                 continue;
-            if (turn > 0)
+            if (round > 0)
                 add_turn(r, kind, time_steps(r, kind, steps[kind]));
             else /* warms up, and tells how many steps */
                 steps[kind] = steps_of(time_steps(r, kind, 1));

@@ -1,4 +1,4 @@
-/* A program outside the tree, as a user would write it: one sequence whose tokens are dealt to
+/* A program outside the tree, as a user would write it: one sequence whose tokens are divided over
  * three ranks in blocks of 8, decoded once, and compared with attention written out in double.
  * install.sh builds it against the installed library. */
 #include <math.h>

@@ -180,15 +180,15 @@ static uint64_t mix(uint64_t bits, uint64_t more)
     return bits ^ bits >> 29;
 }
 
-/* The bits of each number are mixed with its place, and added up: in any order of ranks. */
+/* The bits of each number are mixed with its index, and added up: in any order of ranks. */
 static void note(const rank_state *r, attention_result *result, int kind, int sequence, int64_t at,
                  double value, double ratio)
 {
-    uint64_t bits, place = (uint64_t)(((int64_t)sequence << 40) + at);
+    uint64_t bits, index = (uint64_t)(((int64_t)sequence << 40) + at);
     memcpy(&bits, &value, sizeof bits);
     if (r->run->kept)
         r->run->kept[kind][sequence][at] = value;
-    result->bits += mix(mix((uint64_t)kind, place), bits);
+    result->bits += mix(mix((uint64_t)kind, index), bits);
     if (!(ratio <= result->worst[kind]))
         result->worst[kind] = ratio;
 }

@@ -35,7 +35,7 @@ static void set(ta_dtype dtype, double value, int64_t index, double *exact, void
 }
 
 static void put_special(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
-                        int64_t queries, int64_t places, case_data *data)
+                        int64_t queries, int64_t vectors, case_data *data)
 {
     const ta_plan_config *p = &c->plan;
     double number = NAN;
@@ -45,11 +45,11 @@ static void put_special(const decode_case *c, random_source *r, ta_dtype query_d
         number = random_one_in(r, 2) ? INFINITY : -INFINITY;
     if (c->special == CASE_NAN_QUERY)
         set(query_dtype, number, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
-    else if (places > 0 && (c->special == CASE_NAN_KEY || c->special == CASE_INFINITE_KEY))
-        set(p->kv_dtype, number, random_int(r, 0, (int)(places * p->k_dim) - 1), data->k[b],
+    else if (vectors > 0 && (c->special == CASE_NAN_KEY || c->special == CASE_INFINITE_KEY))
+        set(p->kv_dtype, number, random_int(r, 0, (int)(vectors * p->k_dim) - 1), data->k[b],
             data->k_stored[b]);
-    else if (places > 0)
-        set(p->kv_dtype, number, random_int(r, 0, (int)(places * p->v_dim) - 1), data->v[b],
+    else if (vectors > 0)
+        set(p->kv_dtype, number, random_int(r, 0, (int)(vectors * p->v_dim) - 1), data->v[b],
             data->v_stored[b]);
 }
 
@@ -60,9 +60,9 @@ static void put_far_keys(const decode_case *c, random_source *r, ta_dtype query_
     const ta_plan_config *p = &c->plan;
     for (int64_t row = 0; row < (int64_t)p->query_tokens * p->query_heads; ++row)
         set(query_dtype, 0x1p100, row * p->k_dim, data->q[b], data->q_stored[b]);
-    for (int64_t place = 0; place < (int64_t)c->lengths[b] * p->kv_heads; ++place) {
-        bool far = place >= p->kv_heads && random_one_in(r, 3);
-        set(p->kv_dtype, far ? -0x1p100 : 0, place * p->k_dim, data->k[b], data->k_stored[b]);
+    for (int64_t vector = 0; vector < (int64_t)c->lengths[b] * p->kv_heads; ++vector) {
+        bool far = vector >= p->kv_heads && random_one_in(r, 3);
+        set(p->kv_dtype, far ? -0x1p100 : 0, vector * p->k_dim, data->k[b], data->k_stored[b]);
     }
 }
 
@@ -82,17 +82,17 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
 {
     const ta_plan_config *p = &c->plan;
     int64_t queries = (int64_t)p->query_tokens * p->query_heads * p->k_dim;
-    int64_t places = (int64_t)c->lengths[b] * p->kv_heads;
+    int64_t vectors = (int64_t)c->lengths[b] * p->kv_heads;
     draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
-    draw(r, p->kv_dtype, 0, c->key_deviation, places * p->k_dim, &data->k[b], &data->k_stored[b]);
-    draw(r, p->kv_dtype, c->value_mean, 1, places * p->v_dim, &data->v[b], &data->v_stored[b]);
+    draw(r, p->kv_dtype, 0, c->key_deviation, vectors * p->k_dim, &data->k[b], &data->k_stored[b]);
+    draw(r, p->kv_dtype, c->value_mean, 1, vectors * p->v_dim, &data->v[b], &data->v_stored[b]);
     if (c->value_binades)
         stretch_values(c, r, b, data);
     if (c->special && b == p->batch - 1)
-        put_special(c, r, query_dtype, b, queries, places, data);
+        put_special(c, r, query_dtype, b, queries, vectors, data);
     if (c->far_keys)
         put_far_keys(c, r, query_dtype, b, data);
-    for (int64_t i = 0; c->v_in_k && i < places; ++i)
+    for (int64_t i = 0; c->v_in_k && i < vectors; ++i)
         memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
                (size_t)p->v_dim * sizeof(double));
 }

@@ -70,7 +70,7 @@ static void place_heads(const decode_case *c, ta_placement placement, int root, 
     }
 }
 
-/* Copy vector `row` of a dense array to its place in a buffer. */
+/* Copy vector `row` of a dense array to its index in a buffer. */
 static void store_vector(case_buffer *buffer, int batch, int token, int head, const void *dense,
                          int64_t row, int dim)
 {
@@ -149,10 +149,10 @@ static void store_token(const decode_case *c, const case_data *data, int b, int3
         inner = local % c->page_tokens;
     }
     for (int h = 0; h < p->kv_heads; ++h) {
-        int64_t place = (int64_t)position * p->kv_heads + h;
-        store_vector(&shard->k, outer, inner, h, data->k_stored[b], place, p->k_dim);
+        int64_t index = (int64_t)position * p->kv_heads + h;
+        store_vector(&shard->k, outer, inner, h, data->k_stored[b], index, p->k_dim);
         if (!c->v_in_k)
-            store_vector(&shard->v, outer, inner, h, data->v_stored[b], place, p->v_dim);
+            store_vector(&shard->v, outer, inner, h, data->v_stored[b], index, p->v_dim);
     }
 }
 

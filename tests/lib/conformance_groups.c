@@ -58,19 +58,19 @@ static ta_status check_part(conformance *c, ta_group *part, int rank, int size, 
 static ta_status check_split_of_split(conformance *c, size_t bytes)
 {
     int rank = c->group->rank, size = c->group->size, odd = rank % 2;
-    int members = odd ? size / 2 : (size + 1) / 2, place = rank / 2;
+    int members = odd ? size / 2 : (size + 1) / 2, own_rank = rank / 2;
     ta_group *part = NULL, *quarter = NULL;
     snprintf(c->what, sizeof c->what, "split in two");
     TA_TRY(ta_group_split(c->group, odd ? 7 : 0, odd ? -rank : 0, &part));
-    place = odd ? members - 1 - place : place;
-    TA_TRY(check_part(c, part, place, members, bytes));
+    own_rank = odd ? members - 1 - own_rank : own_rank;
+    TA_TRY(check_part(c, part, own_rank, members, bytes));
     snprintf(c->what, sizeof c->what, "split of a split");
-    TA_TRY(ta_group_split(part, place % 2, 0, &quarter));
-    int in_quarter = place % 2 ? members / 2 : (members + 1) / 2;
-    TA_TRY(check_part(c, quarter, place / 2, in_quarter, bytes));
+    TA_TRY(ta_group_split(part, own_rank % 2, 0, &quarter));
+    int in_quarter = own_rank % 2 ? members / 2 : (members + 1) / 2;
+    TA_TRY(check_part(c, quarter, own_rank / 2, in_quarter, bytes));
     TA_TRY(conformance_moves(c, bytes)); /* the whole is as good as before */
     ta_group_destroy(part);
-    TA_TRY(check_part(c, quarter, place / 2, in_quarter, bytes));
+    TA_TRY(check_part(c, quarter, own_rank / 2, in_quarter, bytes));
     ta_group_destroy(quarter);
     return TA_OK;
 }

@@ -152,7 +152,7 @@ typedef struct work {
     pair *pairs;
 } work;
 
-/* The place of a term's key among [token][KV head]. */
+/* The index of a term's key among [token][KV head]. */
 static int64_t key_of(const work *w, const oracle_term *term)
 {
     return (term->v - w->sequence->v) / w->problem->v_dim;
@@ -181,7 +181,7 @@ static void add_to_keys(const work *w, const oracle_row *row, const double *q, c
     }
 }
 
-static void finish_query(const work *w, const oracle_row *row, int64_t place, row_errors errors)
+static void finish_query(const work *w, const oracle_row *row, int64_t index, row_errors errors)
 {
     const oracle_problem *p = w->problem;
     gradient_numbers *dq = &w->result->dq;
@@ -195,23 +195,23 @@ static void finish_query(const work *w, const oracle_row *row, int64_t place, ro
             by_delta += x->p * x->slope * factor;
         }
         double shared = errors.lse * fabs(t.sum) + errors.delta * fabs(by_delta);
-        finish(&t, shared, w->dtype, w->ranks, &dq->value[place * p->k_dim + d],
-               &dq->bound[place * p->k_dim + d]);
+        finish(&t, shared, w->dtype, w->ranks, &dq->value[index * p->k_dim + d],
+               &dq->bound[index * p->k_dim + d]);
     }
 }
 
 static void compute_row(const work *w, int token, int head, oracle_row *row)
 {
     const oracle_problem *p = w->problem;
-    int64_t place = (int64_t)token * p->query_heads + head;
-    const double *q = w->sequence->q + place * p->k_dim, *dout = w->dout + place * p->v_dim;
+    int64_t index = (int64_t)token * p->query_heads + head;
+    const double *q = w->sequence->q + index * p->k_dim, *dout = w->dout + index * p->v_dim;
     bound_row bound;
     oracle_attend(p, w->sequence, token, head, row);
     bound_of_row(p, row, w->dtype, w->ranks, &bound);
-    memcpy(w->result->out.value + place * p->v_dim, row->out, (size_t)p->v_dim * sizeof(double));
-    memcpy(w->result->out.bound + place * p->v_dim, bound.out, (size_t)p->v_dim * sizeof(double));
-    w->result->lse.value[place] = row->lse;
-    w->result->lse.bound[place] = bound.lse;
+    memcpy(w->result->out.value + index * p->v_dim, row->out, (size_t)p->v_dim * sizeof(double));
+    memcpy(w->result->out.bound + index * p->v_dim, bound.out, (size_t)p->v_dim * sizeof(double));
+    w->result->lse.value[index] = row->lse;
+    w->result->lse.bound[index] = bound.lse;
     double delta = 0, rescales = ceil(log2(row->terms / RUN + 1)) + ceil(log2(w->ranks));
     for (int d = 0; d < p->v_dim; ++d)
         delta += dout[d] * row->out[d];
@@ -223,7 +223,7 @@ static void compute_row(const work *w, int token, int head, oracle_row *row)
         errors.delta = delta_error(p, row, dout, w->pairs, delta, rescales, w->dtype);
     }
     add_to_keys(w, row, q, dout, errors);
-    finish_query(w, row, place, errors);
+    finish_query(w, row, index, errors);
 }
 
 static void *zeros(int64_t count, size_t each)

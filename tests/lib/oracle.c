@@ -79,10 +79,10 @@ void oracle_attend(const oracle_problem *problem, const oracle_sequence *sequenc
     for (int y = 0; y < sequence->length; ++y) {
         if (!visible(problem, x, y))
             continue;
-        int64_t place = (int64_t)y * problem->kv_heads + kv_head;
+        int64_t index = (int64_t)y * problem->kv_heads + kv_head;
         oracle_term *term = add_term(row);
-        score_key(problem, q, sequence->k + place * problem->k_dim, x - y, head, term);
-        term->v = sequence->v + place * problem->v_dim;
+        score_key(problem, q, sequence->k + index * problem->k_dim, x - y, head, term);
+        term->v = sequence->v + index * problem->v_dim;
     }
     row->keys = row->terms;
     if (problem->sinks)

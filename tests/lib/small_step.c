@@ -51,9 +51,9 @@ static void fill(small_step *step)
         int queries = SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM;
         store(w.q[b], queries, step->query + b * queries);
         for (int y = step->rank, local = 0; y < w.lengths[b]; y += step->ranks, ++local) {
-            int place = b * SMALL_TOKENS + local;
-            store(w.k[b] + y * key, key, step->keys + place * key);
-            store(w.v[b] + y * value, value, step->values + place * value);
+            int at = b * SMALL_TOKENS + local;
+            store(w.k[b] + y * key, key, step->keys + at * key);
+            store(w.v[b] + y * value, value, step->values + at * value);
         }
     }
 }

@@ -175,7 +175,7 @@ wave *block_runner::choose_wave()
 void block_runner::report(const lane *at, const std::string &problem)
 {
     failed = true;
-    error = source(at->where) + ": " + problem + ", in " + place(at);
+    error = source(at->where) + ": " + problem + ", in " + position(at);
 }
 
 static const char *collective_name(const lane *at)

@@ -71,9 +71,9 @@ inline bool same_call(const lane *a, const lane *b)
 }
 
 /* lane.cpp */
-void lane_main(void *lane);        /* what a lane's fiber runs */
-std::string place(const lane *at); /* block, thread, lane and wave, in words */
-std::string source(call where);    /* file:line */
+void lane_main(void *lane);           /* what a lane's fiber runs */
+std::string position(const lane *at); /* block, thread, lane and wave, in words */
+std::string source(call where);       /* file:line */
 
 } // namespace simt
 

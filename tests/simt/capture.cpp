@@ -160,7 +160,7 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
     std::shared_ptr<capture> c = q->capture;
     if (!graph || !c)
         return fail(hipErrorInvalidValue,
-                    "hipStreamEndCapture: the stream is not captured, or no place for the graph");
+                    "hipStreamEndCapture: the stream is not captured, or graph is NULL");
     *graph = nullptr;
     if (hipError_t error = check_end(*c, q.get()))
         return error;

@@ -1,4 +1,4 @@
-/* Inside the collectives: communicators, and the calls that wait to meet their counterparts on
+/* Inside the collectives: communicators, and the calls that wait for their counterparts on
  * other ranks. ccl_comm.cpp makes communicators, ccl_end.cpp splits and ends them, ccl_call.cpp
  * takes calls and queues them on streams, ccl_run.cpp is what runs there.
  *
@@ -45,7 +45,7 @@ struct ccl_post {
 };
 
 /* The part of a collective that has arrived. */
-struct ccl_meeting {
+struct ccl_match {
     std::vector<ccl_post *> posts; /* by rank */
     int arrived;
 };
@@ -62,7 +62,7 @@ struct ccl_world {
     int joined = 0, left = 0;
     std::vector<std::shared_ptr<ccl_member>> members; /* by rank, empty before it joins */
     std::map<std::pair<int, int>, std::deque<ccl_post *>> sends, receives; /* by (from, to) */
-    std::map<uint64_t, ccl_meeting> meetings;                              /* by number */
+    std::map<uint64_t, ccl_match> matches;                                 /* by number */
     std::map<uint64_t, std::map<int, ccl_split>> splits;                   /* by number, rank */
 };
 

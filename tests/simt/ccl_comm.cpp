@@ -1,5 +1,5 @@
 /* Communicators: how they are made and asked. Ranks that join with the same id share a world; a
- * handle is one rank's place in it. ccl_end.cpp splits and ends them. */
+ * handle is one rank's part in it. ccl_end.cpp splits and ends them. */
 #include "ccl.h"
 
 #include <stdarg.h>
@@ -152,10 +152,10 @@ static ncclResult_t join_by_id(ncclComm_t *comm, int ranks, const ncclUniqueId &
     int device = current_device();
     std::string key(id.internal, sizeof id.internal);
     ccl_lock lock(ccl().mutex);
-    std::shared_ptr<ccl_world> &place = ccl().worlds[key];
-    if (!place)
-        place = make_world(ranks);
-    std::shared_ptr<ccl_world> world = place;
+    std::shared_ptr<ccl_world> &entry = ccl().worlds[key];
+    if (!entry)
+        entry = make_world(ranks);
+    std::shared_ptr<ccl_world> world = entry;
     if (ncclResult_t result = check_place(*world, ranks, rank, device))
         return result;
     std::shared_ptr<ccl_member> member = join(world, rank, device, blocking);

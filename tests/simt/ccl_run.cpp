@@ -42,7 +42,7 @@ template <class T> static T combine(T a, T b, ncclRedOp_t op)
     return op == ncclSum ? static_cast<T>(a + b) : (b > a ? b : a); /* drops a NaN in b */
 }
 
-/* The order of the ranks differs from place to place, as it does between the rings of a real
+/* The order of the ranks differs from element to element, as it does between the rings of a real
  * one. */
 template <class T>
 static std::vector<char> reduce_as(const std::vector<ccl_post *> &posts, size_t count,
@@ -87,7 +87,7 @@ static void copy_out(void *to, const char *from, size_t bytes)
     count(counted.copied_bytes, bytes);
 }
 
-/* All inputs are read before an output is written, so calls may be in place. */
+/* All inputs are read before an output is written, so calls may be in slot. */
 static void run_collective(const std::vector<ccl_post *> &posts)
 {
     const ccl_call &call = posts[0]->call;
@@ -110,7 +110,7 @@ static void run_collective(const std::vector<ccl_post *> &posts)
     }
 }
 
-/* ---- Meeting ------------------------------------------------------------------------------- */
+/* ---- Matching ------------------------------------------------------------------------------ */
 
 static std::string describe(const ccl_post &post)
 {
@@ -122,7 +122,8 @@ static std::string describe(const ccl_post &post)
 
 static void fail_both(ccl_post *a, ccl_post *b)
 {
-    std::string text = "calls that meet differ: " + describe(*a) + " and " + describe(*b);
+    std::string text =
+        "calls that belong together differ: " + describe(*a) + " and " + describe(*b);
     fail_member(a->member, ncclInvalidUsage, text);
     fail_member(b->member, ncclInvalidUsage, text);
 }
@@ -158,18 +159,18 @@ static void post_message(ccl_world *world, ccl_post *post)
 static void post_collective(ccl_world *world, ccl_post *post)
 {
     uint64_t number = post->member->collectives++;
-    ccl_meeting &meeting = world->meetings[number];
-    meeting.posts.resize(static_cast<size_t>(world->ranks));
-    for (ccl_post *other : meeting.posts)
+    ccl_match &match = world->matches[number];
+    match.posts.resize(static_cast<size_t>(world->ranks));
+    for (ccl_post *other : match.posts)
         if (other && !same_collective(other->call, post->call)) {
             fail_both(other, post);
             return;
         }
-    meeting.posts[static_cast<size_t>(post->member->rank)] = post;
-    if (++meeting.arrived < world->ranks)
+    match.posts[static_cast<size_t>(post->member->rank)] = post;
+    if (++match.arrived < world->ranks)
         return;
-    run_collective(meeting.posts);
-    world->meetings.erase(number);
+    run_collective(match.posts);
+    world->matches.erase(number);
 }
 
 /* After an abort: nobody may find these any more. */
@@ -180,11 +181,11 @@ static void withdraw(ccl_world *world, ccl_post *post)
             for (size_t i = route.second.size(); i-- > 0;)
                 if (route.second[i] == post)
                     route.second.erase(route.second.begin() + static_cast<std::ptrdiff_t>(i));
-    for (auto &meeting : world->meetings)
-        for (ccl_post *&place : meeting.second.posts)
-            if (place == post) {
-                place = nullptr;
-                meeting.second.arrived--;
+    for (auto &match : world->matches)
+        for (ccl_post *&slot : match.second.posts)
+            if (slot == post) {
+                slot = nullptr;
+                match.second.arrived--;
             }
 }
 

@@ -51,7 +51,7 @@ using namespace simt;
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
 {
     if (!event)
-        return fail(hipErrorInvalidValue, "hipEventCreate: no place for the event");
+        return fail(hipErrorInvalidValue, "hipEventCreate: event is NULL");
     queue_lock lock(queues().mutex);
     *event = new simt_event{flags, {nullptr, 0}, nullptr, nullptr, {}};
     live_events().insert(*event);

@@ -82,7 +82,7 @@ using namespace simt;
 hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGraph_t graph, unsigned long long)
 {
     if (!exec || !graph)
-        return fail(hipErrorInvalidValue, "hipGraphInstantiate: no graph, or no place for it");
+        return fail(hipErrorInvalidValue, "hipGraphInstantiate: no graph, or exec is NULL");
     *exec = new simt_graph_exec{std::make_shared<const std::vector<node>>(graph->nodes)};
     return hipSuccess;
 }

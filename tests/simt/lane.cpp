@@ -66,7 +66,7 @@ void barrier_wait(call where)
     order_acquire(&runner_of(me)->barrier_order);
 }
 
-std::string place(const lane *at)
+std::string position(const lane *at)
 {
     char text[256];
     const block *b = at->block;
@@ -91,7 +91,7 @@ void lane_fail(call where, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     runner->failed = true;
-    runner->error = source(where) + ": " + text + ", in " + place(me);
+    runner->error = source(where) + ": " + text + ", in " + position(me);
     order_release(&runner->end_order);
     switch_from(me, nullptr);
     __builtin_unreachable(); /* the fiber is reset before it could run again */

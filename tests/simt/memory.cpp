@@ -137,7 +137,7 @@ static char *take_memory(allocation *a)
 static hipError_t allocate(void **memory, size_t bytes, hipMemoryType type, const char *call)
 {
     if (!memory)
-        return fail(hipErrorInvalidValue, "%s: no place for the address", call);
+        return fail(hipErrorInvalidValue, "%s: the pointer to set is NULL", call);
     if (capture_forbids(call))
         return hipErrorStreamCaptureUnsupported;
     int device = current_device();

@@ -34,7 +34,7 @@ static uint64_t number(const char *name, uint64_t least, uint64_t most, uint64_t
     return value;
 }
 
-/* The place of the variable's value in a list of `count` words; 0 if it is not set. */
+/* The index of the variable's value in a list of `count` words; 0 if it is not set. */
 static unsigned choice(const char *name, const char *const *words, unsigned count)
 {
     const char *text = getenv(name);

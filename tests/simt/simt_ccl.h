@@ -5,7 +5,7 @@
  * Where NCCL leaves something open, this is strict. A send waits for its receive, whatever its
  * size. A communicator that is not blocking says ncclInProgress after every call that queues work,
  * and refuses the next one before it was asked with ncclCommGetAsyncError(). A peer that is gone is
- * not noticed by the others. Sums of floats are added in another order from place to place, and a
+ * not noticed by the others. Sums of floats are added in another order from element to element, and a
  * maximum of floats may drop a NaN. Sizes or types that do not match are an asynchronous error. */
 #ifndef SIMT_CCL_H
 #define SIMT_CCL_H

@@ -221,8 +221,7 @@ using namespace simt;
 hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned flags)
 {
     if (!stream || flags > hipStreamNonBlocking)
-        return fail(hipErrorInvalidValue, "hipStreamCreate: no place for the stream, or flags %#x",
-                    flags);
+        return fail(hipErrorInvalidValue, "hipStreamCreate: stream is NULL, or flags %#x", flags);
     int device = current_device();
     if (hipError_t stuck = device_status(device))
         return stuck;

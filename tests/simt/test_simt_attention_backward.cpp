@@ -200,7 +200,7 @@ struct test_run {
     {
         return head / (c.query_heads / c.kv_heads);
     }
-    size_t place(int query, int head) const
+    size_t at(int query, int head) const
     {
         return static_cast<size_t>(query_rows[static_cast<size_t>(query)] * c.query_heads + head);
     }
@@ -224,7 +224,7 @@ struct test_run {
         bound_spread score_error, product_error, slope_error;
     };
 
-    pair meet(int query, int head, int key) const
+    pair pair_of(int query, int head, int key) const
     {
         int row = query_rows[static_cast<size_t>(query)], to = key_rows[static_cast<size_t>(key)];
         pair x = {0, 1, 0, {0, 0}, {0, 0}, {0, 0}};
@@ -251,14 +251,14 @@ struct test_run {
         ta_visible sees = visible[static_cast<size_t>(query)];
         double most = -INFINITY, l = 0, sum = 0;
         for (int32_t j = sees.first; j < sees.end; j++)
-            most = fmax(most, meet(query, head, j).score);
+            most = fmax(most, pair_of(query, head, j).score);
         for (int32_t j = sees.first; j < sees.end; j++) {
-            pair x = meet(query, head, j);
+            pair x = pair_of(query, head, j);
             l += exp(x.score - most);
             sum += exp(x.score - most) * x.product;
         }
-        lse[place(query, head)] = static_cast<float>(most + log(2 * l));
-        delta[place(query, head)] = l > 0 ? static_cast<float>(sum / l) : 0.0f;
+        lse[at(query, head)] = static_cast<float>(most + log(2 * l));
+        delta[at(query, head)] = l > 0 ? static_cast<float>(sum / l) : 0.0f;
     }
 
     static void add_spread(bound_spread *into, bound_spread from, double factor)
@@ -270,9 +270,9 @@ struct test_run {
     void expect_pair(int query, int head, int key)
     {
         int row = query_rows[static_cast<size_t>(query)], to = key_rows[static_cast<size_t>(key)];
-        pair x = meet(query, head, key);
-        double rowlse = static_cast<double>(lse[place(query, head)]);
-        double difference = x.product - static_cast<double>(delta[place(query, head)]);
+        pair x = pair_of(query, head, key);
+        double rowlse = static_cast<double>(lse[at(query, head)]);
+        double difference = x.product - static_cast<double>(delta[at(query, head)]);
         double p = exp(x.score - rowlse), ds = p * x.slope * difference;
         bound_spread relative = x.score_error, p_error = {0, 0}, ds_error = {0, 0};
         bound_add_source(&relative, x.score - rowlse);
@@ -428,16 +428,16 @@ static void check_poisoned(const test_case &c, int which)
     std::vector<unsigned char> clean[3] = {run.dq.bytes, run.dk.bytes, run.dv.bytes};
     test_tensor *inputs[4] = {&run.q, &run.k, &run.v, &run.dout};
     bool of_query = which == 0 || which == 3;
-    size_t place = of_query ? static_cast<size_t>(c.queries / 2) : static_cast<size_t>(c.keys / 2);
-    int row = of_query ? run.query_rows[place] : run.key_rows[place];
+    size_t spoilt = of_query ? static_cast<size_t>(c.queries / 2) : static_cast<size_t>(c.keys / 2);
+    int row = of_query ? run.query_rows[spoilt] : run.key_rows[spoilt];
     inputs[which]->set(row, 0, 5, NAN);
     run.launch();
     std::string text = std::string(c.name) + ", NaN in input " + std::to_string(which);
     std::vector<bool> hit_row(static_cast<size_t>(c.queries), false); /* rows of KV head 0 */
     for (size_t i = 0; i < hit_row.size(); i++)
-        hit_row[i] = of_query ? i == place
-                              : static_cast<int32_t>(place) >= run.visible[i].first &&
-                                    static_cast<int32_t>(place) < run.visible[i].end;
+        hit_row[i] = of_query ? i == spoilt
+                              : static_cast<int32_t>(spoilt) >= run.visible[i].first &&
+                                    static_cast<int32_t>(spoilt) < run.visible[i].end;
     const test_tensor *got[3] = {&run.dq, &run.dk, &run.dv};
     for (int t = 0; t < 3; t++)
         for (size_t i = 0; i < (t == 0 ? run.query_rows : run.key_rows).size(); i++) {
@@ -451,14 +451,14 @@ static void check_poisoned(const test_case &c, int which)
                         for (size_t r = 0; r < hit_row.size() && !hit; r++)
                             hit = hit_row[r] && run.visible[r].first <= static_cast<int32_t>(i) &&
                                   static_cast<int32_t>(i) < run.visible[r].end &&
-                                  (of_query || i == place);
+                                  (of_query || i == spoilt);
                     size_t at =
                         static_cast<size_t>(got[t]->at(to, head, d)) * number_bytes(got[t]->dtype);
                     bool same = memcmp(got[t]->bytes.data() + at, clean[t].data() + at,
                                        number_bytes(got[t]->dtype)) == 0;
                     bool is_nan = isnan(got[t]->get(to, head, d));
                     /* Values and gradients of outputs reach dV in their own columns at most. */
-                    bool must = hit && (t < 2 || which == 0 || (which == 1 && i == place) ||
+                    bool must = hit && (t < 2 || which == 0 || (which == 1 && i == spoilt) ||
                                         (which == 3 && d == 5));
                     TEST_ASSERT_TRUE_MESSAGE(hit || same, text.c_str());
                     TEST_ASSERT_TRUE_MESSAGE(!must || is_nan, text.c_str());

@@ -95,7 +95,7 @@ static void test_split(void)
         on_ranks(5, [&](int rank) -> std::string {
             endpoint e(id, 5, rank, 1, blocking != 0);
             ncclComm_t part = nullptr;
-            int size = 0, place = -1, color = rank == 2 ? NCCL_SPLIT_NOCOLOR : rank % 2;
+            int size = 0, own = -1, color = rank == 2 ? NCCL_SPLIT_NOCOLOR : rank % 2;
             NEED(settle(e.comm, ncclCommSplit(e.comm, color, -rank, &part, nullptr)) ==
                  ncclSuccess);
             if (rank == 2) {
@@ -104,7 +104,7 @@ static void test_split(void)
             }
             NEED(settle(part, ncclInProgress) == ncclSuccess);
             NEED(ncclCommCount(part, &size) == ncclSuccess && size == 2);
-            NEED(ncclCommUserRank(part, &place) == ncclSuccess && place == (rank < 2));
+            NEED(ncclCommUserRank(part, &own) == ncclSuccess && own == (rank < 2));
             e.fill([&](size_t) { return static_cast<float>(rank); });
             NEED(settle(part, ncclAllReduce(e.in, e.out, 1, ncclFloat, ncclSum, part, e.stream)) ==
                  ncclSuccess);

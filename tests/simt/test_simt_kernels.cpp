@@ -352,12 +352,12 @@ static void test_every_thread_of_every_block_runs_once(void)
 
 /* ---- Repeating a run ------------------------------------------------------------------------ */
 
-template <int Wave> __global__ void note_order(unsigned *turn, unsigned *order)
+template <int Wave> __global__ void note_order(unsigned *counter, unsigned *order)
 {
     TA_ONLY_WAVE(Wave);
     unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
     for (unsigned i = 0; i < 8; i++) {
-        order[thread * 8 + i] = atomicAdd(turn, 1);
+        order[thread * 8 + i] = atomicAdd(counter, 1);
         if (i % 2)
             (void)ta_shfl_xor(thread, 1);
         else
@@ -370,8 +370,8 @@ static std::vector<unsigned> order_of_threads(simt_order order, uint64_t seed)
     hipStream_t stream;
     CHECK_HIP(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking));
     simt_set_order(order, seed);
-    device_array<unsigned> turn(std::vector<unsigned>(1, 0)), seen(3 * 256 * 8);
-    LAUNCH_WAVE(note_order, 3, 256, 0, stream, turn.data, seen.data);
+    device_array<unsigned> counter(std::vector<unsigned>(1, 0)), seen(3 * 256 * 8);
+    LAUNCH_WAVE(note_order, 3, 256, 0, stream, counter.data, seen.data);
     CHECK_HIP(hipStreamDestroy(stream));
     return seen.read();
 }

@@ -184,7 +184,7 @@ static int find_missing(ta_mpi_group *g, int peer)
     return peer;
 }
 
-ta_status ta_mpi_wait_turn(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
+ta_status ta_mpi_wait_round(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
 {
     g->waits_for = peer;
     ta_mpi_rest(wait);

@@ -113,7 +113,7 @@ static ta_status run_flows(ta_mpi_group *g, ta_mpi_flow *out, ta_mpi_flow *in)
         if (out->finished + in->finished != before)
             wait = ta_mpi_wait_begin(g->group.timeout_ms); /* it goes on: the clock starts anew */
         else
-            TA_TRY(ta_mpi_wait_turn(g, &wait, in->finished < in->pieces ? in->peer : out->peer));
+            TA_TRY(ta_mpi_wait_round(g, &wait, in->finished < in->pieces ? in->peer : out->peer));
     }
     return TA_OK;
 }

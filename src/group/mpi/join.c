@@ -11,20 +11,20 @@
 /* How much longer than rank 0 the others wait, to hear from it who is missing. */
 #define VERDICT_MS 2000
 
-typedef enum word_kind { HERE = 1, WAIT, VERDICT } word_kind;
+typedef enum message_kind { HERE = 1, WAIT, VERDICT } message_kind;
 
-typedef struct word {
+typedef struct message {
     int32_t kind;
     int32_t missing; /* VERDICT: the rank that did not come, -1: all did */
     int32_t tag;     /* VERDICT: of the new group */
     int32_t timeout_ms;
-} word;
+} message;
 
 /* A roll call: its messages and requests outlive a failed call. */
 typedef struct roll {
     MPI_Comm comm;
     int rank, size, tag, timeout_ms;
-    word wait, verdict;    /* from rank 0; `wait` is HERE from the others */
+    message wait, verdict; /* from rank 0; `wait` is HERE from the others */
     MPI_Request *requests; /* [2 · size] */
     char *seen;            /* [size], on rank 0 */
 } roll;
@@ -45,8 +45,8 @@ ta_status ta_mpi_new_tag(const ta_wire *wire, int *tag)
     return TA_OK;
 }
 
-/* Take a word from `source`, if one has come. */
-static int receive_word(roll *r, int source, word *received, int *from)
+/* Take a message from `source`, if one has come. */
+static int receive_message(roll *r, int source, message *received, int *from)
 {
     int there = 0;
     MPI_Status status;
@@ -62,10 +62,10 @@ static int call_the_roll(roll *r)
 {
     ta_mpi_wait wait = ta_mpi_wait_begin(r->timeout_ms);
     int present = 1, missing = -1, from;
-    word received;
+    message received;
     r->seen[0] = 1;
     while (present < r->size && ta_clock_ns() < wait.deadline) {
-        if (!receive_word(r, MPI_ANY_SOURCE, &received, &from)) {
+        if (!receive_message(r, MPI_ANY_SOURCE, &received, &from)) {
             ta_mpi_rest(&wait);
             continue;
         }
@@ -78,19 +78,19 @@ static int call_the_roll(roll *r)
     return missing;
 }
 
-static void send_to_others(roll *r, word *message, MPI_Request *requests)
+static void send_to_others(roll *r, message *sent, MPI_Request *requests)
 {
     for (int rank = 1; rank < r->size; ++rank)
-        MPI_Isend(message, sizeof *message, MPI_BYTE, rank, r->tag, r->comm, &requests[rank]);
+        MPI_Isend(sent, sizeof *sent, MPI_BYTE, rank, r->tag, r->comm, &requests[rank]);
 }
 
-/* On the other ranks: wait for rank 0's word of this kind. */
-static int await_word(roll *r, word_kind kind, int milliseconds)
+/* On the other ranks: wait for rank 0's message of this kind. */
+static int await_message(roll *r, message_kind kind, int milliseconds)
 {
     ta_mpi_wait wait = ta_mpi_wait_begin(milliseconds);
     int from;
     while (ta_clock_ns() < wait.deadline) {
-        if (!receive_word(r, 0, &r->verdict, &from))
+        if (!receive_message(r, 0, &r->verdict, &from))
             ta_mpi_rest(&wait);
         else if (r->verdict.kind == (int32_t)kind)
             return 1;
@@ -101,17 +101,17 @@ static int await_word(roll *r, word_kind kind, int milliseconds)
 static ta_status hold_roll_call(roll *r, const ta_wire *wire)
 {
     if (r->rank == 0) {
-        r->verdict = (word){VERDICT, -1, 0, r->timeout_ms};
+        r->verdict = (message){VERDICT, -1, 0, r->timeout_ms};
         TA_TRY(ta_mpi_new_tag(wire, &r->verdict.tag));
-        r->wait = (word){.kind = WAIT};
+        r->wait = (message){.kind = WAIT};
         send_to_others(r, &r->wait, r->requests);
         r->verdict.missing = call_the_roll(r);
         send_to_others(r, &r->verdict, r->requests + r->size);
     } else {
-        r->wait = (word){.kind = HERE};
+        r->wait = (message){.kind = HERE};
         MPI_Isend(&r->wait, sizeof r->wait, MPI_BYTE, 0, r->tag, r->comm, &r->requests[0]);
-        if (!await_word(r, WAIT, r->timeout_ms) ||
-            !await_word(r, VERDICT, r->timeout_ms + VERDICT_MS))
+        if (!await_message(r, WAIT, r->timeout_ms) ||
+            !await_message(r, VERDICT, r->timeout_ms + VERDICT_MS))
             return ta_mpi_core->fail(TA_ERR_TIMEOUT,
                                      "rank 0 did not join within %d ms: rank %d waited for it",
                                      r->timeout_ms, r->rank);

@@ -140,7 +140,7 @@ ta_mpi_wait ta_mpi_wait_begin(int timeout_ms);
 /* Let others run for a while. The first rounds return at once, later ones sleep a little. */
 void ta_mpi_rest(ta_mpi_wait *wait);
 /* One round of waiting for `peer`: hear what others say, answer, see whether the time is up. */
-ta_status ta_mpi_wait_turn(ta_mpi_group *g, ta_mpi_wait *wait, int peer);
+ta_status ta_mpi_wait_round(ta_mpi_group *g, ta_mpi_wait *wait, int peer);
 /* Before a call: is the group still whole? */
 ta_status ta_mpi_check(ta_mpi_group *g);
 /* Break the group, if it is not broken yet, and tell all ranks. */

@@ -102,9 +102,9 @@ INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_bloc
     }
     UNROLL
     for (int i = 0; i < count; i++) {
-        float *place = o + at + i * WIDE;
-        wf before = _mm512_maskz_loadu_ps(lanes, place);
-        _mm512_mask_storeu_ps(place, lanes,
+        float *into = o + at + i * WIDE;
+        wf before = _mm512_maskz_loadu_ps(lanes, into);
+        _mm512_mask_storeu_ps(into, lanes,
                               _mm512_fmadd_ps(before, _mm512_set1_ps(rescale), sums[i]));
     }
 }

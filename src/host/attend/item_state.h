@@ -44,7 +44,7 @@ typedef struct ta_item_state {
     int64_t tally_stride, tally_head_stride;
 } ta_item_state;
 
-/* The place of a head's row in the arrays of an item. */
+/* The index of a head's row in the arrays of an item. */
 static inline int64_t ta_row_index(const ta_item_state *s, int head, int32_t row)
 {
     return (int64_t)head * s->job->division.group_rows + row;

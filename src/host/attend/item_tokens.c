@@ -19,7 +19,7 @@ static void add_alibi(const ta_query_row *query, const float *slopes, int rows,
     }
 }
 
-/* Up to n vectors from place `at` on of the K that this thread will probably read next. */
+/* Up to n vectors from index `at` on of the K that this thread will probably read next. */
 static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
 {
     const ta_attend_job *job = s->job;
@@ -37,7 +37,7 @@ static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
                                     .step = step};
 }
 
-/* What is fetched ahead of a block: up to n vectors from place `at` of one side on. After the last
+/* What is fetched ahead of a block: up to n vectors from index `at` of one side on. After the last
  * of its K come the first of V, and after the last V the first K of the next tile or item. Rows
  * after the first ones find everything in the cache. */
 static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int at,
@@ -77,7 +77,7 @@ static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
     return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * tokens : tokens;
 }
 
-/* The weights of the n tokens from place `at` of the tile on, for rows [row, row + rows) of all
+/* The weights of the n tokens from index `at` of the tile on, for rows [row, row + rows) of all
  * heads: into buffers `slot` on, one for each head. */
 static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, int n, int slot)
 {
@@ -168,7 +168,7 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
     }
 }
 
-/* Rows [row, row + rows) against the places [from, end) of the tile, which all of them see: all K
+/* Rows [row, row + rows) against the tokens [from, end) of the tile, which all of them see: all K
  * first, then all V. */
 static void attend_block(const ta_item_state *s, int32_t row, int rows, int from, int end)
 {
@@ -180,7 +180,7 @@ static void attend_block(const ta_item_state *s, int32_t row, int rows, int from
         add_values(s, row, rows, at, end - at < most ? end - at : most, slot);
 }
 
-/* What a row sees of the tile, as places in it; may be empty. */
+/* What a row sees of the tile, as a range of its tokens; may be empty. */
 static ta_visible row_in_tile(const ta_item_state *s, int32_t row)
 {
     const ta_tile *tile = &s->buffers->tile;
@@ -214,7 +214,7 @@ static void attend_tile(const ta_item_state *s)
 }
 
 /* The tokens that are looked up at once. In reproducible mode, blocks of tokens begin where a tile
- * begins, for all rows that see that place. */
+ * begins, for all rows that see that token. */
 static int32_t most_at_once(const ta_item_state *s, int32_t first, int32_t end)
 {
     int all_see = s->rows[s->item.rows - 1].visible.first <= first && s->rows[0].visible.end >= end;

@@ -6,8 +6,8 @@
 #include "base/dtype.h"
 #include "tile.h"
 
-/* Tokens that one turn copies. */
-#define TOKENS_PER_TURN 64
+/* Tokens that one piece has. */
+#define TOKENS_PER_PIECE 64
 
 /* Less than this is copied faster by one thread than it takes to wake a second. */
 #define BYTES_WORTH_WAKING (256 << 10)
@@ -19,7 +19,7 @@ typedef struct pack_job {
     char *k, *v; /* where K and V of sequence 0 go */
 } pack_job;
 
-/* One token of all KV heads, from a row of the cache to the places of its heads. */
+/* One token of all KV heads, from a row of the cache to where its heads are. */
 static void pack_token(const ta_tensor *from, int64_t block, int64_t token, int32_t heads,
                        size_t dim_bytes, size_t size, char *to, size_t to_head_bytes)
 {
@@ -30,14 +30,14 @@ static void pack_token(const ta_tensor *from, int64_t block, int64_t token, int3
                dim_bytes);
 }
 
-static void pack_turn(void *context, int64_t turn, int thread)
+static void pack_piece(void *context, int64_t piece, int thread)
 {
     const pack_job *job = context;
     const ta_problem *p = job->problem;
     const ta_kv *kv = job->kv;
-    int32_t turns_each = (job->slots + TOKENS_PER_TURN - 1) / TOKENS_PER_TURN;
-    int32_t sequence = (int32_t)(turn / turns_each);
-    int32_t at = (int32_t)(turn % turns_each) * TOKENS_PER_TURN, end = at + TOKENS_PER_TURN;
+    int32_t pieces_each = (job->slots + TOKENS_PER_PIECE - 1) / TOKENS_PER_PIECE;
+    int32_t sequence = (int32_t)(piece / pieces_each);
+    int32_t at = (int32_t)(piece % pieces_each) * TOKENS_PER_PIECE, end = at + TOKENS_PER_PIECE;
     ta_visible seen = ta_shard_seen(&p->shard, ta_kv_bounds(kv, sequence), kv->lengths[sequence],
                                     p->query_tokens, p->causal, p->window);
     size_t size = ta_dtype_bytes(p->kv_dtype);
@@ -68,9 +68,9 @@ void ta_host_pack_kv(ta_pool *pool, const ta_problem *problem, const ta_kv *kv, 
     size_t k_bytes = rows * (size_t)p->k_dim * ta_dtype_bytes(p->kv_dtype);
     size_t bytes = k_bytes + rows * (size_t)p->v_dim * ta_dtype_bytes(p->kv_dtype);
     pack_job job = {p, kv, slots, packed, (char *)packed + k_bytes};
-    int64_t turns = (int64_t)p->batch * ((slots + TOKENS_PER_TURN - 1) / TOKENS_PER_TURN);
+    int64_t pieces = (int64_t)p->batch * ((slots + TOKENS_PER_PIECE - 1) / TOKENS_PER_PIECE);
     if (bytes < BYTES_WORTH_WAKING)
-        ta_pool_run_here(pool, turns, pack_turn, &job);
+        ta_pool_run_here(pool, pieces, pack_piece, &job);
     else
-        ta_pool_run(pool, turns, pack_turn, &job);
+        ta_pool_run(pool, pieces, pack_piece, &job);
 }

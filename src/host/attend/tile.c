@@ -49,8 +49,8 @@ static void start(const ta_tile_source *source, int32_t first, int count, ta_til
     tile->v.first = source->v + first * tile->v.step;
 }
 
-/* List `count` tokens from local position `first` on, into every `step`-th place of the tile. */
-static void list(const ta_tile_source *source, int32_t first, int count, int place, int step,
+/* List `count` tokens from local position `first` on, into every `step`-th slot of the tile. */
+static void list(const ta_tile_source *source, int32_t first, int count, int slot, int step,
                  ta_tile *tile)
 {
     const ta_kv *kv = source->kv;
@@ -66,20 +66,20 @@ static void list(const ta_tile_source *source, int32_t first, int count, int pla
             v += page * kv->v.batch_stride * size;
         }
         at += run;
-        for (int32_t i = in_block; i < in_block + run; i++, place += step) {
-            tile->k.each[place] = k + i * tile->k.step;
-            tile->v.each[place] = v + i * tile->v.step;
+        for (int32_t i = in_block; i < in_block + run; i++, slot += step) {
+            tile->k.each[slot] = k + i * tile->k.step;
+            tile->v.each[slot] = v + i * tile->v.step;
         }
     }
 }
 
-static void find_positions(const ta_tile_source *source, int32_t first, int count, int place,
+static void find_positions(const ta_tile_source *source, int32_t first, int count, int slot,
                            int step, ta_tile *tile)
 {
     if (!source->problem->alibi_slopes)
         return;
     for (int i = 0; i < count; i++)
-        tile->positions[place + i * step] =
+        tile->positions[slot + i * step] =
             (int32_t)ta_shard_global(&source->problem->shard, source->bounds, first + i);
 }
 

@@ -86,7 +86,7 @@ static inline int ta_tile_is_scattered(const ta_tile *tile)
     return tile->run_tokens > 0 && tile->run_tokens < 4;
 }
 
-/* Do the runs of the n tokens from place `at` on follow each other, as pages in their order do? */
+/* Do the runs of the n tokens from index `at` on follow each other, as pages in their order do? */
 static inline int ta_tile_is_even(const ta_tile *tile, const ta_tile_side *side, int at, int n)
 {
     int next = tile->run_tokens - (tile->first + at) % tile->run_tokens;
@@ -98,7 +98,7 @@ static inline int ta_tile_is_even(const ta_tile *tile, const ta_tile_side *side,
     return 1;
 }
 
-/* The vectors of n tokens from place `at` of the tile on. */
+/* The vectors of n tokens from index `at` of the tile on. */
 static inline ta_vectors ta_tile_vectors(const ta_tile *tile, const ta_tile_side *side, int at,
                                          int n)
 {

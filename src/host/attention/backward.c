@@ -1,5 +1,5 @@
 /* Attention over full sequences, backward. An item is one KV head and a range of its keys; its
- * tiles of keys meet the tiles of rows that see them, and each meeting adds to dK and dV of the
+ * tiles of keys meet the tiles of rows that see them, and each pair adds to dK and dV of the
  * keys, and to dQ of the rows. dK and dV are complete within an item. dQ is summed apart for each
  * range of keys, and the sums are added in order: no two threads ever add to the same number, and
  * the bits depend on the work alone.

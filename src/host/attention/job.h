@@ -66,7 +66,7 @@ static inline int64_t ta_row_element(const ta_attention_job *job, const ta_tenso
 void ta_tile_load_rows(const ta_attention_job *job, const ta_tensor *tensor, int32_t dim,
                        int32_t kv_head, int64_t row, int n, float factor, float *tile);
 
-/* Load the keys or values of n keys from place `key` of key_rows on. */
+/* Load the keys or values of n keys from index `key` of key_rows on. */
 void ta_tile_load_keys(const ta_attention_job *job, const ta_tensor *tensor, int32_t dim,
                        int32_t kv_head, int32_t key, int n, float *tile);
 
