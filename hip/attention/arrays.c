@@ -1,9 +1,9 @@
 /* The order of attention over full sequences, on its way to the device, where kernels want it
  * written out: as arrays of rows and ranges. A plan makes it anew for each call, and a ring for
  * each hop, while the stream may be far behind. So the arrays are written into one of a few pinned
- * pieces that are used one after the other; from there the copy is in stream order, and an event behind it says when
- * the piece is free again. The host waits only if it is TURNS calls ahead of the device.
- * attention.c calls this. */
+ * pieces, used one after the other; from there the copy is in stream order, and an event behind it
+ * says when the piece is free again. The host waits only if it is TA_GPU_PINNED calls ahead of the
+ * device. attention.c calls this. */
 #include <string.h>
 
 #include "attention.h"
