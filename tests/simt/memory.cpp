@@ -239,15 +239,6 @@ hipError_t hipHostFree(void *memory)
     return give_back(memory, hipMemoryTypeHost, "hipHostFree");
 }
 
-hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    size_t total = current_settings().device.memory_bytes;
-    std::lock_guard<std::mutex> lock(memory_mutex);
-    *total_bytes = total;
-    *free_bytes = total - used_bytes[current_device()];
-    return hipSuccess;
-}
-
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *pointer)
 {
     std::lock_guard<std::mutex> lock(memory_mutex);

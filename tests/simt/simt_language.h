@@ -146,11 +146,6 @@ SIMT_INLINE void __threadfence()
     simt::fence();
 }
 
-SIMT_INLINE void __threadfence_block()
-{
-    simt::fence();
-}
-
 template <class T> SIMT_INLINE T atomicAdd(T *address, simt::same<T> value)
 {
     return simt::atomic_change(address, [&](T old) { return static_cast<T>(old + value); });
@@ -161,29 +156,9 @@ template <class T> SIMT_INLINE T atomicMax(T *address, simt::same<T> value)
     return simt::atomic_change(address, [&](T old) { return old > value ? old : value; });
 }
 
-template <class T> SIMT_INLINE T atomicMin(T *address, simt::same<T> value)
-{
-    return simt::atomic_change(address, [&](T old) { return old < value ? old : value; });
-}
-
 template <class T> SIMT_INLINE T atomicOr(T *address, simt::same<T> value)
 {
     return simt::atomic_change(address, [&](T old) { return static_cast<T>(old | value); });
-}
-
-template <class T> SIMT_INLINE T atomicAnd(T *address, simt::same<T> value)
-{
-    return simt::atomic_change(address, [&](T old) { return static_cast<T>(old & value); });
-}
-
-template <class T> SIMT_INLINE T atomicExch(T *address, simt::same<T> value)
-{
-    return simt::atomic_change(address, [&](T) { return value; });
-}
-
-template <class T> SIMT_INLINE T atomicCAS(T *address, simt::same<T> expected, simt::same<T> value)
-{
-    return simt::atomic_change(address, [&](T old) { return old == expected ? value : old; });
 }
 
 /* HIP has these without std::. */

@@ -108,14 +108,11 @@ typedef struct hipPointerAttribute_t {
 } hipPointerAttribute_t;
 
 #define hipHostMallocDefault 0u
-#define hipHostMallocPortable 1u
-#define hipHostMallocMapped 2u
 
 hipError_t hipMalloc(void **memory, size_t bytes);
 hipError_t hipFree(void *memory); /* waits for the device first */
 hipError_t hipHostMalloc(void **memory, size_t bytes, unsigned flags);
 hipError_t hipHostFree(void *memory);
-hipError_t hipMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *pointer);
 hipError_t hipMemcpy(void *to, const void *from, size_t bytes, hipMemcpyKind kind);
 hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, hipMemcpyKind kind,
@@ -128,7 +125,6 @@ hipError_t hipMemsetAsync(void *to, int value, size_t bytes, hipStream_t stream)
 #define hipStreamDefault 0u
 #define hipStreamNonBlocking 1u
 #define hipEventDefault 0u
-#define hipEventBlockingSync 1u
 #define hipEventDisableTiming 2u
 
 typedef void (*hipHostFn_t)(void *data);

@@ -236,16 +236,23 @@ hipError_t hipStreamCreate(hipStream_t *stream)
     return hipStreamCreateWithFlags(stream, hipStreamDefault);
 }
 
+/* With the lock: the queue of a stream, if the host may wait for it now. */
+static hipError_t find_to_wait(hipStream_t stream, const char *call, std::shared_ptr<queue> *found)
+{
+    *found = find_queue(stream, call);
+    if (!*found)
+        return hipErrorInvalidHandle;
+    return capture_forbids_wait(call, found->get()) ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
 hipError_t hipStreamDestroy(hipStream_t stream)
 {
     queue_lock lock(queues().mutex);
     if (!stream)
         return fail(hipErrorInvalidHandle, "hipStreamDestroy: the null stream stays");
-    std::shared_ptr<queue> q = find_queue(stream, "hipStreamDestroy");
-    if (!q)
-        return hipErrorInvalidHandle;
-    if (capture_forbids_wait("hipStreamDestroy", q.get()))
-        return hipErrorStreamCaptureUnsupported;
+    std::shared_ptr<queue> q;
+    if (hipError_t error = find_to_wait(stream, "hipStreamDestroy", &q))
+        return error;
     wait_for(lock, q, q->last);
     close_queue(lock, q);
     live_streams().erase(stream);
@@ -256,11 +263,9 @@ hipError_t hipStreamDestroy(hipStream_t stream)
 hipError_t hipStreamSynchronize(hipStream_t stream)
 {
     queue_lock lock(queues().mutex);
-    std::shared_ptr<queue> q = find_queue(stream, "hipStreamSynchronize");
-    if (!q)
-        return hipErrorInvalidHandle;
-    if (capture_forbids_wait("hipStreamSynchronize", q.get()))
-        return hipErrorStreamCaptureUnsupported;
+    std::shared_ptr<queue> q;
+    if (hipError_t error = find_to_wait(stream, "hipStreamSynchronize", &q))
+        return error;
     count(counted.host_waits);
     wait_for(lock, q, q->last);
     return device_status(q->device);
@@ -270,11 +275,9 @@ hipError_t hipStreamSynchronize(hipStream_t stream)
 hipError_t hipStreamQuery(hipStream_t stream)
 {
     queue_lock lock(queues().mutex);
-    std::shared_ptr<queue> q = find_queue(stream, "hipStreamQuery");
-    if (!q)
-        return hipErrorInvalidHandle;
-    if (capture_forbids_wait("hipStreamQuery", q.get()))
-        return hipErrorStreamCaptureUnsupported;
+    std::shared_ptr<queue> q;
+    if (hipError_t error = find_to_wait(stream, "hipStreamQuery", &q))
+        return error;
     if (hipError_t stuck = device_status(q->device))
         return stuck;
     if (q->done >= q->last)
