@@ -214,6 +214,21 @@ static void test_largest_positions(void)
             }
 }
 
+/* The blocks of a zigzag map are twice its ranks, and both must be numbers of 32 bits. */
+static void test_the_largest_zigzag(void)
+{
+    ta_shard_map map = make_map(TA_SHARD_ZIGZAG, (1 << 30) - 1, 1, NULL);
+    static const int32_t positions[] = {0, 1, (1 << 30) - 2, (1 << 30) - 1, INT32_MAX - 2};
+    for (int i = 0; i < 5; ++i) {
+        int rank;
+        int32_t local, back;
+        EXPECT_OK(ta_shard_locate(&map, positions[i], &rank, &local));
+        TEST_ASSERT_EQUAL_INT(owner_by_definition(&map, positions[i]), rank);
+        EXPECT_OK(ta_shard_position(&map, rank, local, &back));
+        TEST_ASSERT_EQUAL_INT32(positions[i], back);
+    }
+}
+
 static void test_counts_of_the_longest_sequence_add_up(void)
 {
     for (int kind = 0; kind < 2; ++kind) {
@@ -273,6 +288,10 @@ static void test_bad_maps(void)
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 2, 1, falling), "map.bounds", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, first), "map.bounds[0] is 1", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, falling), "map.bounds[2] is 4", NULL);
+    expect_bad_map(make_map(TA_SHARD_ZIGZAG, 1 << 30, 1, NULL), "map.ranks is 1073741824",
+                   "at most 1073741823");
+    expect_bad_map(make_map(TA_SHARD_ZIGZAG, INT32_MAX, 1, NULL), "map.ranks is 2147483647",
+                   "zigzag");
     ta_shard_map map = make_map(TA_SHARD_BLOCK_CYCLIC, 2, 1, NULL);
     map.size = 0;
     expect_bad_map(map, "map.size is 0", NULL);
@@ -348,6 +367,7 @@ int main(void)
     RUN_TEST(test_slices_make_up_the_shard);
     RUN_TEST(test_a_growing_cache_stays_balanced);
     RUN_TEST(test_largest_positions);
+    RUN_TEST(test_the_largest_zigzag);
     RUN_TEST(test_counts_of_the_longest_sequence_add_up);
     RUN_TEST(test_local_positions_out_of_range);
     RUN_TEST(test_bad_maps);

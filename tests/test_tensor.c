@@ -53,6 +53,20 @@ static void test_bad_strides(void)
     expect_bad((ta_tensor){data, INT64_MAX / 2, INT64_MAX / 4, 0}, "q.", "address space");
 }
 
+/* Along an axis of one element nobody steps: its stride may be anything, and does no harm. */
+static void test_strides_of_single_elements(void)
+{
+    ta_tensor_shape single = {"kv.k", 1, 1, 1, 16, TA_F32};
+    static const int64_t far[] = {INT64_MAX, INT64_MAX / 2, INT64_MAX / 4};
+    for (int i = 0; i < 3; ++i) {
+        ta_tensor given = {data, far[i], far[i], far[i]}, filled;
+        EXPECT_OK(ta_tensor_fill(&given, &single, &filled));
+        int64_t strides[] = {filled.batch_stride, filled.token_stride, filled.head_stride}, bytes;
+        for (int axis = 0; axis < 3; ++axis) /* kernels multiply them by the size of an element */
+            TEST_ASSERT_FALSE(__builtin_mul_overflow(strides[axis], 8, &bytes));
+    }
+}
+
 static void test_misaligned_data(void)
 {
     expect_bad((ta_tensor){(char *)data + 1, 0, 0, 0}, "q.data", "4-byte");
@@ -130,6 +144,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_dense_defaults);
     RUN_TEST(test_bad_strides);
+    RUN_TEST(test_strides_of_single_elements);
     RUN_TEST(test_misaligned_data);
     RUN_TEST(test_unknown_elements);
     RUN_TEST(test_distinct);

@@ -310,7 +310,7 @@ typedef enum ta_shard_kind {
 typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
-    int ranks; /* in a plan 0: the group's size */
+    int ranks; /* in a plan 0: the group's size; of a zigzag map at most 2^30 − 1 */
     /* Tokens per block. 0: 64 when block-cyclic; when contiguous on more than one rank, bounds must
      * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
      * see ta_attention_config. */

@@ -54,6 +54,9 @@ ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ran
     return TA_OK;
 }
 
+/* Twice as many blocks must be a number of 32 bits. */
+#define MOST_ZIGZAG_RANKS (INT32_MAX / 2)
+
 /* A rank's tokens as parts of two shards at most, one after the other: of a zigzag map two blocks
  * of a contiguous one with twice the ranks. */
 typedef struct parts {
@@ -75,6 +78,9 @@ static ta_status resolve_complete(const ta_shard_map *map, int rank, parts *p)
                            "a zigzag map needs map.block of 1 or more, which is %d, and no "
                            "map.bounds",
                            (int)map->block);
+        if (map->ranks > MOST_ZIGZAG_RANKS)
+            return ta_fail(TA_ERR_INVALID, "map.ranks is %d: a zigzag map has at most %d",
+                           map->ranks, MOST_ZIGZAG_RANKS);
         p->count = 2;
         p->part[0].ranks *= 2;
         p->part[1] = p->part[0];

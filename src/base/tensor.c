@@ -25,6 +25,14 @@ static ta_status add_reach(const ta_tensor_shape *shape, const char *stride_name
     return TA_OK;
 }
 
+/* Nobody steps along an axis of one element, so its stride may be anything; but kernels multiply all
+ * of them by the size of an element. */
+static void tame_stride(const ta_tensor_shape *shape, int64_t count, int64_t *stride)
+{
+    if (count <= 1 && *stride > PTRDIFF_MAX / 8)
+        *stride = shape->dim;
+}
+
 ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, ta_tensor *filled)
 {
     ta_tensor t = *tensor;
@@ -50,6 +58,9 @@ ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, 
                        "%s.token_stride is %lld: the tensor would exceed the address space",
                        shape->name, (long long)t.token_stride);
     TA_TRY(add_reach(shape, "batch_stride", shape->batch, t.batch_stride, &elements));
+    tame_stride(shape, shape->heads, &t.head_stride);
+    tame_stride(shape, shape->tokens, &t.token_stride);
+    tame_stride(shape, shape->batch, &t.batch_stride);
     *filled = t;
     return TA_OK;
 }

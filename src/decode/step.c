@@ -72,8 +72,9 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const
     if (fault->status != TA_OK || heads == 0)
         return TA_OK;
     float *merged = plan->records + first * head_floats;
-    TA_TRY(ta_stage_in(plan, merged, plan->exchange_records + first * head_floats,
-                       (size_t)(heads * head_floats) * sizeof(float), stream));
+    if (ta_plan_stages(plan)) /* otherwise there may be no records to be exchanged */
+        TA_TRY(ta_stage_in(plan, merged, plan->exchange_records + first * head_floats,
+                           (size_t)(heads * head_floats) * sizeof(float), stream));
     if (!ta_plan_tracks(plan))
         return plan->device->ops->finish(plan->device, p, merged, first, heads, out, lse, stream);
     if (plan->last.messages)

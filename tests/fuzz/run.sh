@@ -1,0 +1,67 @@
+#!/bin/bash
+# Build the fuzz targets with clang under the address and undefined-behaviour sanitizers, and run
+# each for so many seconds from its corpus. An input that fails is kept and its path printed; run the
+# target with that path as its only argument to see it again.
+#
+#     run.sh SECONDS [TARGET...]
+set -u
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
+seconds=${1:-}
+if ! [[ $seconds =~ ^[0-9]+$ ]]; then
+    echo 'usage: tests/fuzz/run.sh SECONDS [TARGET...]' >&2
+    exit 2
+fi
+shift
+targets=("$@")
+((${#targets[@]} > 0)) || targets=(attention cluster decode shard)
+
+build=${BUILD_DIR:-build-fuzz}
+log=$(mktemp)
+scratch=$(mktemp -d)
+trap 'rm -rf "$log" "$scratch"' EXIT
+
+if ! echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d && n; }' |
+    ${CLANG:-clang} -x c -fsanitize=fuzzer,address,undefined -o "$scratch/probe" - >"$log" 2>&1; then
+    cat "$log"
+    echo 'no clang with libFuzzer here: ./quickstart tools installs it'
+    exit 77
+fi
+if [[ ! -f $build/build.ninja ]]; then
+    CC=${CLANG:-clang} meson setup -Dfuzz=true -Dtests=false -Dbench=false -Dmpi=disabled \
+        -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled --buildtype=debugoptimized \
+        -Db_sanitize=address,undefined -Db_lundef=false "$build" >"$log" 2>&1 || {
+        cat "$log"
+        echo '0 passed, 1 failed'
+        exit 1
+    }
+fi
+meson compile -C "$build" >"$log" 2>&1 || {
+    cat "$log"
+    echo '0 passed, 1 failed'
+    exit 1
+}
+
+# A plan that is too large must be an error of the library, not of the sanitizer's allocator.
+export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:detect_stack_use_after_return=0
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+found=$PWD/$build/found
+mkdir -p "$found"
+passed=0
+failed=0
+for target in "${targets[@]}"; do
+    mkdir -p "$scratch/$target"
+    if "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 \
+        -malloc_limit_mb=2048 -max_len=2048 -print_final_stats=1 \
+        -artifact_prefix="$found/$target-" \
+        "$scratch/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        echo "ok       fuzz $target, $runs inputs in $seconds s"
+        passed=$((passed + 1))
+    else
+        tail -n 60 "$log"
+        echo "FAILED   fuzz $target"
+        failed=$((failed + 1))
+    fi
+done
+echo "$passed passed, $failed failed"
+((failed == 0))
