@@ -136,7 +136,8 @@ typedef struct ta_device ta_device;
 typedef struct ta_device_config {
     size_t size;
     /* Host: threads that compute, the caller's included. 0: as many as the CPUs this process may
-     * use. Results do not depend on it. */
+     * use: those that it may run on (affinity), but no more than its control groups give it time
+     * for (cpu.max, or cpu.cfs_quota_us), rounded up. Results do not depend on it. */
     int threads;
     int reserved; /* must be 0, here and wherever it stands */
     /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it

@@ -14,6 +14,7 @@
 #include "host/attend/check.h"
 #include "host/attend/pack.h"
 #include "host/attend/tally.h"
+#include "host/cpus.h"
 
 /* Fewer records than this are merged or finished faster by one thread than others wake. */
 #define FLOATS_WORTH_WAKING (64 << 10)
@@ -287,7 +288,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device)
     host->device.ops = &host_ops;
     strcpy(host->device.name, "host");
     host->kernels = kernels;
-    ta_status status = ta_pool_create(threads > 0 ? threads : ta_pool_cpus(), &host->pool);
+    ta_status status = ta_pool_create(threads > 0 ? threads : ta_cpus(), &host->pool);
     if (status != TA_OK) {
         free(host);
         return status;

@@ -11,12 +11,10 @@
 #include "pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -191,17 +189,6 @@ void ta_pool_run(ta_pool *pool, int64_t items, ta_pool_fn fn, void *context)
 int ta_pool_threads(const ta_pool *pool)
 {
     return pool->threads;
-}
-
-int ta_pool_cpus(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than cpu_set_t has room for */
-    if (online < 1)
-        return 1;
-    return online < TA_POOL_MAX_THREADS ? (int)online : TA_POOL_MAX_THREADS;
 }
 
 /* Start the workers with all signals blocked: signals are for the program's own threads. */

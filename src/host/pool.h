@@ -32,7 +32,4 @@ void ta_pool_run_here(ta_pool *pool, int64_t items, ta_pool_fn fn, void *context
 /* The item that a thread would take now, of the running loop; may be past the last one. */
 int64_t ta_pool_next(ta_pool *pool);
 
-/* How many CPUs this process may use. */
-int ta_pool_cpus(void);
-
 #endif

@@ -80,6 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char *text = malloc(size - 1);
         memcpy(text, data + 2, size - 2);
         text[size - 2] = '\0';
+        text[strcspn(text, "\n")] = '\0';
         /* Paths are for the other half: no fuzzer should open what it thinks of. */
         for (char *at = text; *at; ++at)
             *at = *at == '/' || (*at == '.' && strstr(at, ".cluster")) ? ' ' : *at;

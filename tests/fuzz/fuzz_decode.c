@@ -119,8 +119,8 @@ static int64_t take_tables(bytes *b, const ta_plan_config *c, int ranks, ta_kv *
         kv->page_table_stride = 64; /* of pages of a token, more than a rank holds */
         t->pages = calloc(batch * 64, sizeof *t->pages);
         for (size_t i = 0; i < batch * 64; ++i)
-            t->pages[i] = i % 8 ? (int32_t)i % (kv->page_count > 0 ? kv->page_count : 1)
-                                : take_int(b, 0, 0);
+            t->pages[i] =
+                i % 8 ? (int32_t)i % (kv->page_count > 0 ? kv->page_count : 1) : take_int(b, 0, 0);
         kv->page_table = t->pages;
         blocks = kv->page_count;
     }

@@ -27,7 +27,9 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d && n; }
     exit 77
 fi
 if [[ ! -f $build/build.ninja ]]; then
-    CC=${CLANG:-clang} meson setup -Dfuzz=true -Dtests=false -Dbench=false -Dmpi=disabled \
+    compiler=${CLANG:-clang}
+    ! command -v ccache >/dev/null || compiler="ccache $compiler"
+    CC=$compiler meson setup -Dfuzz=true -Dtests=false -Dbench=false -Dmpi=disabled \
         -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled --buildtype=debugoptimized \
         -Db_sanitize=address,undefined -Db_lundef=false "$build" >"$log" 2>&1 || {
         cat "$log"
