@@ -107,7 +107,7 @@ static void test_nested_groups(void)
     TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
 }
 
-/* A container sees its group at the mount point; the path is the host's, or one below the mount's. */
+/* A container has its group at the mount point; the path is the host's, or one below that. */
 static void test_groups_of_containers(void)
 {
     write_file("/proc/self/mountinfo",

@@ -1,5 +1,5 @@
-/* Where modules are looked for (src/device/module_places.c), and where not: relative directories and
- * those that every user may write to. Each case is this program again, in an environment of its
+/* Where modules are looked for (src/device/module_places.c), and where not: relative directories
+ * and those that every user may write to. Each case is this program again, in an environment of its
  * own; "found" is a module of tests/module/ that is refused by its number. test_setuid.c has the
  * programs that read no variable. */
 #include <sys/stat.h>

@@ -25,8 +25,8 @@ static ta_status add_reach(const ta_tensor_shape *shape, const char *stride_name
     return TA_OK;
 }
 
-/* Nobody steps along an axis of one element, so its stride may be anything; but kernels multiply all
- * of them by the size of an element. */
+/* Nobody steps along an axis of one element, so its stride may be anything; but kernels multiply
+ * all strides by the size of an element. */
 static void tame_stride(const ta_tensor_shape *shape, int64_t count, int64_t *stride)
 {
     if (count <= 1 && *stride > PTRDIFF_MAX / 8)

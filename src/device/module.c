@@ -1,7 +1,7 @@
 /* Loads the modules, each once, on first use. A module that is absent or unusable is no error until
  * somebody asks for one of its devices or groups; ta_info() says what was found and why not more.
- * device.c, group.c and find.c call this; module_places.c says where to look, module_file.c what can
- * be a module; hip/, mpi.c and hwloc.c are the modules. */
+ * device.c, group.c and find.c call this; module_places.c says where to look, module_file.c what
+ * can be a module; hip/, mpi.c and hwloc.c are the modules. */
 #include "module.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* Where modules are looked for: the directories of TREEATTN_MODULE_PATH, the one that the library is
- * in, and in a build that is not installed those of the build. Used by module.c; implemented in
+/* Where modules are looked for: the directories of TREEATTN_MODULE_PATH, the one that the library
+ * is in, and in a build that is not installed those of the build. Used by module.c; implemented in
  * module_places.c. */
 #ifndef TA_MODULE_PLACES_H
 #define TA_MODULE_PLACES_H

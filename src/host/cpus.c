@@ -1,11 +1,11 @@
-/* CPUs by affinity and by control group: see cpus.h. A container with half a machine often may run on
- * all of its CPUs, for a part of the time: threads beyond that part are stopped by the kernel in the
- * middle of a step, and all the others wait for them.
+/* CPUs by affinity and by control group: see cpus.h. A container with half a machine often may run
+ * on all of its CPUs, for a part of the time: threads beyond that part are stopped by the kernel in
+ * the middle of a step, and all the others wait for them.
  *
- * /proc/self/cgroup names the group of each hierarchy, /proc/self/mountinfo where that is mounted and
- * from which group on; a limit of any group from there down to the process's own counts. Version 2
- * has "QUOTA PERIOD" in cpu.max, version 1 cpu.cfs_quota_us and cpu.cfs_period_us. Both may be there
- * at once. */
+ * /proc/self/cgroup names the group of each hierarchy, /proc/self/mountinfo where that is mounted
+ * and from which group on; a limit of any group from there down to the process's own counts.
+ * Version 2 has "QUOTA PERIOD" in cpu.max, version 1 cpu.cfs_quota_us and cpu.cfs_period_us. Both
+ * may be there at once. */
 #include "cpus.h"
 
 #include <limits.h>

@@ -5,8 +5,8 @@
 
 int ta_cpus(void);
 
-/* The CPUs that the control groups give time for, rounded up; 0: there is no limit. `root` is before
- * each path that is read, "" but in tests. */
+/* The CPUs that the control groups give time for, rounded up; 0: there is no limit. `root` goes
+ * before each path that is read: "" but in tests. */
 int ta_cpus_of_quota(const char *root);
 
 #endif

@@ -1,5 +1,6 @@
-/* Clusters from text: a description if the first byte is even, otherwise the text of a file. What is
- * accepted is written as text that gives the same cluster again, and a step is predicted on it. */
+/* Clusters from text: a description if the first byte is even, otherwise the text of a file. What
+ * is accepted is written as text that gives the same cluster again, and a step is predicted on
+ * it. */
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>

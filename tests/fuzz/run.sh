@@ -1,7 +1,7 @@
 #!/bin/bash
 # Build the fuzz targets with clang under the address and undefined-behaviour sanitizers, and run
-# each for so many seconds from its corpus. An input that fails is kept and its path printed; run the
-# target with that path as its only argument to see it again.
+# each for so many seconds from its corpus. An input that fails is kept and its path printed; run
+# the target with that path as its only argument to see it again.
 #
 #     run.sh SECONDS [TARGET...]
 set -u
@@ -20,8 +20,9 @@ log=$(mktemp)
 scratch=$(mktemp -d)
 trap 'rm -rf "$log" "$scratch"' EXIT
 
-if ! echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d && n; }' |
-    ${CLANG:-clang} -x c -fsanitize=fuzzer,address,undefined -o "$scratch/probe" - >"$log" 2>&1; then
+probe='int LLVMFuzzerTestOneInput(const char *data, long size) { return !data && size; }'
+if ! echo "$probe" | ${CLANG:-clang} -x c -fsanitize=fuzzer,address,undefined \
+    -o "$scratch/probe" - >"$log" 2>&1; then
     cat "$log"
     echo 'no clang with libFuzzer here: ./quickstart tools installs it'
     exit 77

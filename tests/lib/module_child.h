@@ -1,5 +1,5 @@
-/* A process that asks for a module and says what it was told: test_module_places.c and test_setuid.c
- * start themselves again with the argument "child", in another environment. */
+/* A process that asks for a module and says what it was told: test_module_places.c and
+ * test_setuid.c start themselves again with the argument "child", in another environment. */
 #ifndef TESTS_MODULE_CHILD_H
 #define TESTS_MODULE_CHILD_H
 
