@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/partial.h"
-
 ta_status ta_gpu_check(const ta_gpu_device *gpu, hipError_t error, const char *action, ...)
 {
     if (error == hipSuccess)
@@ -203,86 +201,25 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
 }
 
-static ta_status gpu_merge(ta_device *device, float *into, const float *from, int64_t records,
-                           int32_t v_dim, void *stream)
+static ta_status gpu_merge(ta_device *device, const ta_merge *merge, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    if (records == 0)
+    int64_t first, end;
+    ta_merge_range(merge, &first, &end);
+    if (first >= end && !merge->fault)
         return TA_OK;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(
-                       gpu, ta_launch_merge(into, from, records, v_dim, NULL, NULL, stream)));
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, merge->tallies ? ta_launch_merge_tallies(merge, stream)
+                                                           : ta_launch_merge(merge, stream)));
 }
 
-static ta_status gpu_merge_tracking(ta_device *device, float *into, const float *from,
-                                    int64_t records, int32_t v_dim, ta_fault *fault,
-                                    const ta_fault *theirs, void *stream)
+static ta_status gpu_finish(ta_device *device, const ta_finish *finish, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    TA_ON_GPU(gpu, ta_gpu_check_launch(
-                       gpu, ta_launch_merge(into, from, records, v_dim, fault, theirs, stream)));
-}
-
-static ta_status gpu_merge_tallies(ta_device *device, float *into, const float *from,
-                                   int64_t records, int32_t v_dim, ta_fault *fault,
-                                   const ta_fault *theirs, void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    if (records == 0 && !fault)
+    if (finish->heads == 0)
         return TA_OK;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_merge_tallies(into, from, records, v_dim,
-                                                                    fault, theirs, stream)));
-}
-
-static ta_status gpu_finish_tracking(ta_device *device, const ta_problem *problem,
-                                     const float *records, int32_t first_head, int32_t heads,
-                                     const ta_tensor *out, float *lse, ta_fault_place place,
-                                     void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    ta_finish_params params = {.problem = *problem,
-                               .records = records,
-                               .first_head = first_head,
-                               .heads = heads,
-                               .lse = lse,
-                               .place = place};
-    if (out)
-        params.out = *out;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, problem->tally_tile
-                                                ? ta_launch_finish_tallies(&params, stream)
-                                                : ta_launch_finish(&params, stream)));
-}
-
-static ta_status gpu_relay(ta_device *device, const ta_relay *relay, void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_relay(relay, stream)));
-}
-
-static ta_status gpu_finish_relay(ta_device *device, const ta_problem *problem,
-                                  const ta_relay *last, int32_t first_head, int32_t heads,
-                                  const ta_tensor *out, float *lse, ta_fault *report, void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    int64_t before = first_head * ta_problem_rows(problem) * ta_record_floats(problem->v_dim);
-    ta_finish_params params = {.problem = *problem,
-                               .records = last->records + before,
-                               .last = *last,
-                               .first_head = first_head,
-                               .heads = heads,
-                               .lse = lse,
-                               .place = {last->fault, report}};
-    if (out)
-        params.out = *out;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_finish(&params, stream)));
-}
-
-static ta_status gpu_finish(ta_device *device, const ta_problem *problem, const float *records,
-                            int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
-                            void *stream)
-{
-    ta_fault_place nowhere = {NULL, NULL};
-    return gpu_finish_tracking(device, problem, records, first_head, heads, out, lse, nowhere,
-                               stream);
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, finish->last.tallies
+                                                ? ta_launch_finish_tallies(finish, stream)
+                                                : ta_launch_finish(finish, stream)));
 }
 
 static const ta_device_ops gpu_ops = {
@@ -304,10 +241,7 @@ static const ta_device_ops gpu_ops = {
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .merge = gpu_merge,
-    .merge_tallies = gpu_merge_tallies,
     .finish = gpu_finish,
-    .merge_tracking = gpu_merge_tracking,
-    .finish_tracking = gpu_finish_tracking,
     .attention = &ta_gpu_attention_ops,
     .timer_start = ta_gpu_timer_start,
     .timer_read = ta_gpu_timer_read,
@@ -316,8 +250,6 @@ static const ta_device_ops gpu_ops = {
     .recorded = ta_gpu_recorded,
     .replay = ta_gpu_replay,
     .drop = ta_gpu_drop,
-    .relay = gpu_relay,
-    .finish_relay = gpu_finish_relay,
 };
 
 /* What the runtime knows of the device, and what the kernels need to be told. */

@@ -64,26 +64,11 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
 /* The same in reproducible mode: one tally of all tiles of a row. */
 ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *stream);
 
-/* Also merges `theirs` into `fault`, unless they are NULL. */
-ta_launched ta_launch_merge_tallies(float *into, const float *from, int64_t records, int32_t v_dim,
-                                    ta_fault *fault, const ta_fault *theirs, void *stream);
-ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
-                            ta_fault *fault, const ta_fault *theirs, void *stream);
-
-ta_launched ta_launch_relay(const ta_relay *relay, void *stream);
-
-typedef struct ta_finish_params {
-    ta_problem problem;
-    const float *records; /* of the first head */
-    ta_relay last;        /* to be merged in first; no messages: nothing */
-    int32_t first_head, heads;
-    ta_tensor out;
-    float *lse;
-    ta_fault_place place; /* NULL: no fault is possible */
-} ta_finish_params;
-
-ta_launched ta_launch_finish(const ta_finish_params *params, void *stream);
-ta_launched ta_launch_finish_tallies(const ta_finish_params *params, void *stream);
+/* The slots of device.h. Both kernels of each take all that it may be given. */
+ta_launched ta_launch_merge(const ta_merge *merge, void *stream);
+ta_launched ta_launch_merge_tallies(const ta_merge *merge, void *stream);
+ta_launched ta_launch_finish(const ta_finish *params, void *stream);
+ta_launched ta_launch_finish_tallies(const ta_finish *params, void *stream);
 
 /* One of several ranks that reduce: the ranks' elements are in `others`, rank r's from r · stride
  * on, except those of this rank, which are in `own`. */

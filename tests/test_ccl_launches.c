@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "decode/plan.h"
 #include "device/device.h"
-#include "exchange/estimate.h"
+#include "exchange/kinds.h"
 #include "lib/ccl_ranks.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"

@@ -7,7 +7,6 @@
 
 #include <treeattn/cluster.h>
 
-#include "exchange/estimate.h"
 #include "exchange/exchange.h"
 #include "lib/expect.h"
 #include "lib/recording.h"
@@ -193,37 +192,19 @@ static ta_status run_collective(const trial *t, ta_group *group)
 
 static ta_status run_exchange(const trial *t, ta_group *group)
 {
-    ta_device *device;
-    ta_plan plan;
-    int rows = (int)(t->shape.head_bytes / t->shape.record_bytes);
-    size_t record = t->shape.record_bytes / sizeof(float);
-    size_t floats = (size_t)(t->shape.heads * rows) * record + TA_FAULT_BYTES / sizeof(float);
-    memset(&plan, 0, sizeof plan);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    plan.group = group;
-    plan.device = plan.exchange_device = device;
-    plan.rank = group->rank;
-    plan.ranks = group->size;
-    plan.problem.batch = rows;
-    plan.problem.query_tokens = 1;
-    plan.problem.query_heads = t->shape.heads;
-    plan.problem.v_dim = V_DIM;
-    plan.problem.tally_tile = t->shape.tallies ? 64 : 0;
-    plan.out_placement = t->shape.placement;
-    plan.out_root = t->shape.root;
-    plan.choice.exchange = t->kind;
-    plan.choice.nodes = *t->shape.nodes;
-    plan.chunks = ta_exchange_chunks(t->kind, &t->shape);
-    float *memory = calloc((2 + (size_t)plan.ranks) * floats, sizeof(float));
-    plan.exchange_records = memory;
-    plan.sent = memory + floats;
-    plan.received = memory + 2 * floats;
-    TA_TRY(ta_all_gather_offsets(plan.ranks, floats * sizeof(float), &plan.gather_at));
-    ta_fault fault = {TA_OK, 0};
-    ta_status status = ta_exchange_run(&plan, &fault, NULL);
-    free(plan.gather_at);
+    ta_exchange_job job = {.group = group, .rank = group->rank, .kind = t->kind, .shape = t->shape};
+    size_t partial = ta_exchange_partial_bytes(&job) / sizeof(float);
+    job.shape.v_dim = V_DIM;
+    TA_TRY(ta_device_open("host", NULL, &job.device));
+    float *memory = calloc((2 + (size_t)group->size) * partial, sizeof(float));
+    job.records = memory;
+    job.sent = memory + partial;
+    job.received = memory + 2 * partial;
+    TA_TRY(ta_exchange_prepare(&job));
+    ta_status status = ta_exchange_run(&job, NULL);
+    ta_exchange_release(&job);
     free(memory);
-    ta_device_close(device);
+    ta_device_close(job.device);
     return status;
 }
 

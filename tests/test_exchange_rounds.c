@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/shard_map.h"
-#include "exchange/estimate.h"
+#include "exchange/kinds.h"
 #include "lib/expect.h"
 
 #define MAX_RANKS 24
@@ -88,7 +88,7 @@ static void try_shape(const ta_exchange_shape *s)
 {
     for (int kind = 1; kind < TA_EXCHANGE_KINDS; ++kind) {
         const ta_exchange_entry *entry = &ta_exchange_kinds[kind];
-        if (!entry->rounds || !entry->rounds->supports(s))
+        if (!entry->rounds || !entry->supports(s))
             continue;
         for (int rank = 0; rank < s->ranks; ++rank)
             for (int head = 0; head < s->heads; ++head)

@@ -315,7 +315,11 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     NO_KERNEL(ops->attend(device, &query, &t, &cache, memory, memory, NULL), "attend_fma");
     NO_KERNEL(ops->pack_kv(device, &kv, &cache, 1, memory, NULL), "pack_kv");
     NO_KERNEL(ops->pack_query(device, &query, &t, 1, memory, NULL), "pack_query");
-    NO_KERNEL(ops->finish(device, &out, memory, 0, 1, &t, memory, NULL), "finish");
+    ta_finish finish = {.problem = out, .last = {.records = memory, .v_dim = 8}, .heads = 1};
+    finish.out = t;
+    NO_KERNEL(ops->finish(device, &finish, NULL), "finish");
+    finish.last.tallies = 1;
+    NO_KERNEL(ops->finish(device, &finish, NULL), "finish_tallies");
     NO_KERNEL(ops->attention->finish(device, &shape, memory, 1, &t, memory, NULL), "local_finish");
     NO_KERNEL(ops->attention->delta(device, &shape, &t, &t, 1, memory, NULL), "local_delta");
     NO_KERNEL(ops->attention->store(device, memory, 1, 1, 8, unknown, &t, NULL), "local_store");

@@ -81,19 +81,19 @@ static void test_bytes_of_each_way(void)
     uint64_t partial = 16 * 130 * 4;
     ta_prediction p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
     TEST_ASSERT_EQUAL_UINT64(3, p.messages_sent);
-    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 8), p.bytes_sent);
-    TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 8), p.total_bytes_sent);
-    /* Besides K and V: 8 bytes three times to agree, and a gathering that wraps around twice. */
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32), p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 32), p.total_bytes_sent);
+    /* Besides K and V: 32 bytes three times to agree, and a gathering that wraps around twice. */
     p = predict("h100:1x8", &config, 8, TA_WAY_RING_KV);
     TEST_ASSERT_EQUAL_UINT64(14 + 3 + 3 + 2, p.messages_sent);
-    TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 8 + 7 * partial / 8, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 32 + 7 * partial / 8, p.bytes_sent);
     p = predict("h100:1x8", &config, 8, TA_WAY_RING_Q);
-    TEST_ASSERT_EQUAL_UINT64(7 * (partial / 8 + 8) + 7 * partial / 8, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(7 * (partial / 8 + 32) + 7 * partial / 8, p.bytes_sent);
     p = predict("h100:1x8", &config, 8, TA_WAY_ONE_DEVICE);
     TEST_ASSERT_EQUAL_UINT64(0, p.bytes_sent);
     config.query_placement = TA_PLACE_ROOT;
     p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
-    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 8) + 3 * 16 * 128 * 2, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32) + 3 * 16 * 128 * 2, p.bytes_sent);
     config.out_placement = TA_PLACE_ROOT;
     TEST_ASSERT_FALSE(predict("h100:1x8", &config, 8, TA_WAY_TREE).possible);
 }

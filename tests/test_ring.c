@@ -123,23 +123,23 @@ static uint64_t log2_of(int ranks)
 
 /* Recursive doubling sends the whole partial in each of log2 p rounds. The paper's formula is that
  * of an all-reduce in 2(p − 1) rounds, which moves fewer bytes from 4 ranks on and takes more
- * rounds. Behind each partial come 8 bytes for faults. */
+ * rounds. Behind each partial come 32 bytes for faults. */
 static void test_tree_traffic(void)
 {
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         trial t = run(TA_ALGORITHM_TREE, TA_PLACE_ALL, ranks, 64);
         for (int rank = 0; rank < ranks; ++rank) {
             TEST_ASSERT_TRUE(t.step[rank].messages_sent == log2_of(ranks));
-            TEST_ASSERT_TRUE(t.step[rank].bytes_sent == log2_of(ranks) * (partial_bytes() + 8));
+            TEST_ASSERT_TRUE(t.step[rank].bytes_sent == log2_of(ranks) * (partial_bytes() + 32));
             TEST_ASSERT_TRUE(t.step[rank].bytes_received == t.step[rank].bytes_sent);
         }
         uint64_t paper = 2 * ((uint64_t)ranks - 1) * partial_bytes() / (uint64_t)ranks;
-        uint64_t ours = t.step[0].bytes_sent - 8 * log2_of(ranks);
+        uint64_t ours = t.step[0].bytes_sent - 32 * log2_of(ranks);
         TEST_ASSERT_TRUE(ranks == 2 ? ours == paper : ours > paper && ours < 2 * paper);
     }
 }
 
-/* With the output scattered by heads nothing else moves but 8 bytes in log2 p rounds, in which the
+/* With the output scattered by heads nothing else moves but 32 bytes in log2 p rounds, in which the
  * ranks make sure that none of them has a fault. */
 static void test_pass_kv_traffic(void)
 {
@@ -148,7 +148,7 @@ static void test_pass_kv_traffic(void)
         uint64_t hops = (uint64_t)ranks - 1, rounds = log2_of(ranks);
         for (int rank = 0; rank < ranks; ++rank) {
             TEST_ASSERT_TRUE(t.step[rank].messages_sent == 2 * hops + rounds);
-            TEST_ASSERT_TRUE(t.step[rank].bytes_sent == hops * kv_bytes(&t) + 8 * rounds);
+            TEST_ASSERT_TRUE(t.step[rank].bytes_sent == hops * kv_bytes(&t) + 32 * rounds);
             TEST_ASSERT_TRUE(t.step[rank].bytes_received == t.step[rank].bytes_sent);
         }
     }
@@ -164,8 +164,8 @@ static void test_pass_q_traffic(void)
         trial all = run(TA_ALGORITHM_RING_Q, TA_PLACE_ALL, ranks, 64);
         for (int rank = 0; rank < ranks; ++rank) {
             TEST_ASSERT_TRUE(heads.step[rank].messages_sent == hops);
-            TEST_ASSERT_TRUE(heads.step[rank].bytes_sent == hops * (part + 8));
-            TEST_ASSERT_TRUE(all.step[rank].bytes_sent == 2 * hops * part + 8 * hops);
+            TEST_ASSERT_TRUE(heads.step[rank].bytes_sent == hops * (part + 32));
+            TEST_ASSERT_TRUE(all.step[rank].bytes_sent == 2 * hops * part + 32 * hops);
             TEST_ASSERT_TRUE(all.step[rank].bytes_received == all.step[rank].bytes_sent);
         }
     }
@@ -182,7 +182,7 @@ static void test_traffic_and_tokens(void)
     TEST_ASSERT_TRUE(short_q.step[0].bytes_sent == long_q.step[0].bytes_sent);
     trial short_kv = run(TA_ALGORITHM_RING_KV, TA_PLACE_HEADS, 4, 16);
     trial long_kv = run(TA_ALGORITHM_RING_KV, TA_PLACE_HEADS, 4, 160);
-    TEST_ASSERT_TRUE(long_kv.step[0].bytes_sent - 16 == 10 * (short_kv.step[0].bytes_sent - 16));
+    TEST_ASSERT_TRUE(long_kv.step[0].bytes_sent - 64 == 10 * (short_kv.step[0].bytes_sent - 64));
 }
 
 /* Device memory at its fullest, K and V included, at a large shard: pass-KV holds 2btd elements

@@ -40,7 +40,7 @@ static ta_status count_rank(ta_group *group, void *context)
     uint64_t messages = after.messages_sent - before.messages_sent;
     RANK_EXPECT(messages <= rounds);
     RANK_EXPECT(ranks & (ranks - 1) || messages == rounds);
-    RANK_EXPECT(after.bytes_sent - before.bytes_sent <= messages * (partial + 16));
+    RANK_EXPECT(after.bytes_sent - before.bytes_sent <= messages * (partial + 32));
     RANK_EXPECT(after.bytes_sent - before.bytes_sent >= messages * partial);
     RANK_EXPECT(after.messages_received - before.messages_received <= rounds);
     ta_plan_destroy(plan);

@@ -4,84 +4,22 @@
  * The two ends of a step. finish() turns merged partials into the caller's output and log-sum-exp;
  * the sink joins here and nowhere else, so it counts once. pack_query() makes a dense copy of the
  * caller's query for the ranks that do not have it. device.c launches both. */
-#include "rows.h"
+#include "arrived.h"
 
 static const int finish_threads = 128;
 static const int pack_threads = 256;
 
-/* The fault of the step: ours, and those behind the messages that are still to be merged. */
-TA_DEVICE ta_fault last_fault(const ta_finish_params &p)
+__global__ void __launch_bounds__(finish_threads) finish(ta_finish p)
 {
-    const ta_relay &last = p.last;
-    ta_fault fault = *p.place.fault;
-    const float *behind = last.received + (last.kept_end - last.kept_first) *
-                                              static_cast<int64_t>(ta_record_floats(last.v_dim));
-#pragma unroll 1
-    for (int32_t i = 0; i < last.messages; i++) {
-        ta_fault theirs = *reinterpret_cast<const ta_fault *>(behind + i * last.stride);
-        fault = last.replaces ? theirs : ta_fault_merge(fault, theirs);
-    }
-    return fault;
-}
-
-/* A record, and what is to be merged into it: `messages` records `stride` floats apart. */
-struct ta_last_record {
-    const float *own, *others;
-    int64_t stride;
-    int32_t messages;
-};
-
-TA_DEVICE ta_last_record find_record(const ta_finish_params &p, int64_t rows)
-{
-    const ta_relay &last = p.last;
-    int64_t floats = ta_record_floats(p.problem.v_dim);
-    int64_t i = p.first_head * rows + blockIdx.x;
-    ta_last_record r = {p.records + blockIdx.x * floats, nullptr, last.stride, 0};
-    if (last.messages && i >= last.kept_first && i < last.kept_end) {
-        r.others = last.received + (i - last.kept_first) * floats;
-        r.messages = last.messages;
-    }
-    if (r.messages && last.replaces) {
-        r.own = r.others;
-        r.messages = 0;
-    }
-    return r;
-}
-
-/* Number `column` of a record after all merges; *m is the largest score then. Unrolled, the loop
- * would take registers that sm_80 does not give it. */
-TA_DEVICE float merge_column(const ta_last_record &r, int32_t column, int32_t v_dim, float *m)
-{
-    float x = r.own[column];
-    *m = r.own[v_dim];
-#pragma unroll 1
-    for (int32_t i = 0; i < r.messages; i++) {
-        const float *other = r.others + i * r.stride;
-        ta_merge_scales s = ta_merge_scale(*m, other[v_dim]);
-        x = ta_merge_add(x, other[column], s);
-        *m = s.m;
-    }
-    return x;
-}
-
-__global__ void __launch_bounds__(finish_threads) finish(ta_finish_params p)
-{
-    if (p.place.fault) {
-        ta_fault fault = last_fault(p);
-        if (fault.status != TA_OK) {
-            uint64_t word; /* in one piece: the host may be looking */
-            memcpy(&word, &fault, sizeof word);
-            if (blockIdx.x == 0 && threadIdx.x == 0)
-                *reinterpret_cast<volatile uint64_t *>(p.place.report) = word;
-            return;
-        }
-    }
+    if (ta_report_fault(p))
+        return;
     int32_t v_dim = p.problem.v_dim;
     int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
     int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
-    ta_last_record record = find_record(p, rows);
-    float m, o_m, o_scale = 1.0f;
-    float l = merge_column(record, v_dim + 1, v_dim, &m);
+    ta_arrived record =
+        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
+    float own_m = record.own[v_dim], m = own_m, o_scale = 1.0f;
+    float l = ta_merge_column(record, v_dim + 1, v_dim, &m);
     if (p.problem.sinks) { /* a partial with this score, a sum of 1 and no value */
         ta_merge_scales s = ta_merge_scale(m, p.problem.sinks[p.first_head + head] * TA_LOG2E);
         l = ta_merge_add(l, 1.0f, s);
@@ -92,9 +30,10 @@ __global__ void __launch_bounds__(finish_threads) finish(ta_finish_params p)
     int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
                  row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
     if (p.out.data)
-        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += finish_threads)
-            ta_store_element(p.problem.out_dtype, p.out.data, at + i,
-                             merge_column(record, i, v_dim, &o_m) * factor);
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += finish_threads) {
+            float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
+            ta_store_element(p.problem.out_dtype, p.out.data, at + i, o * factor);
+        }
     if (p.lse && threadIdx.x == 0)
         p.lse[row * p.heads + head] = ta_partial_lse(m, l);
 }
@@ -114,7 +53,7 @@ __global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
     }
 }
 
-ta_launched ta_launch_finish(const ta_finish_params *params, void *stream)
+ta_launched ta_launch_finish(const ta_finish *params, void *stream)
 {
     TA_NEED_TYPE("finish", params->problem.out_dtype);
     int64_t blocks =

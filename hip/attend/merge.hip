@@ -1,12 +1,11 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
- * merge_records. Grid: one block for each record, record_threads threads.
- * relay_records. Grid: one block for each record in either range, record_threads threads.
+ * merge_records. Grid: one block for each record that is taken in or sent, record_threads threads.
  *
  * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
- * and puts it where records go: packed for the wire. The second merges the partials of another rank
- * into ours. The third does that too, and makes the next message in the same pass. What merging is,
- * partial.h says; this is who merges what. device.c launches them. */
-#include "rows.h"
+ * and puts it where records go: packed for the wire. The second merges the partials of other ranks
+ * into ours, and makes the next message in the same pass. What merging is, partial.h says; this is
+ * who merges what. device.c launches them. */
+#include "arrived.h"
 
 static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
 static const int record_threads = 128;
@@ -127,66 +126,29 @@ __global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_pa
 }
 
 __global__ void __launch_bounds__(record_threads)
-    merge_records(float *into, const float *from, int64_t records, int32_t v_dim, ta_fault *fault,
-                  const ta_fault *theirs)
+    merge_records(ta_merge p, int64_t first, int64_t end)
 {
-    if (fault && blockIdx.x == 0 && threadIdx.x == 0)
-        *fault = ta_fault_merge(*fault, *theirs);
-    for (int64_t i = blockIdx.x; i < records; i += gridDim.x) {
-        float *a = into + i * ta_record_floats(v_dim);
-        const float *b = from + i * ta_record_floats(v_dim);
-        ta_merge_scales scales = ta_merge_scale(a[v_dim], b[v_dim]);
-        ta_syncthreads(); /* all have read m before it changes */
-        for (int32_t c = static_cast<int32_t>(threadIdx.x); c < v_dim + 2; c += record_threads) {
-            if (c != v_dim)
-                a[c] = ta_merge_add(a[c], b[c], scales);
-            else
-                a[c] = scales.m;
-        }
-    }
-}
-
-/* The fault that arrived behind the records joins ours, and both go out behind the next message. */
-TA_DEVICE void relay_fault(const ta_relay &p)
-{
-    int64_t floats = ta_record_floats(p.v_dim);
-    ta_fault fault = *p.fault;
-    if (p.messages) {
-        ta_fault theirs =
-            *reinterpret_cast<const ta_fault *>(p.received + (p.kept_end - p.kept_first) * floats);
-        fault = p.replaces ? theirs : ta_fault_merge(fault, theirs);
-        *p.fault = fault;
-    }
-    if (p.sent)
-        *reinterpret_cast<ta_fault *>(p.sent + (p.given_end - p.given_first) * floats) = fault;
-}
-
-__global__ void __launch_bounds__(record_threads) relay_records(ta_relay p, int64_t first)
-{
-    int64_t i = first + blockIdx.x, floats = ta_record_floats(p.v_dim);
-    bool kept = p.messages && i >= p.kept_first && i < p.kept_end;
-    bool given = p.sent && i >= p.given_first && i < p.given_end;
+    const int64_t floats = ta_record_floats(p.v_dim);
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        relay_fault(p);
-    if (!kept && !given)
-        return;
-    bool merges = kept && !p.replaces;
-    float *ours = p.records + i * floats;
-    const float *theirs = p.received + (kept ? (i - p.kept_first) * floats : 0);
-    const float *from = kept && p.replaces ? theirs : ours;
-    float *to = p.sent + (given ? (i - p.given_first) * floats : 0);
-    ta_merge_scales scales = {0.0f, 1.0f, 1.0f};
-    if (merges)
-        scales = ta_merge_scale(ours[p.v_dim], theirs[p.v_dim]);
-    ta_syncthreads(); /* all have read m before it changes */
-    for (int32_t c = static_cast<int32_t>(threadIdx.x); c < p.v_dim + 2; c += record_threads) {
-        float x = from[c];
-        if (merges)
-            x = c == p.v_dim ? scales.m : ta_merge_add(x, theirs[c], scales);
-        if (kept)
-            ours[c] = x;
-        if (given)
-            to[c] = x;
+        ta_merge_faults(p, floats);
+    for (int64_t i = first + blockIdx.x; i < end; i += gridDim.x) {
+        bool kept = ta_is_kept(p, i), given = ta_is_given(p, i);
+        if (!kept && !given)
+            continue;
+        ta_arrived record = ta_find_arrived(p, i, floats);
+        float *ours = p.records + i * floats;
+        float *to = p.sent + (given ? (i - p.given_first) * floats : 0);
+        float own_m = record.own[p.v_dim];
+        ta_syncthreads(); /* all have read m before it changes */
+        for (int32_t c = static_cast<int32_t>(threadIdx.x); c < p.v_dim + 2; c += record_threads) {
+            float m = own_m, x = ta_merge_column(record, c, p.v_dim, &m);
+            if (c == p.v_dim)
+                x = m;
+            if (kept)
+                ours[c] = x;
+            if (given)
+                to[c] = x;
+        }
     }
 }
 
@@ -200,28 +162,12 @@ ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *s
     return ta_launched_of(result);
 }
 
-ta_launched ta_launch_merge(float *into, const float *from, int64_t records, int32_t v_dim,
-                            ta_fault *fault, const ta_fault *theirs, void *stream)
+ta_launched ta_launch_merge(const ta_merge *merge, void *stream)
 {
-    unsigned blocks = static_cast<unsigned>(records < INT32_MAX ? records : INT32_MAX);
-    if (blocks == 0)
-        blocks = 1; /* for the fault */
+    int64_t first, end;
+    ta_merge_range(merge, &first, &end);
     ta_launch_result result =
-        TA_LAUNCH(merge_records, dim3(blocks), record_threads, 0, static_cast<hipStream_t>(stream),
-                  into, from, records, v_dim, fault, theirs);
-    return ta_launched_of(result);
-}
-
-ta_launched ta_launch_relay(const ta_relay *relay, void *stream)
-{
-    int64_t first = relay->messages ? relay->kept_first : relay->given_first;
-    int64_t end = relay->messages ? relay->kept_end : relay->given_end;
-    if (relay->sent && relay->given_first < first)
-        first = relay->given_first;
-    if (relay->sent && relay->given_end > end)
-        end = relay->given_end;
-    unsigned blocks = end > first ? static_cast<unsigned>(end - first) : 1; /* for the fault */
-    ta_launch_result result = TA_LAUNCH(relay_records, dim3(blocks), record_threads, 0,
-                                        static_cast<hipStream_t>(stream), *relay, first);
+        TA_LAUNCH(merge_records, dim3(ta_merge_blocks(first, end)), record_threads, 0,
+                  static_cast<hipStream_t>(stream), *merge, first, end);
     return ta_launched_of(result);
 }

@@ -1,11 +1,12 @@
 /* tally_splits. Grid: one block for each (sequence, KV head, row), tally_threads threads.
- * merge_tallies. Grid: one block for each tally, tally_threads threads.
- * finish_tallies. Grid: one block for each (head, row), tally_threads threads.
+ * merge_tallies. Grid: one block for each tally that is taken in or sent, tally_threads threads.
+ * finish_tallies. Grid: one block for each (head, row), tally_threads threads. Merges what arrived
+ * last.
  *
  * Reproducible mode, in place of merge.hip and finish.hip: what the blocks of attend found in each
  * tile becomes a tally of integers, which does not depend on the order. What a tally is,
  * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
-#include "rows.h"
+#include "arrived.h"
 
 static const int tally_threads = 128;
 
@@ -20,6 +21,12 @@ TA_DEVICE int64_t *sum_words(float *tally, int32_t i)
 TA_DEVICE ta_tally_sum load_sum(const float *tally, int32_t i)
 {
     return ta_tally_load(reinterpret_cast<const int64_t *>(tally) + 2 * static_cast<int64_t>(i));
+}
+
+TA_DEVICE void store_anchor(float *tally, int32_t v_dim, float anchor)
+{
+    tally[ta_tally_anchor_at(v_dim)] = anchor;
+    tally[ta_tally_anchor_at(v_dim) + 1] = 0.0f;
 }
 
 /* The tiles of a row that were written. */
@@ -86,57 +93,86 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks)
     float anchor = find_anchor(from, stride, tiles, v_dim, scratch);
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i <= v_dim; i += tally_threads)
         ta_tally_store(add_tiles(from, stride, tiles, v_dim, i, anchor), sum_words(to, i));
-    if (threadIdx.x == 0) {
-        to[ta_tally_anchor_at(v_dim)] = anchor;
-        to[ta_tally_anchor_at(v_dim) + 1] = 0.0f;
+    if (threadIdx.x == 0)
+        store_anchor(to, v_dim, anchor);
+}
+
+/* The largest anchor of a tally and of all that is merged into it. */
+TA_DEVICE float merge_anchors(const ta_arrived &r, int32_t v_dim)
+{
+    float top = r.own[ta_tally_anchor_at(v_dim)];
+#pragma unroll 1
+    for (int32_t i = 0; i < r.messages; i++)
+        top = ta_tally_anchor_max(top, r.others[i * r.stride + ta_tally_anchor_at(v_dim)]);
+    return top;
+}
+
+/* Its sum number `i` after all merges, at the anchor `top`; `own` is its own anchor. */
+TA_DEVICE ta_tally_sum merge_sums(const ta_arrived &r, int32_t i, int32_t v_dim, float own,
+                                  float top)
+{
+    ta_tally_sum sum = ta_tally_reanchor(load_sum(r.own, i), ta_tally_below(own, top));
+#pragma unroll 1
+    for (int32_t k = 0; k < r.messages; k++) {
+        const float *other = r.others + k * r.stride;
+        int lift = ta_tally_below(other[ta_tally_anchor_at(v_dim)], top);
+        sum = ta_tally_plus(sum, ta_tally_reanchor(load_sum(other, i), lift));
     }
+    return sum;
 }
 
 __global__ void __launch_bounds__(tally_threads)
-    merge_tallies(float *into, const float *from, int64_t records, int32_t v_dim, ta_fault *fault,
-                  const ta_fault *theirs)
+    merge_tallies(ta_merge p, int64_t first, int64_t end)
 {
-    if (fault && blockIdx.x == 0 && threadIdx.x == 0)
-        *fault = ta_fault_merge(*fault, *theirs);
-    for (int64_t i = blockIdx.x; i < records; i += gridDim.x) {
-        float *a = into + i * ta_tally_floats(v_dim);
-        const float *b = from + i * ta_tally_floats(v_dim);
-        float anchor_a = a[ta_tally_anchor_at(v_dim)], anchor_b = b[ta_tally_anchor_at(v_dim)];
-        float top = ta_tally_anchor_max(anchor_a, anchor_b);
-        int lift_a = ta_tally_below(anchor_a, top), lift_b = ta_tally_below(anchor_b, top);
+    const int64_t floats = ta_tally_floats(p.v_dim);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        ta_merge_faults(p, floats);
+    for (int64_t i = first + blockIdx.x; i < end; i += gridDim.x) {
+        bool kept = ta_is_kept(p, i), given = ta_is_given(p, i);
+        if (!kept && !given)
+            continue;
+        ta_arrived tally = ta_find_arrived(p, i, floats);
+        float *ours = p.records + i * floats;
+        float *to = p.sent + (given ? (i - p.given_first) * floats : 0);
+        float own = tally.own[ta_tally_anchor_at(p.v_dim)], top = merge_anchors(tally, p.v_dim);
         ta_syncthreads(); /* all have read the anchor before it changes */
-        for (int32_t c = static_cast<int32_t>(threadIdx.x); c <= v_dim; c += tally_threads)
-            ta_tally_store(ta_tally_plus(ta_tally_reanchor(load_sum(a, c), lift_a),
-                                         ta_tally_reanchor(load_sum(b, c), lift_b)),
-                           sum_words(a, c));
-        if (threadIdx.x == 0)
-            a[ta_tally_anchor_at(v_dim)] = top;
+        for (int32_t c = static_cast<int32_t>(threadIdx.x); c <= p.v_dim; c += tally_threads) {
+            ta_tally_sum sum = merge_sums(tally, c, p.v_dim, own, top);
+            if (kept)
+                ta_tally_store(sum, sum_words(ours, c));
+            if (given)
+                ta_tally_store(sum, sum_words(to, c));
+        }
+        if (threadIdx.x == 0 && kept)
+            store_anchor(ours, p.v_dim, top);
+        if (threadIdx.x == 0 && given)
+            store_anchor(to, p.v_dim, top);
     }
 }
 
-__global__ void __launch_bounds__(tally_threads) finish_tallies(ta_finish_params p)
+__global__ void __launch_bounds__(tally_threads) finish_tallies(ta_finish p)
 {
-    if (p.place.fault && p.place.fault->status != TA_OK) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) /* in one piece: the host may be looking */
-            *reinterpret_cast<volatile uint64_t *>(p.place.report) =
-                *reinterpret_cast<const uint64_t *>(p.place.fault);
+    if (ta_report_fault(p))
         return;
-    }
     int32_t v_dim = p.problem.v_dim;
     int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
     int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
-    const float *tally = p.records + blockIdx.x * static_cast<int64_t>(ta_tally_floats(v_dim));
-    float anchor = tally[ta_tally_anchor_at(v_dim)], sink = -INFINITY;
+    ta_arrived tally =
+        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_tally_floats(v_dim));
+    float own = tally.own[ta_tally_anchor_at(v_dim)], anchor = merge_anchors(tally, v_dim);
+    float sink = -INFINITY;
     if (p.problem.sinks)
         sink = p.problem.sinks[p.first_head + head] * TA_LOG2E;
-    ta_tally_sum l = load_sum(tally, v_dim);
+    ta_tally_sum l = merge_sums(tally, v_dim, v_dim, own, anchor);
     ta_tally_end end = ta_tally_end_of(anchor, l, sink);
     int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
                  row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
     if (p.out.data)
-        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += tally_threads)
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += tally_threads) {
+            ta_tally_sum o = merge_sums(tally, i, v_dim, own, anchor);
             ta_store_element(p.problem.out_dtype, p.out.data, at + i,
-                             ta_tally_value(anchor, load_sum(tally, i), l, end));
+                             ta_tally_value(anchor, o, l, end));
+        }
     if (p.lse && threadIdx.x == 0)
         p.lse[row * p.heads + head] = static_cast<float>(end.lse * TA_TALLY_LN2);
 }
@@ -151,19 +187,17 @@ ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *s
     return ta_launched_of(result);
 }
 
-ta_launched ta_launch_merge_tallies(float *into, const float *from, int64_t records, int32_t v_dim,
-                                    ta_fault *fault, const ta_fault *theirs, void *stream)
+ta_launched ta_launch_merge_tallies(const ta_merge *merge, void *stream)
 {
-    unsigned blocks = static_cast<unsigned>(records < INT32_MAX ? records : INT32_MAX);
-    if (blocks == 0)
-        blocks = 1; /* for the fault */
+    int64_t first, end;
+    ta_merge_range(merge, &first, &end);
     ta_launch_result result =
-        TA_LAUNCH(merge_tallies, dim3(blocks), tally_threads, 0, static_cast<hipStream_t>(stream),
-                  into, from, records, v_dim, fault, theirs);
+        TA_LAUNCH(merge_tallies, dim3(ta_merge_blocks(first, end)), tally_threads, 0,
+                  static_cast<hipStream_t>(stream), *merge, first, end);
     return ta_launched_of(result);
 }
 
-ta_launched ta_launch_finish_tallies(const ta_finish_params *params, void *stream)
+ta_launched ta_launch_finish_tallies(const ta_finish *params, void *stream)
 {
     TA_NEED_TYPE("finish_tallies", params->problem.out_dtype);
     int64_t blocks =

@@ -112,9 +112,9 @@ static ta_status reduce_line(ta_attention *a, const ta_line *line, float *all, i
                                  (size_t)((end - first) * token_floats) * sizeof(float), round.to,
                                  a->received, (size_t)floats * sizeof(float), round.from, stream));
         if (merges)
-            TA_TRY(a->device->ops->merge(a->device, *own, a->received,
-                                         (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim,
-                                         stream));
+            TA_TRY(ta_device_merge(a->device, *own, a->received,
+                                   (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim,
+                                   stream));
         else
             TA_TRY(a->ops->add(a->device, *own, a->received, floats, stream));
     }

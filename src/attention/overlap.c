@@ -96,8 +96,8 @@ static ta_status start_block(ta_attention *a, int hop, void *stream)
 /* What was received, or computed apart, into the records of so many tokens. */
 static ta_status merge(ta_attention *a, float *into, int32_t tokens, void *stream)
 {
-    return a->device->ops->merge(a->device, into, a->received,
-                                 (int64_t)tokens * a->shape.query_heads, a->shape.v_dim, stream);
+    return ta_device_merge(a->device, into, a->received, (int64_t)tokens * a->shape.query_heads,
+                           a->shape.v_dim, stream);
 }
 
 /* This rank's queries against the block that is here. */

@@ -96,8 +96,8 @@ static ta_status attend_block(ta_attention *a, const ta_attention_input *input, 
     TA_TRY(ta_attention_attend(a, &work, hop == 0 ? a->records : a->received, stream));
     if (hop == 0)
         return TA_OK;
-    return a->device->ops->merge(a->device, a->records, a->received,
-                                 (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim, stream);
+    return ta_device_merge(a->device, a->records, a->received,
+                           (int64_t)a->tokens * a->shape.query_heads, a->shape.v_dim, stream);
 }
 
 ta_status ta_ring_forward(ta_attention *attention, const ta_attention_input *input,

@@ -161,8 +161,8 @@ static ta_status probe_memory(probe *p, char *memory, ta_cluster *cluster)
         TA_TRY(settle(p->device));
         double copied = ta_clock_s();
         for (int i = 0; i < SMALL_SWAPS; ++i)
-            TA_TRY(ops->merge(p->device, (float *)memory, (float *)(memory + COPY_BYTES), 1,
-                              MERGE_DIM, NULL));
+            TA_TRY(ta_device_merge(p->device, (float *)memory, (float *)(memory + COPY_BYTES), 1,
+                                   MERGE_DIM, NULL));
         TA_TRY(settle(p->device));
         double merged = (ta_clock_s() - copied) / SMALL_SWAPS;
         copy = batch == 0 || copied - begin < copy ? copied - begin : copy;

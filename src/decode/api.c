@@ -1,13 +1,11 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
 #include <string.h>
 
+#include "algorithm.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
-#include "plan.h"
-#include "ring.h"
-#include "tree.h"
 
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
@@ -126,27 +124,17 @@ static void count_again(ta_plan *plan, const ta_step_counts *counts)
     plan->group->stats.bytes_received += counts->group.bytes_received;
 }
 
-static ta_status run_step(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
-{
-    const ta_tensor *q = &step->q, *out = &step->out;
-    if (!ta_plan_is_ring(plan))
-        return ta_tree_decode(plan, q, &step->kv, out, step->lse, fault, stream);
-    if (plan->algorithm == TA_ALGORITHM_RING_KV)
-        return ta_ring_kv_decode(plan, q, &step->kv, out, step->lse, fault, stream);
-    return ta_ring_q_decode(plan, q, &step->kv, out, step->lse, fault, stream);
-}
-
 static ta_status record_step(ta_plan *plan, const ta_step *step)
 {
     const ta_device_ops *ops = plan->device->ops;
     ta_recording *r = &plan->recording;
-    ta_fault fault = {TA_OK, plan->rank};
+    ta_fault none = ta_fault_of(TA_OK, plan->rank);
     ta_step_counts before = count(plan);
     void *stream = NULL;
     ops->drop(plan->device, r->graph);
     r->graph = NULL;
     TA_TRY(ops->record(plan->device, &stream));
-    ta_status status = run_step(plan, step, &fault, stream);
+    ta_status status = ta_plan_algorithm(plan)->decode(plan, step, &none, stream);
     if (status != TA_OK) {
         (void)ops->recorded(plan->device, stream, NULL);
         return status;
@@ -167,30 +155,43 @@ static ta_status replay_step(ta_plan *plan, const ta_step *step, void *stream)
 }
 
 /* A rank with a fault does something else, and what the caller captures can't be captured twice. */
-static ta_status run_or_replay(ta_plan *plan, const ta_step *step, ta_fault *fault, void *stream)
+static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_fault *own,
+                               void *stream)
 {
-    if (plan->replays && fault->status == TA_OK &&
+    if (plan->replays && own->status == TA_OK &&
         !plan->device->ops->capturing(plan->device, stream))
         return replay_step(plan, step, stream);
-    return run_step(plan, step, fault, stream);
+    return ta_plan_algorithm(plan)->decode(plan, step, own, stream);
 }
 
-/* What finish_tracking() reported since it was asked last. */
+/* What finish() reported since it was asked last. It leaves the report alone until its status is
+ * TA_OK again. */
 static ta_fault take_report(ta_plan *plan)
 {
-    ta_fault fault = {TA_OK, 0};
-    if (!plan->report)
+    ta_fault fault = ta_fault_of(TA_OK, plan->rank);
+    if (__atomic_load_n(&plan->report->status, __ATOMIC_ACQUIRE) == TA_OK)
         return fault;
-    uint64_t word = __atomic_exchange_n((uint64_t *)plan->report, 0, __ATOMIC_ACQ_REL);
-    memcpy(&fault, &word, sizeof fault);
-    return ta_plan_fault_in(plan, fault);
+    fault = *plan->report;
+    __atomic_store_n(&plan->report->status, TA_OK, __ATOMIC_RELEASE);
+    return fault;
+}
+
+/* In what two ranks differ. */
+static const char *difference(int32_t differs)
+{
+    if (differs & TA_DIFFERS_WHAT)
+        return "what they were called for";
+    return differs & TA_DIFFERS_HASH ? "what they were given" : "their tags";
 }
 
 static ta_status tell(const ta_fault *fault, const char *when, const char *what)
 {
-    return ta_fail((ta_status)fault->status,
-                   "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
-                   (int)fault->rank, when, ta_status_name((ta_status)fault->status), what);
+    ta_status status = (ta_status)fault->status;
+    if (fault->other >= 0)
+        return ta_fail(status, "ranks %d and %d differ in %s step, in %s; %s", (int)fault->rank,
+                       (int)fault->other, when, difference(fault->what), what);
+    return ta_fail(status, "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
+                   (int)fault->rank, when, ta_status_name(status), what);
 }
 
 ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
@@ -203,7 +204,7 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault fault = {checked, plan->rank}, earlier = {TA_OK, 0};
+    ta_fault own = ta_fault_of(checked, plan->rank), earlier = ta_fault_of(TA_OK, plan->rank);
     if (checked == TA_OK)
         earlier = take_report(plan);
     if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
@@ -212,7 +213,7 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     }
     ta_step_counts before = count(plan);
     int64_t begin_ns = ta_clock_ns();
-    ta_status status = run_or_replay(plan, &step, &fault, stream);
+    ta_status status = run_or_replay(plan, &step, &own, stream);
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
     plan->last_step = count_since(plan, &before);
     ++plan->steps;
@@ -220,11 +221,14 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         ta_group_abort(plan->group, ta_last_error());
         return status;
     }
+    ta_fault now = ta_fault_of(TA_OK, plan->rank);
+    if (!ta_plan_tracks(plan)) /* else it is not known yet */
+        now = take_report(plan);
     if (checked != TA_OK)
         return checked;
     if (earlier.status != TA_OK)
         return tell(&earlier, "an earlier", "neither that step nor this one wrote anything here");
-    if (fault.status != TA_OK)
-        return tell(&fault, "this", "nothing was written");
+    if (now.status != TA_OK)
+        return tell(&now, "this", "nothing was written");
     return TA_OK;
 }

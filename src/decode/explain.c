@@ -1,4 +1,5 @@
 /* ta_explain(): a plan in words and numbers. */
+#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
@@ -46,8 +47,7 @@ static void add_work(const ta_plan *plan, ta_text *out)
 
 static void add_algorithm(const ta_plan *plan, ta_text *out)
 {
-    static const char *const names[] = {"auto", "tree", "ring-kv", "ring-q"};
-    ta_text_add(out, "algorithm: %s\n", names[plan->algorithm]);
+    ta_text_add(out, "algorithm: %s\n", ta_algorithms[plan->algorithm]->name);
     ta_text_add(out, "why: ");
     ta_choice_explain_algorithm(plan, out);
     ta_text_add(out, "\n");
@@ -92,7 +92,7 @@ static void add_run(const ta_plan *plan, ta_text *out)
         add_ring(plan, out);
     ta_choice_explain(plan, out);
     if (ta_plan_stages(plan))
-        ta_text_add(out, "staging: %zu bytes of pinned host memory\n", plan->staging_bytes);
+        ta_text_add(out, "staging: %zu bytes of pinned host memory\n", plan->staging.bytes);
     ta_text_add(out, "workspace: %zu bytes, %s\n", plan->memory_bytes,
                 plan->owns_memory ? "the plan's own" : "the caller's");
 }

@@ -3,8 +3,6 @@
 #include "explain_choice.h"
 
 #include "base/status.h"
-#include "exchange/estimate.h"
-#include "exchange/messages.h"
 
 static const double MICRO = 1e6;
 
@@ -113,18 +111,19 @@ static void add_advice(const ta_plan *plan, ta_text *out)
 static void add_exchange(const ta_plan *plan, ta_text *out)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[plan->choice.exchange];
-    ta_exchange_shape shape = ta_exchange_shape_of(plan);
+    const ta_exchange_shape *shape = &plan->job.shape;
+    int chunks = ta_exchange_job_chunks(&plan->job);
     if (plan->ranks == 1) {
         ta_text_add(out, "exchange: none\n");
         return;
     }
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
-    if (shape.tallies && plan->choice.exchange == TA_EXCHANGE_ALL_REDUCE)
-        ta_text_add(out, ", and one between them for the positions of the sums");
+    if (shape->tallies && kind->what_of_tallies)
+        ta_text_add(out, "%s", kind->what_of_tallies);
     if (kind->rounds)
-        ta_text_add(out, ", %d rounds", kind->rounds->rounds(&shape));
-    if (ta_plan_chunks(plan) > 1)
-        ta_text_add(out, " for each of %d chunks", ta_plan_chunks(plan));
+        ta_text_add(out, ", %d rounds", kind->rounds->rounds(shape));
+    if (chunks > 1)
+        ta_text_add(out, " for each of %d chunks", chunks);
     ta_text_add(out, "\n");
 }
 

@@ -2,17 +2,12 @@
 #include "parts.h"
 
 #include "base/dtype.h"
-#include "base/partial.h"
 #include "base/status.h"
+#include "step.h"
 
 void ta_part(const ta_plan *plan, int rank, int *first, int *heads)
 {
     ta_plan_heads(plan, TA_PLACE_HEADS, 0, rank, first, heads);
-}
-
-int64_t ta_part_floats(const ta_plan *plan, int heads)
-{
-    return heads * ta_problem_rows(&plan->problem) * ta_record_floats(plan->problem.v_dim);
 }
 
 /* Query heads that a device can attend with in one call: all of the query heads of some KV heads,
@@ -82,7 +77,7 @@ ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, con
         cache.k = ta_heads_from(cache.k, c.kv_first, problem->kv_dtype);
         cache.v = ta_heads_from(cache.v, c.kv_first, problem->kv_dtype);
         TA_TRY(ta_plan_attend(plan, &part, &query, &cache,
-                              records + ta_part_floats(plan, at - first), stream));
+                              records + ta_exchange_floats(&plan->job, at - first), stream));
         at += c.heads;
     }
     return TA_OK;
@@ -91,7 +86,7 @@ ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, con
 /* Everybody sends its part to the root. */
 static ta_status gather_at_root(ta_plan *plan, void *stream)
 {
-    char *records = (char *)plan->exchange_records;
+    char *records = (char *)plan->job.records;
     const size_t *at = plan->part_at;
     int rank = plan->rank, root = plan->out_root;
     if (rank != root)
@@ -114,6 +109,6 @@ ta_status ta_parts_gather(ta_plan *plan, void *stream)
     case TA_PLACE_HEADS:
         return TA_OK;
     default:
-        return ta_group_all_gather(plan->group, plan->exchange_records, plan->part_at, stream);
+        return ta_group_all_gather(plan->group, plan->job.records, plan->part_at, stream);
     }
 }

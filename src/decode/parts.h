@@ -1,6 +1,6 @@
 /* Parts: in a ring every rank makes the result of its own part of the query heads, the same heads
  * that TA_PLACE_HEADS gives it. Here are attend() on a part, and the last move of a ring step: the
- * parts to where the output belongs. plan.c asks for sizes, ring.c for the rest. */
+ * parts to where the output belongs. ring_kv.c and ring_q.c call them. */
 #ifndef TA_PARTS_H
 #define TA_PARTS_H
 
@@ -8,9 +8,6 @@
 
 /* The query heads [*first, *first + *heads) of a rank's part. */
 void ta_part(const ta_plan *plan, int rank, int *first, int *heads);
-
-/* Floats of the records of a number of heads. */
-int64_t ta_part_floats(const ta_plan *plan, int heads);
 
 /* The workspace that ta_part_attend() needs for a rank's part. */
 size_t ta_part_attend_bytes(const ta_plan *plan, const ta_problem *problem, int rank);
@@ -23,7 +20,7 @@ ta_tensor ta_heads_from(ta_tensor tensor, int first, ta_dtype dtype);
 ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream);
 
-/* Every rank has the merged records of its part at their place in plan->exchange_records: bring
+/* Every rank has the merged records of its part at their place in plan->job.records: bring
  * them to the ranks that need them. */
 ta_status ta_parts_gather(ta_plan *plan, void *stream);
 

@@ -58,23 +58,15 @@ static ta_status check_wanted(const ta_step_shape *shape, const ta_nodes *nodes,
                                   .heads = shape->problem->query_heads,
                                   .placement = shape->out_placement,
                                   .root = shape->out_root,
-                                  .nodes = nodes};
-    if (shape->ranks > 1 && wanted == TA_EXCHANGE_ALL_REDUCE && shape->device_memory)
-        return ta_fail(
-            TA_ERR_UNSUPPORTED,
-            "config.exchange is TA_EXCHANGE_ALL_REDUCE: must be another kind for a group "
-            "that moves device memory");
+                                  .nodes = nodes,
+                                  .device_memory = shape->device_memory};
     if (shape->ranks == 1 || ta_exchange_supports(wanted, &exchange))
         return TA_OK;
-    if (wanted == TA_EXCHANGE_TWO_LEVEL)
-        return ta_fail(TA_ERR_INVALID,
-                       "config.exchange is TA_EXCHANGE_TWO_LEVEL: must be another kind, unless "
-                       "config.cluster has several nodes with several ranks, here %d with at most "
-                       "%d",
-                       nodes->count, nodes->most);
-    return ta_fail(TA_ERR_INVALID,
-                   "config.exchange is TA_EXCHANGE_DOUBLING: must be TA_EXCHANGE_BINOMIAL or "
-                   "another kind with out_placement TA_PLACE_ROOT");
+    exchange.device_memory = 0;
+    ta_status status =
+        ta_exchange_supports(wanted, &exchange) ? TA_ERR_UNSUPPORTED : TA_ERR_INVALID;
+    return ta_fail(status, "config.exchange is %s: must be another kind, it needs %s",
+                   ta_exchange_kinds[wanted].symbol, ta_exchange_kinds[wanted].needs);
 }
 
 static ta_status predict_all(const ta_step_shape *shape, ta_choice *choice)
@@ -175,7 +167,7 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
         decided[1] = (int32_t)choice->exchange;
     }
     ta_status heard = ta_group_broadcast_host(group, decided, sizeof decided, 0);
-    if (heard == TA_OK && decided[1] == TA_EXCHANGE_TWO_LEVEL)
+    if (heard == TA_OK && ta_exchange_kinds[decided[1]].by_nodes)
         heard = follow_nodes(group, status == TA_OK, choice);
     if (status != TA_OK)
         return status;

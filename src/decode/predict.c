@@ -14,10 +14,6 @@
 #define ATTEND_KERNELS 2
 #define FINISH_KERNELS 1
 
-/* An all-to-all has a round for each rank. Above so many ranks their latencies alone make it slower
- * than any tree, and it is not worth adding up. */
-#define SCATTER_RANKS 1024
-
 double ta_kv_bytes(const ta_problem *p, double tokens, double kv_heads)
 {
     return (double)p->batch * tokens * kv_heads * (double)(p->k_dim + p->v_dim) *
@@ -69,6 +65,7 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
                               ta_candidate *c)
 {
     const ta_problem *p = shape->problem;
+    const ta_exchange_entry *entry = &ta_exchange_kinds[kind];
     ta_nodes nodes;
     ta_exchange_shape exchange = {
         .ranks = shape->ranks,
@@ -84,11 +81,10 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
     TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->algorithm = "tree";
-    c->exchange = ta_exchange_kinds[kind].name;
+    c->exchange = entry->name;
     c->possible =
         shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
-    if ((kind == TA_EXCHANGE_SCATTER && shape->ranks > SCATTER_RANKS) ||
-        (kind == TA_EXCHANGE_ALL_REDUCE && shape->device_memory))
+    if (entry->max_ranks && shape->ranks > entry->max_ranks)
         c->possible = 0;
     if (!c->possible)
         goto free_nodes;
@@ -96,7 +92,7 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
     TA_TRY_GOTO(ta_predict_query(shape, cost), free_nodes);
     ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, shard_bytes));
     TA_TRY_GOTO(ta_exchange_estimate(kind, &exchange, cost), free_nodes);
-    double buffers = shape->ranks == 1 ? 1 : kind == TA_EXCHANGE_ALL_GATHER ? shape->ranks + 1 : 3;
+    double buffers = shape->ranks == 1 ? 1 : entry->gathers ? shape->ranks + 1 : 3;
     c->memory_bytes = shard_bytes + buffers * partial_bytes(p);
 
 free_nodes:

@@ -1,11 +1,11 @@
 /* What one decode step would cost in each way of doing it: the candidates that the planner chooses
  * from and ta_explain() and ta_predict() show. Implemented in predict.c, with the rings in
- * ring_estimate.c and the exchanges in exchange/estimate.c. */
+ * ring_estimate.c and the exchanges in src/exchange/. */
 #ifndef TA_PREDICT_H
 #define TA_PREDICT_H
 
 #include "device/device.h"
-#include "exchange/estimate.h"
+#include "exchange/kinds.h"
 
 /* The work of a step as a prediction sees it. */
 typedef struct ta_step_shape {

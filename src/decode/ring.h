@@ -7,7 +7,8 @@
  * pass-Q     the partial of each part goes around, with its query if not all ranks have it; K and V
  *            stay.
  *
- * docs/walkthrough.md has pictures. On one rank there is nothing to pass, and tree.c is called. */
+ * ring_kv.c and ring_q.c have a table each (algorithm.h). On one rank there is nothing to pass, and
+ * tree.c is called. */
 #ifndef TA_RING_H
 #define TA_RING_H
 
@@ -20,16 +21,8 @@
 /* Tokens of each sequence in a slice, at most. */
 int32_t ta_ring_slice_tokens(const ta_problem *problem);
 
-/* Bytes of one sequence and KV head in a slice, of a partial on its way, and of the device's
- * workspace for attend(). */
+/* Bytes of one sequence and KV head in a slice, and of a partial on its way. */
 size_t ta_ring_slice_head_bytes(const ta_problem *problem);
 size_t ta_ring_partial_bytes(const ta_plan *plan);
-size_t ta_ring_attend_bytes(const ta_plan *plan);
-
-/* As ta_tree_decode(). */
-ta_status ta_ring_kv_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
-                            const ta_tensor *out, float *lse, ta_fault *fault, void *stream);
-ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                           float *lse, ta_fault *fault, void *stream);
 
 #endif

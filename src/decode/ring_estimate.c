@@ -12,8 +12,7 @@
 #include "base/shard_map.h"
 #include "base/status.h"
 #include "predict.h"
-
-#define SLICES 2
+#include "ring.h"
 
 /* Above so many ranks all hops of pass-Q are taken to be as large as the largest. */
 #define EXACT_RANKS 256
@@ -71,11 +70,28 @@ static ta_status gather_parts(const ta_step_shape *s, ta_cost *cost)
     return TA_OK;
 }
 
+/* Whether a rank has a fault: recursive doubling, which is as an all-reduce, or an all-gather. */
+static ta_status exchange_fault(const ta_step_shape *s, ta_cost *cost)
+{
+    if (!s->device_memory) {
+        ta_cost_all_reduce(cost, "agree", TA_FAULT_BYTES);
+        return TA_OK;
+    }
+    size_t *offsets = calloc((size_t)s->ranks + 1, sizeof *offsets);
+    if (!offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", s->ranks);
+    for (int rank = 0; rank <= s->ranks; ++rank)
+        offsets[rank] = (size_t)rank * TA_FAULT_BYTES;
+    ta_cost_all_gather(cost, "agree", offsets);
+    free(offsets);
+    return TA_OK;
+}
+
 ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
 {
     const ta_problem *p = s->problem;
-    int32_t slice_tokens = (p->max_tokens + SLICES - 1) / SLICES;
-    ta_cost_all_reduce(cost, "agree", sizeof(int64_t)); /* whether a rank has a bad argument */
+    int32_t slice_tokens = ta_ring_slice_tokens(p);
+    TA_TRY(exchange_fault(s, cost));
     if (s->query_placement != TA_PLACE_HEADS)
         TA_TRY(ta_predict_query(s, cost));
     for (int32_t first = 0; first < p->max_tokens; first += slice_tokens) {

@@ -1,11 +1,11 @@
 /* One step of pass-KV: slices of all shards go around the ring, and each rank attends with its part
  * of the query heads to every slice that comes by, while the slice is on its way to the next rank.
  * Called by api.c; ring.h says what it shares with pass-Q. */
+#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
-#include "exchange/messages.h"
 #include "parts.h"
 #include "ring.h"
 #include "step.h"
@@ -92,8 +92,8 @@ static ta_status attend(kv_step *s, int owner, int slice, void *block)
     }
     int first, heads;
     ta_part(plan, plan->rank, &first, &heads);
-    return plan->device->ops->merge(plan->device, s->merged, fresh, heads * ta_problem_rows(&p),
-                                    p.v_dim, s->stream);
+    return ta_device_merge(plan->device, s->merged, fresh, heads * ta_problem_rows(&p), p.v_dim,
+                           s->stream);
 }
 
 /* This rank's own slice goes out like any other: packed. */
@@ -106,7 +106,8 @@ static ta_status pack_own(kv_step *s, int slice)
         return TA_OK;
     p.max_tokens = plan->problem.max_tokens;
     TA_TRY(plan->device->ops->pack_kv(plan->device, &p, s->kv, slots, plan->slices[0], s->stream));
-    return ta_stage_out(plan, plan->wire[0], plan->slices[0], block_bytes(&p, slots), s->stream);
+    return ta_staging_out(&plan->staging, plan->wire[0], plan->slices[0], block_bytes(&p, slots),
+                          s->stream);
 }
 
 /* Send on the slice of `owner` that is in buffer `buffer`, and receive the one of the rank before
@@ -132,8 +133,9 @@ static ta_status bring_in(kv_step *s, int owner, int slice, int buffer)
     size_t bytes = block_bytes(&p, count_slots(s, &p));
     if (!ta_plan_stages(plan) || bytes == 0)
         return TA_OK;
-    TA_TRY(ta_stage_in(plan, plan->slices[buffer], plan->wire[buffer], bytes, s->stream));
-    return plan->device->ops->synchronize(plan->device, s->stream);
+    TA_TRY(ta_staging_copy(&plan->staging, plan->slices[buffer], plan->wire[buffer], bytes,
+                           s->stream));
+    return ta_staging_wait(&plan->staging, s->stream);
 }
 
 /* The same slice of all shards goes around once. */
@@ -155,51 +157,89 @@ static ta_status pass(kv_step *s, int slice)
     return TA_OK;
 }
 
-/* In device memory: the host does not hear of it before the step has run, and the step goes on with
- * a rank that is idle. Its slices are whole, as the host does not know the lengths. */
-static ta_status agree_on_device(ta_plan *plan, const ta_fault *fault, void *stream)
+/* All ranks hear of the lowest rank that has a fault before anything is sent: what is sent has the
+ * size that the lengths give, so that a rank with a fault could not take part. In device memory the
+ * host does not hear of it before the step has run, and the step goes on with a rank that is idle;
+ * there slices are whole, as the host does not know the lengths. */
+static ta_status exchange_fault(ta_plan *plan, const ta_fault *own, void *stream)
 {
-    ta_fault *worst = ta_tracked_fault(plan);
-    TA_TRY(plan->device->ops->copy(plan->device, worst, &plan->faults[-fault->status],
-                                   sizeof *worst, stream));
-    return ta_group_all_reduce(plan->group, worst, worst, 1, TA_ELEMENT_I64, TA_REDUCE_MAX, stream);
+    TA_TRY(ta_begin_fault(plan, &plan->fault_job, own, stream));
+    return ta_exchange_run(&plan->fault_job, stream);
 }
 
-/* What is sent has the size that the lengths give, so that a rank with a fault could not take part.
- * All ranks hear of the lowest rank that has one before anything is sent. */
-static ta_status agree_on_fault(ta_plan *plan, ta_fault *fault, void *stream)
+/* The fault that finish() has to look at, and the records. */
+static ta_merge last_of(const ta_plan *plan)
 {
-    int64_t worst = 0;
-    if (ta_plan_tracks(plan))
-        return agree_on_device(plan, fault, stream);
-    if (fault->status != TA_OK)
-        worst = (int64_t)(plan->ranks - plan->rank) << 32 | -fault->status;
-    TA_TRY(
-        ta_group_all_reduce(plan->group, &worst, &worst, 1, TA_ELEMENT_I64, TA_REDUCE_MAX, stream));
-    if (worst)
-        *fault = (ta_fault){-(int32_t)(worst & INT32_MAX), plan->ranks - (int32_t)(worst >> 32)};
-    return TA_OK;
+    ta_merge last = plan->fault_job.last;
+    last.records = plan->job.records;
+    return last;
 }
 
-ta_status ta_ring_kv_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
-                            const ta_tensor *out, float *lse, ta_fault *fault, void *stream)
+static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     int first, heads;
-    kv_step s = {.plan = plan, .kv = kv, .stream = stream};
-    TA_TRY(agree_on_fault(plan, fault, stream));
-    if (fault->status != TA_OK && !ta_plan_tracks(plan))
+    kv_step s = {.plan = plan, .kv = &step->kv, .stream = stream};
+    TA_TRY(exchange_fault(plan, own, stream));
+    s.idle = own->status != TA_OK;
+    if (ta_step_failed(plan, &plan->fault_job))
         return TA_OK;
-    s.idle = fault->status != TA_OK;
-    TA_TRY(ta_move_query(plan, q, fault, &s.query, stream));
+    TA_TRY(ta_move_query(plan, &step->q, own, &s.query, stream));
     ta_part(plan, plan->rank, &first, &heads);
     if (plan->query_placement != TA_PLACE_HEADS) /* else it is what this rank was given */
         s.query = ta_heads_from(s.query, first, plan->problem.query_dtype);
-    s.merged = plan->records + ta_part_floats(plan, first);
+    int64_t before = ta_exchange_floats(&plan->job, first);
+    s.merged = plan->records + before;
     int32_t slice_tokens = ta_ring_slice_tokens(&plan->problem);
     for (int slice = 0; slice * slice_tokens < plan->problem.max_tokens; ++slice)
         TA_TRY(pass(&s, slice));
-    TA_TRY(ta_stage_out(plan, plan->exchange_records + ta_part_floats(plan, first), s.merged,
-                        (size_t)ta_part_floats(plan, heads) * sizeof(float), stream));
+    TA_TRY(ta_staging_out(&plan->staging, plan->job.records + before, s.merged,
+                          (size_t)ta_exchange_floats(&plan->job, heads) * sizeof(float), stream));
     TA_TRY(ta_parts_gather(plan, stream));
-    return ta_finish_heads(plan, out, lse, fault, stream);
+    ta_merge last = last_of(plan);
+    return ta_finish_heads(plan, &last, step, own, stream);
 }
+
+/* The fault alone is exchanged as a partial of no heads: on a host by doubling, and in device
+ * memory by one all-gather, which takes no kernel but finish(). */
+static void cut_fault(ta_plan *plan, ta_cutter *exchange)
+{
+    ta_exchange_job *job = &plan->fault_job;
+    *job = plan->job;
+    job->kind = ta_plan_tracks(plan) ? TA_EXCHANGE_ALL_GATHER : TA_EXCHANGE_DOUBLING;
+    job->shape.heads = 0;
+    job->shape.placement = TA_PLACE_ALL;
+    job->defers = ta_plan_tracks(plan);
+    job->received = ta_cut(exchange, ta_exchange_received(job), ta_exchange_partial_bytes(job));
+    job->records = ta_exchange_in_place(job) ? ta_exchange_place(job)
+                                             : ta_cut(exchange, 1, ta_exchange_partial_bytes(job));
+}
+
+/* Slices of K and V on the device and, if they are staged, on the host too. */
+static void cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+{
+    const ta_problem *p = &plan->problem;
+    size_t slice_heads = (size_t)p->batch * (size_t)p->kv_heads;
+    int first, heads;
+    ta_part(plan, plan->rank, &first, &heads);
+    plan->fresh = ta_cut(device, (size_t)heads, plan->job.shape.head_bytes);
+    for (int i = 0; i < 2; ++i) {
+        plan->slices[i] = ta_cut(device, slice_heads, ta_ring_slice_head_bytes(p));
+        plan->wire[i] = plan->slices[i];
+        if (ta_plan_stages(plan))
+            plan->wire[i] = ta_cut(exchange, slice_heads, ta_ring_slice_head_bytes(p));
+    }
+    cut_fault(plan, exchange);
+}
+
+static size_t attend_bytes(const ta_plan *plan)
+{
+    ta_problem p = plan->problem;
+    p.max_tokens = ta_ring_slice_tokens(&p);
+    return ta_part_attend_bytes(plan, &p, plan->rank);
+}
+
+const ta_algorithm_ops ta_ring_kv_algorithm = {.name = "ring-kv",
+                                               .decode = decode,
+                                               .cut = cut,
+                                               .attend_bytes = attend_bytes,
+                                               .keeps_scattered_query = 1};

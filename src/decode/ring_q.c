@@ -3,11 +3,10 @@
  * pass over its K and V; the partial of a part starts behind its rank and is home after ranks − 1
  * hops. A query that is scattered by heads travels with its partial, from its rank all the way
  * around: what arrives must be attended with before it can go on. Called by api.c; see ring.h. */
+#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/neighbors.h"
-#include "base/partial.h"
 #include "base/status.h"
-#include "exchange/messages.h"
 #include "parts.h"
 #include "ring.h"
 #include "step.h"
@@ -22,7 +21,7 @@ typedef struct q_step {
     ta_plan *plan;
     ta_tensor query; /* all query heads */
     const ta_kv *kv;
-    ta_fault *fault;
+    const ta_fault *own; /* this rank's fault */
     void *stream;
     int travels; /* the query does */
 } q_step;
@@ -41,7 +40,7 @@ static message message_of(const ta_plan *plan, int part, int with_query)
 {
     message m;
     ta_part(plan, part, &m.first, &m.heads);
-    m.record_bytes = (size_t)ta_part_floats(plan, m.heads) * sizeof(float);
+    m.record_bytes = (size_t)ta_exchange_floats(&plan->job, m.heads) * sizeof(float);
     m.query_bytes = with_query ? (size_t)m.heads * query_head_bytes(&plan->problem) : 0;
     return m;
 }
@@ -56,23 +55,6 @@ size_t ta_ring_partial_bytes(const ta_plan *plan)
     size_t most = 0;
     for (int part = 0; part < plan->ranks; ++part) {
         size_t bytes = message_bytes(message_of(plan, part, query_travels(plan)));
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-size_t ta_ring_attend_bytes(const ta_plan *plan)
-{
-    ta_problem p = plan->problem;
-    if (plan->algorithm == TA_ALGORITHM_RING_KV) {
-        p.max_tokens = ta_ring_slice_tokens(&p);
-        return ta_part_attend_bytes(plan, &p, plan->rank);
-    }
-    if (!query_travels(plan))
-        return plan->device->ops->attend_bytes(plan->device, &p);
-    size_t most = 0;
-    for (int part = 0; part < plan->ranks; ++part) {
-        size_t bytes = ta_part_attend_bytes(plan, &p, part);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -97,12 +79,12 @@ static ta_tensor dense_query(const ta_plan *plan)
 static ta_status attend_all(q_step *s)
 {
     ta_plan *plan = s->plan;
-    int64_t floats = ta_part_floats(plan, plan->problem.query_heads);
-    if (s->fault->status != TA_OK)
+    int64_t floats = ta_exchange_floats(&plan->job, plan->problem.query_heads);
+    if (s->own->status != TA_OK)
         return TA_OK;
     TA_TRY(ta_plan_attend(plan, &plan->problem, &s->query, s->kv, plan->records, s->stream));
-    return ta_stage_out(plan, plan->exchange_records, plan->records, (size_t)floats * sizeof(float),
-                        s->stream);
+    return ta_staging_out(&plan->staging, plan->job.records, plan->records,
+                          (size_t)floats * sizeof(float), s->stream);
 }
 
 /* Of one part, whose query came by. */
@@ -110,14 +92,14 @@ static ta_status attend_part(q_step *s, int part)
 {
     ta_plan *plan = s->plan;
     message m = message_of(plan, part, 0);
-    if (s->fault->status != TA_OK || m.heads == 0)
+    if (s->own->status != TA_OK || m.heads == 0)
         return TA_OK;
-    int64_t before = ta_part_floats(plan, m.first);
+    int64_t before = ta_exchange_floats(&plan->job, m.first);
     ta_tensor q = ta_heads_from(s->query, m.first, plan->problem.query_dtype);
     TA_TRY(
         ta_part_attend(plan, &plan->problem, part, &q, s->kv, plan->records + before, s->stream));
-    return ta_stage_out(plan, plan->exchange_records + before, plan->records + before,
-                        m.record_bytes, s->stream);
+    return ta_staging_out(&plan->staging, plan->job.records + before, plan->records + before,
+                          m.record_bytes, s->stream);
 }
 
 /* The query that came with a part goes where attend() finds it. */
@@ -125,33 +107,20 @@ static ta_status take_query(q_step *s, int part, const char *wire)
 {
     ta_plan *plan = s->plan;
     message m = message_of(plan, part, 1);
-    if (s->fault->status != TA_OK || m.query_bytes == 0)
+    if (s->own->status != TA_OK || m.query_bytes == 0)
         return TA_OK;
     return plan->device->ops->copy(plan->device, query_at(plan->query, &plan->problem, m.first),
                                    wire + m.record_bytes + sizeof(ta_fault), m.query_bytes,
                                    s->stream);
 }
 
-/* What this rank tells of itself. If the host does not follow the step, it is in device memory. */
-static ta_status own_fault(q_step *s, const ta_fault **own)
-{
-    ta_plan *plan = s->plan;
-    *own = s->fault;
-    if (!ta_plan_tracks(plan))
-        return TA_OK;
-    *own = ta_tracked_fault(plan);
-    return plan->device->ops->copy(plan->device, ta_tracked_fault(plan),
-                                   &plan->faults[-s->fault->status], sizeof **own, s->stream);
-}
-
 /* The part that this rank sends first: records, fault, query. */
 static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
 {
     ta_plan *plan = s->plan;
-    ta_device *device = plan->device, *exchange = plan->exchange_device;
+    ta_device *device = plan->device, *exchange = plan->job.device;
     message m = message_of(plan, part, s->travels);
-    const ta_fault *own;
-    if (m.query_bytes && s->fault->status == TA_OK) {
+    if (m.query_bytes && s->own->status == TA_OK) {
         char *packed = query_at(plan->query, &plan->problem, m.first);
         char *to = wire + m.record_bytes + sizeof(ta_fault);
         TA_TRY(device->ops->pack_query(device, &plan->problem, q, m.heads, packed, s->stream));
@@ -159,56 +128,40 @@ static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
     }
     TA_TRY(s->travels ? attend_part(s, part) : attend_all(s));
     TA_TRY(exchange->ops->copy(exchange, wire,
-                               plan->exchange_records + ta_part_floats(plan, m.first),
+                               plan->job.records + ta_exchange_floats(&plan->job, m.first),
                                m.record_bytes, s->stream));
-    TA_TRY(own_fault(s, &own));
-    return exchange->ops->copy(exchange, wire + m.record_bytes, own, sizeof *own, s->stream);
+    return exchange->ops->copy(exchange, wire + m.record_bytes, ta_exchange_fault(&plan->job),
+                               sizeof(ta_fault), s->stream);
 }
 
-/* The fault that came with a part; the lowest rank's is passed on. In device memory merge_own()
- * does it. */
-static ta_status take_fault(q_step *s, int part, char *wire)
-{
-    ta_device *exchange = s->plan->exchange_device;
-    message m = message_of(s->plan, part, 0);
-    ta_fault theirs;
-    if (ta_plan_tracks(s->plan))
-        return TA_OK;
-    TA_TRY(exchange->ops->copy(exchange, &theirs, wire + m.record_bytes, sizeof theirs, s->stream));
-    if (theirs.status != TA_OK && (s->fault->status == TA_OK || theirs.rank < s->fault->rank))
-        *s->fault = theirs;
-    return exchange->ops->copy(exchange, wire + m.record_bytes, s->fault, sizeof *s->fault,
-                               s->stream);
-}
-
+/* What this rank adds to a part that came by: its own partial, and its fault. */
 static ta_status merge_own(q_step *s, int part, char *wire)
 {
     ta_plan *plan = s->plan;
-    ta_device *exchange = plan->exchange_device;
     message m = message_of(plan, part, 0);
-    const float *own = plan->exchange_records + ta_part_floats(plan, m.first);
-    int64_t records = m.heads * ta_problem_rows(&plan->problem);
-    int32_t v_dim = plan->problem.v_dim;
-    if (ta_plan_tracks(plan))
-        return exchange->ops->merge_tracking(exchange, (float *)wire, own, records, v_dim,
-                                             (ta_fault *)(wire + m.record_bytes),
-                                             ta_tracked_fault(plan), s->stream);
-    if (s->fault->status != TA_OK || m.heads == 0)
-        return TA_OK;
-    return exchange->ops->merge(exchange, (float *)wire, own, records, v_dim, s->stream);
+    ta_merge merge = ta_exchange_merge(&plan->job);
+    merge.records = (float *)(void *)wire;
+    merge.fault = (ta_fault *)(void *)(wire + m.record_bytes);
+    merge.received = plan->job.records + ta_exchange_floats(&plan->job, m.first);
+    merge.theirs = ta_exchange_fault(&plan->job);
+    merge.messages = 1;
+    merge.kept_end = m.heads * ta_problem_rows(&plan->problem);
+    return plan->job.device->ops->merge(plan->job.device, &merge, s->stream);
 }
 
 /* This rank's part has come home, with the faults of all ranks. */
 static ta_status take_home(q_step *s, const char *wire)
 {
     ta_plan *plan = s->plan;
-    ta_device *exchange = plan->exchange_device;
+    ta_device *exchange = plan->job.device;
     message m = message_of(plan, plan->rank, 0);
-    if (ta_plan_tracks(plan))
-        TA_TRY(exchange->ops->copy(exchange, ta_tracked_fault(plan), wire + m.record_bytes,
-                                   sizeof(ta_fault), s->stream));
-    return exchange->ops->copy(exchange, plan->exchange_records + ta_part_floats(plan, m.first),
-                               wire, m.record_bytes, s->stream);
+    TA_TRY(exchange->ops->copy(exchange, ta_exchange_fault(&plan->job), wire + m.record_bytes,
+                               sizeof(ta_fault), s->stream));
+    if (ta_step_failed(plan, &plan->job))
+        return TA_OK;
+    return exchange->ops->copy(exchange,
+                               plan->job.records + ta_exchange_floats(&plan->job, m.first), wire,
+                               m.record_bytes, s->stream);
 }
 
 /* Send the part on, and receive the one before it into the other buffer. */
@@ -222,7 +175,6 @@ static ta_status hop(q_step *s, int part, int buffer, int goes_home)
         plan->group, plan->wire[buffer], message_bytes(message_of(plan, part, with_query)),
         ta_next_rank(plan->rank, ranks), wire, message_bytes(message_of(plan, coming, with_query)),
         ta_previous_rank(plan->rank, ranks), s->stream));
-    TA_TRY(take_fault(s, coming, wire));
     if (goes_home)
         return TA_OK;
     if (s->travels) {
@@ -232,26 +184,50 @@ static ta_status hop(q_step *s, int part, int buffer, int goes_home)
     return merge_own(s, coming, wire);
 }
 
-ta_status ta_ring_q_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                           float *lse, ta_fault *fault, void *stream)
+static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
-    q_step s = {.plan = plan, .kv = kv, .fault = fault, .stream = stream};
+    q_step s = {.plan = plan, .kv = &step->kv, .own = own, .stream = stream};
     int ranks = plan->ranks;
     s.travels = query_travels(plan);
     if (s.travels)
         s.query = dense_query(plan);
     else
-        TA_TRY(ta_move_query(plan, q, fault, &s.query, stream));
+        TA_TRY(ta_move_query(plan, &step->q, own, &s.query, stream));
     int part = s.travels ? plan->rank : ta_previous_rank(plan->rank, ranks);
     int hops = s.travels ? ranks : ranks - 1;
-    TA_TRY(fill_first(&s, part, q, plan->wire[0]));
+    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    TA_TRY(fill_first(&s, part, &step->q, plan->wire[0]));
     for (int i = 0; i < hops; ++i) {
         TA_TRY(hop(&s, part, i % 2, i == ranks - 1));
         part = ta_previous_rank(part, ranks);
     }
-    if (fault->status != TA_OK && !ta_plan_tracks(plan))
-        return TA_OK;
     TA_TRY(take_home(&s, plan->wire[hops % 2]));
+    if (ta_step_failed(plan, &plan->job))
+        return TA_OK;
     TA_TRY(ta_parts_gather(plan, stream));
-    return ta_finish_heads(plan, out, lse, fault, stream);
+    ta_merge last = ta_exchange_merge(&plan->job);
+    return ta_finish_heads(plan, &last, step, own, stream);
 }
+
+/* What comes and goes, where it is merged. */
+static void cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+{
+    (void)device;
+    for (int i = 0; i < 2; ++i)
+        plan->wire[i] = ta_cut(exchange, 1, ta_ring_partial_bytes(plan));
+}
+
+static size_t attend_bytes(const ta_plan *plan)
+{
+    size_t most = 0;
+    if (!query_travels(plan))
+        return plan->device->ops->attend_bytes(plan->device, &plan->problem);
+    for (int part = 0; part < plan->ranks; ++part) {
+        size_t bytes = ta_part_attend_bytes(plan, &plan->problem, part);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+const ta_algorithm_ops ta_ring_q_algorithm = {
+    .name = "ring-q", .decode = decode, .cut = cut, .attend_bytes = attend_bytes};

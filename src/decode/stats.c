@@ -1,23 +1,8 @@
-/* What the steps of a plan cost, as it is measured: where time goes, and memory. Algorithms call
- * ta_plan_attend(), ta_decode() adds up, ta_plan_get_stats() tells. */
-#include "base/clock.h"
+/* What the steps of a plan cost, as it is measured: where time goes, and memory. ta_plan_attend()
+ * and ta_decode() add up, ta_plan_get_stats() tells. */
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "plan.h"
-
-ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, float *records, void *stream)
-{
-    ta_device *device = plan->device;
-    int64_t before = ta_clock_ns();
-    if (device->ops->span)
-        TA_TRY(device->ops->span(device, 0, stream));
-    TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
-    if (device->ops->span)
-        TA_TRY(device->ops->span(device, 1, stream));
-    plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
-    return TA_OK;
-}
 
 ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats)
 {

@@ -1,26 +1,44 @@
-/* What the steps of all algorithms share: see step.h. tree.c and ring.c have the steps. */
+/* What the steps of all algorithms share: see step.h. tree.c, ring_kv.c and ring_q.c have the
+ * steps. */
 #include "step.h"
 
+#include "base/clock.h"
 #include "base/dtype.h"
-#include "base/partial.h"
 #include "base/status.h"
 
-ta_status ta_stage_out(ta_plan *plan, void *to, const void *from, size_t bytes, void *stream)
+ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, float *records, void *stream)
 {
-    if (!ta_plan_stages(plan) || bytes == 0)
-        return TA_OK;
-    TA_TRY(plan->device->ops->copy(plan->device, to, from, bytes, stream));
-    return plan->device->ops->synchronize(plan->device, stream);
+    ta_device *device = plan->device;
+    int64_t before = ta_clock_ns();
+    if (device->ops->span)
+        TA_TRY(device->ops->span(device, 0, stream));
+    TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
+    if (device->ops->span)
+        TA_TRY(device->ops->span(device, 1, stream));
+    plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
+    return TA_OK;
 }
 
-ta_status ta_stage_in(ta_plan *plan, void *to, const void *from, size_t bytes, void *stream)
+ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
+                         void *stream)
 {
-    if (!ta_plan_stages(plan) || bytes == 0)
+    if (plan->ranks == 1)
         return TA_OK;
-    return plan->device->ops->copy(plan->device, to, from, bytes, stream);
+    return job->device->ops->copy(job->device, ta_exchange_fault(job),
+                                  plan->faults ? &plan->faults[-own->status] : own, sizeof *own,
+                                  stream);
 }
 
-ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *fault,
+int ta_step_failed(ta_plan *plan, const ta_exchange_job *job)
+{
+    if (ta_plan_tracks(plan) || ta_exchange_fault(job)->status == TA_OK)
+        return 0;
+    *plan->report = *ta_exchange_fault(job);
+    return 1;
+}
+
+ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
                         ta_tensor *everywhere, void *stream)
 {
     const ta_problem *p = &plan->problem;
@@ -33,11 +51,11 @@ ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *fault
     int64_t rows = ta_problem_rows(p);
     size_t head_bytes = (size_t)(rows * p->k_dim) * ta_dtype_bytes(p->query_dtype);
     size_t all_bytes = (size_t)p->query_heads * head_bytes, before = (size_t)first * head_bytes;
-    if (heads > 0 && fault->status == TA_OK) {
+    if (heads > 0 && own->status == TA_OK) {
         char *packed = (char *)plan->query + before;
         TA_TRY(plan->device->ops->pack_query(plan->device, p, q, heads, packed, stream));
-        TA_TRY(ta_stage_out(plan, (char *)plan->exchange_query + before, packed,
-                            (size_t)heads * head_bytes, stream));
+        TA_TRY(ta_staging_out(&plan->staging, (char *)plan->exchange_query + before, packed,
+                              (size_t)heads * head_bytes, stream));
     }
     if (plan->query_placement == TA_PLACE_ROOT)
         TA_TRY(ta_group_broadcast(plan->group, plan->exchange_query, all_bytes, plan->query_root,
@@ -48,9 +66,9 @@ ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *fault
                               .batch_stride = (int64_t)p->query_tokens * p->k_dim,
                               .token_stride = p->k_dim,
                               .head_stride = rows * p->k_dim};
-    if (fault->status != TA_OK) /* nothing will read it */
+    if (own->status != TA_OK) /* nothing will read it */
         return TA_OK;
-    return ta_stage_in(plan, plan->query, plan->exchange_query, all_bytes, stream);
+    return ta_staging_copy(&plan->staging, plan->query, plan->exchange_query, all_bytes, stream);
 }
 
 ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream)
@@ -62,26 +80,37 @@ ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream)
     return status;
 }
 
-ta_status ta_finish_heads(ta_plan *plan, const ta_tensor *out, float *lse, const ta_fault *fault,
-                          void *stream)
+/* Bring merged records back to the device. */
+static ta_status stage_in(ta_plan *plan, ta_finish *finish, void *stream)
 {
-    const ta_problem *p = &plan->problem;
-    int64_t head_floats = ta_problem_rows(p) * ta_problem_record_floats(p);
-    int first, heads;
-    ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
-    if (fault->status != TA_OK || heads == 0)
+    ta_merge *last = &finish->last;
+    int64_t before = ta_exchange_floats(&plan->job, finish->first_head);
+    int64_t floats = ta_exchange_floats(&plan->job, finish->heads);
+    TA_TRY(ta_staging_copy(&plan->staging, plan->records + before, last->records + before,
+                           (size_t)floats * sizeof(float), stream));
+    last->records = plan->records;
+    last->fault = NULL; /* which the host has looked at */
+    return TA_OK;
+}
+
+ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *step,
+                          const ta_fault *own, void *stream)
+{
+    ta_finish finish = {.problem = plan->problem,
+                        .last = *last,
+                        .out = step->out,
+                        .lse = step->lse,
+                        .report = plan->report};
+    ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &finish.first_head,
+                  &finish.heads);
+    if (own->status != TA_OK)
         return TA_OK;
-    float *merged = plan->records + first * head_floats;
-    if (ta_plan_stages(plan)) /* otherwise there may be no records to be exchanged */
-        TA_TRY(ta_stage_in(plan, merged, plan->exchange_records + first * head_floats,
-                           (size_t)(heads * head_floats) * sizeof(float), stream));
-    if (!ta_plan_tracks(plan))
-        return plan->device->ops->finish(plan->device, p, merged, first, heads, out, lse, stream);
-    if (plan->last.messages)
-        return plan->device->ops->finish_relay(plan->device, p, &plan->last, first, heads, out, lse,
-                                               plan->report, stream);
-    ta_fault_place place = {(ta_fault *)(plan->records + p->query_heads * head_floats),
-                            plan->report};
-    return plan->device->ops->finish_tracking(plan->device, p, merged, first, heads, out, lse,
-                                              place, stream);
+    if (ta_plan_stages(plan)) {
+        if (ta_step_failed(plan, &plan->job))
+            return TA_OK;
+        TA_TRY(stage_in(plan, &finish, stream));
+    }
+    if (finish.heads == 0 && plan->device->ops->has_streams) /* a kernel only to report a fault */
+        return TA_OK;
+    return plan->device->ops->finish(plan->device, &finish, stream);
 }

@@ -118,6 +118,14 @@ ta_status ta_device_synchronize(ta_device *device, void *stream)
     return device->ops->synchronize ? device->ops->synchronize(device, stream) : TA_OK;
 }
 
+ta_status ta_device_merge(ta_device *device, float *into, const float *from, int64_t records,
+                          int32_t v_dim, void *stream)
+{
+    ta_merge merge = {
+        .records = into, .v_dim = v_dim, .received = from, .messages = 1, .kept_end = records};
+    return device->ops->merge(device, &merge, stream);
+}
+
 /* A device without a clock of its own has done what it was told when a call returns. */
 ta_status ta_device_timer_start(ta_device *device, void *stream)
 {

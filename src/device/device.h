@@ -9,6 +9,7 @@
 #include <treeattn/treeattn.h>
 
 #include "base/dtype.h"
+#include "base/fault.h"
 #include "base/inline.h"
 #include "base/partial.h"
 #include "base/shard.h"
@@ -48,40 +49,50 @@ static inline int64_t ta_problem_record_floats(const ta_problem *p)
     return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
 
-/* One rank's trouble in a step. It travels behind every partial, so that no rank waits for one that
- * was given bad arguments, and all of them hear of it. */
-typedef struct ta_fault {
-    int32_t status; /* TA_OK: none */
-    int32_t rank;   /* the lowest rank that has one */
-} ta_fault;
+/* What a merge takes in, and the message that it makes. A message is some records and the fault
+ * record behind them (fault.h). Records are numbered from the first one of `records`. With no
+ * message that arrived, and with none to send, there is nothing to do but for faults. */
+typedef struct ta_merge {
+    float *records;         /* of this rank: partials, or tallies */
+    int32_t v_dim, tallies; /* what they are */
+    ta_fault *fault;        /* of this rank and all that it heard of; NULL: nobody has any */
 
-/* Which of two faults counts. */
-TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
+    /* What arrived: records [kept_first, kept_end) in each of some messages. */
+    const float *received;  /* of the first message */
+    const ta_fault *theirs; /* its fault record; NULL: it has none */
+    int64_t stride;         /* floats from one message to the next, and so from fault to fault */
+    int32_t messages;       /* how many; 0: nothing arrived */
+    int32_t replaces;       /* the message, one, takes the place of `records` and `fault` */
+    int64_t kept_first, kept_end;
+
+    /* The message to make: records [given_first, given_end) as they are afterwards, and the fault
+     * behind them. */
+    float *sent; /* NULL: none */
+    int64_t given_first, given_end;
+} ta_merge;
+
+/* The records [*first, *end) that a merge takes in or sends. */
+TA_INLINE void ta_merge_range(const ta_merge *m, int64_t *first, int64_t *end)
 {
-    return b.status != TA_OK && (a.status == TA_OK || b.rank < a.rank) ? b : a;
+    *first = m->messages ? m->kept_first : m->given_first;
+    *end = m->messages ? m->kept_end : m->given_end;
+    if (m->sent && m->given_first < *first)
+        *first = m->given_first;
+    if (m->sent && m->given_end > *end)
+        *end = m->given_end;
 }
 
-/* Where a fault is when the host does not follow the step: in device memory. */
-typedef struct ta_fault_place {
-    ta_fault *fault;
-    ta_fault *report; /* pinned host memory that finish_tracking() writes it to */
-} ta_fault_place;
-
-/* What arrived in a round of an exchange in device memory, and the message of the next one. A
- * message is some records and the fault behind them. Records are numbered from the first of head
- * 0. */
-typedef struct ta_relay {
-    float *records;
-    ta_fault *fault;       /* of the step so far */
-    const float *received; /* records [kept_first, kept_end), then a fault; NULL: nothing arrived */
-    int64_t stride;        /* floats from one received message to the next, if there are several */
-    int32_t messages;      /* that arrived */
-    int32_t replaces;      /* they take the place of `records` and `fault`, and are not merged in */
-    int64_t kept_first, kept_end;
-    float *sent; /* gets records [given_first, given_end) and the fault; NULL: nothing is sent */
-    int64_t given_first, given_end;
-    int32_t v_dim;
-} ta_relay;
+/* How merged records become output and lse. */
+typedef struct ta_finish {
+    ta_problem problem;
+    /* The records, from the first one of head 0 on, and what is merged into them first, without
+     * changing them; nothing is sent. */
+    ta_merge last;
+    int32_t first_head, heads; /* the query heads to finish */
+    ta_tensor out;             /* with filled strides, its head 0 is first_head; data NULL: none */
+    float *lse;                /* or NULL */
+    ta_fault *report;          /* pinned host memory, see finish() */
+} ta_finish;
 
 typedef struct ta_device_ops ta_device_ops;
 
@@ -174,32 +185,15 @@ struct ta_device_ops {
     ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, void *stream);
 
-    /* into = merge(into, from), record by record. */
-    ta_status (*merge)(ta_device *device, float *into, const float *from, int64_t records,
-                       int32_t v_dim, void *stream);
+    /* Take in what arrived, message after message, and make the next one, in one pass: one kernel
+     * on a GPU. Faults are merged too. Where they say that a rank has one, `records` may be left as
+     * they are: nobody will read them. */
+    ta_status (*merge)(ta_device *device, const ta_merge *merge, void *stream);
 
-    /* The same for tallies, also of a step that the host does not follow: `fault` and `theirs` are
-     * those of merge_tracking() then, and NULL otherwise. NULL: no reproducible mode here. */
-    ta_status (*merge_tallies)(ta_device *device, float *into, const float *from, int64_t records,
-                               int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
-                               void *stream);
-
-    /* Turn the records of query heads [first_head, first_head + heads) into output and lse. Merges
-     * the sink, which is why a sink counts once. `out` has filled strides, its head 0 is
-     * first_head; `out` data or `lse` may be NULL. */
-    ta_status (*finish)(ta_device *device, const ta_problem *problem, const float *records,
-                        int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
-                        void *stream);
-
-    /* The same two for a step that the host does not follow, as the group moves device memory; NULL
-     * on the host. merge_tracking() also merges a fault. finish_tracking() writes neither output
-     * nor lse if there is one, but reports it. */
-    ta_status (*merge_tracking)(ta_device *device, float *into, const float *from, int64_t records,
-                                int32_t v_dim, ta_fault *fault, const ta_fault *theirs,
-                                void *stream);
-    ta_status (*finish_tracking)(ta_device *device, const ta_problem *problem, const float *records,
-                                 int32_t first_head, int32_t heads, const ta_tensor *out,
-                                 float *lse, ta_fault_place place, void *stream);
+    /* Turn records into output and lse. Merges the sink, which is why a sink counts once. If there
+     * is a fault, writes neither, but the fault to `report`, unless the host has not yet taken what
+     * is there: it sets the status there to TA_OK when it has. */
+    ta_status (*finish)(ta_device *device, const ta_finish *finish, void *stream);
 
     /* As ta_device_timer_start() and _read(), both or none. NULL: the host's clock will do. */
     ta_status (*timer_start)(ta_device *device, void *stream);
@@ -218,14 +212,6 @@ struct ta_device_ops {
     ta_status (*replay)(ta_device *device, void *graph, void *stream);
     void (*drop)(ta_device *device, void *graph);
 
-    /* Rounds of an exchange with one kernel each. relay() takes in at most one message and makes
-     * the next, finish_relay() is finish_tracking() after the messages have been merged, in
-     * their order, into records that it leaves as they are. NULL on the host. */
-    ta_status (*relay)(ta_device *device, const ta_relay *relay, void *stream);
-    ta_status (*finish_relay)(ta_device *device, const ta_problem *problem, const ta_relay *last,
-                              int32_t first_head, int32_t heads, const ta_tensor *out, float *lse,
-                              ta_fault *report, void *stream);
-
     /* Attention over full sequences, see attention.h. NULL: this device has none. */
     const struct ta_attention_ops *attention;
 };
@@ -233,6 +219,10 @@ struct ta_device_ops {
 /* TA_ERR_UNSUPPORTED, with the config's field `name` and its type, if the device does not have it. */
 ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
                                 ta_dtype_role role);
+
+/* into = merge(into, from), partial by partial (device.c). */
+ta_status ta_device_merge(ta_device *device, float *into, const float *from, int64_t records,
+                          int32_t v_dim, void *stream);
 
 /* The host device (host/host.c). */
 ta_status ta_host_open(const ta_device_config *config, ta_device **device);

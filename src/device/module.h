@@ -11,9 +11,9 @@
 /* group/group.h: which ranks of a group go into a part of it. */
 typedef struct ta_members ta_members;
 
-/* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h or partial.h
- * changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 8
+/* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h, partial.h,
+ * tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
+#define TA_MODULE_ABI 9
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */

@@ -1,77 +1,188 @@
-/* Running an exchange: the rounds of its kind, one after the other, for this rank.
- * exchange/rounds.h says what a round is, exchange/estimate.c lists the kinds. The merge is exactly
- * commutative and every head is merged either in pairs or on one rank, so all ranks have the same
- * bits. */
+/* Running an exchange: the chunks of a job, and the rounds of a kind that has rounds, one after the
+ * other, for this rank. rounds.h says what a round is, kinds.c lists the kinds. The merge is
+ * exactly commutative and every head is merged either in pairs or on one rank, so all ranks have
+ * the same bits.
+ *
+ * Taking in what came and making the next message are one call of the device, one kernel on a GPU,
+ * and what came last can be left to finish(). */
 #include "exchange.h"
 
-#include "base/status.h"
-#include "estimate.h"
-#include "messages.h"
+#include <stdlib.h>
 
-/* Send, receive, and take in what came. */
-static ta_status run_round(ta_plan *plan, const ta_exchange_shape *shape, const ta_round *round,
-                           ta_fault *fault, void *stream)
+#include "base/status.h"
+
+size_t ta_exchange_partial_bytes(const ta_exchange_job *job)
 {
-    const void *message = NULL;
-    size_t given = 0, kept = 0;
-    if (round->to < 0 && round->from < 0)
-        return TA_OK;
-    if (round->to >= 0) {
-        TA_TRY(ta_message_pack(plan, round->given, fault, &message, stream));
-        given = ta_message_bytes(shape, round->given);
-    }
-    if (round->from >= 0)
-        kept = ta_message_bytes(shape, round->kept);
-    TA_TRY(ta_group_exchange(plan->group, message, given, round->to, plan->received, kept,
-                             round->from, stream));
-    if (round->from < 0)
-        return TA_OK;
-    return round->replaces ? ta_message_take(plan, plan->received, round->kept, fault, stream)
-                           : ta_message_merge(plan, plan->received, round->kept, fault, stream);
+    return ta_message_bytes(&job->shape, (ta_heads){0, job->shape.heads});
 }
 
-/* The rounds of heads [first, end) alone; to a round the first of them is head 0. */
-static ta_status run_rounds(ta_plan *plan, const ta_round_ops *ops, ta_heads heads, ta_fault *fault,
-                            void *stream)
+ta_status ta_exchange_prepare(ta_exchange_job *job)
 {
-    ta_exchange_shape shape = ta_exchange_shape_of(plan);
-    shape.heads = heads.end - heads.first;
-    int rounds = ops->rounds(&shape);
-    for (int index = 0; index < rounds; ++index) {
-        ta_round round = {.to = -1, .from = -1};
-        ops->round(&shape, plan->rank, index, &round);
-        round.given = (ta_heads){round.given.first + heads.first, round.given.end + heads.first};
-        round.kept = (ta_heads){round.kept.first + heads.first, round.kept.end + heads.first};
-        TA_TRY(run_round(plan, &shape, &round, fault, stream));
-    }
+    size_t ranks = (size_t)job->shape.ranks;
+    if (ranks == 1 || !ta_exchange_kinds[job->kind].gathers)
+        return TA_OK;
+    job->gather_at = calloc(ranks + 1, sizeof *job->gather_at);
+    if (!job->gather_at)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %zu ranks", ranks);
+    for (size_t rank = 0; rank <= ranks; ++rank)
+        job->gather_at[rank] = rank * ta_exchange_partial_bytes(job);
     return TA_OK;
 }
 
-ta_status ta_exchange_chunk(ta_plan *plan, int chunk, ta_fault *fault, void *stream)
+void ta_exchange_release(ta_exchange_job *job)
 {
-    ta_heads heads;
-    ta_exchange kind = plan->choice.exchange;
-    if (plan->ranks == 1)
-        return TA_OK;
-    plan->last = (ta_relay){0};
-    if (ta_plan_tracks(plan))
-        TA_TRY(plan->device->ops->copy(plan->device, ta_tracked_fault(plan),
-                                       &plan->faults[-fault->status], sizeof *fault, stream));
-    if (ta_plan_relays(plan))
-        return kind == TA_EXCHANGE_ALL_GATHER
-                   ? ta_relay_gather(plan, stream)
-                   : ta_relay_run(plan, ta_exchange_kinds[kind].rounds, stream);
-    if (kind == TA_EXCHANGE_ALL_GATHER)
-        return ta_all_gather_run(plan, fault, stream);
-    if (kind == TA_EXCHANGE_ALL_REDUCE)
-        return ta_all_reduce_run(plan, fault, stream);
-    ta_plan_chunk(plan, chunk, &heads.first, &heads.end);
-    return run_rounds(plan, ta_exchange_kinds[kind].rounds, heads, fault, stream);
+    free(job->gather_at);
+    job->gather_at = NULL;
 }
 
-ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream)
+size_t ta_exchange_received(const ta_exchange_job *job)
 {
-    for (int chunk = 0; chunk < ta_plan_chunks(plan); ++chunk)
-        TA_TRY(ta_exchange_chunk(plan, chunk, fault, stream));
+    int ranks = job->shape.ranks;
+    return ranks == 1 ? 0 : ta_exchange_kinds[job->kind].gathers ? (size_t)ranks : 1;
+}
+
+/* Whole partials go out from where they are, with the fault behind them. */
+size_t ta_exchange_sent(const ta_exchange_job *job)
+{
+    const ta_exchange_entry *kind = &ta_exchange_kinds[job->kind];
+    int whole = kind->whole && (job->shape.placement != TA_PLACE_HEADS || kind->gathers);
+    return job->shape.ranks > 1 && !(whole && ta_exchange_job_chunks(job) == 1);
+}
+
+int ta_exchange_in_place(const ta_exchange_job *job)
+{
+    return job->defers && job->shape.ranks > 1 && ta_exchange_kinds[job->kind].gathers;
+}
+
+float *ta_exchange_place(const ta_exchange_job *job)
+{
+    size_t floats = ta_exchange_partial_bytes(job) / sizeof(float);
+    return job->received ? job->received + (size_t)job->rank * floats : NULL;
+}
+
+int ta_exchange_job_chunks(const ta_exchange_job *job)
+{
+    return job->shape.ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
+}
+
+ta_heads ta_exchange_chunk_heads(const ta_exchange_job *job, int chunk)
+{
+    int64_t heads = job->shape.heads, chunks = ta_exchange_job_chunks(job);
+    return (ta_heads){(int)(heads * chunk / chunks), (int)(heads * (chunk + 1) / chunks)};
+}
+
+ta_status ta_exchange_chunk(ta_exchange_job *job, int chunk, void *stream)
+{
+    job->last = ta_exchange_merge(job);
+    if (job->shape.ranks == 1) {
+        job->last.fault = NULL; /* a single rank knows before it begins */
+        return TA_OK;
+    }
+    return ta_exchange_kinds[job->kind].run(job, ta_exchange_chunk_heads(job, chunk), stream);
+}
+
+ta_status ta_exchange_run(ta_exchange_job *job, void *stream)
+{
+    for (int chunk = 0; chunk < ta_exchange_job_chunks(job); ++chunk)
+        TA_TRY(ta_exchange_chunk(job, chunk, stream));
+    return TA_OK;
+}
+
+/* ---- Rounds ---- */
+
+/* The rounds of this rank, of heads from `first` on; to a round the first of them is head 0. */
+typedef struct rounds {
+    const ta_round_ops *ops;
+    ta_exchange_shape shape;
+    int rank, first;
+} rounds;
+
+/* The next round from `index` on in which this rank has anything to do. */
+static int next_round(const rounds *r, int index, ta_round *round)
+{
+    int count = r->ops->rounds(&r->shape);
+    for (; index < count; ++index) {
+        *round = (ta_round){.to = -1, .from = -1};
+        r->ops->round(&r->shape, r->rank, index, round);
+        if (round->to < 0 && round->from < 0)
+            continue;
+        round->given.first += r->first;
+        round->given.end += r->first;
+        round->kept.first += r->first;
+        round->kept.end += r->first;
+        break;
+    }
+    return index;
+}
+
+/* Only the last heads have the fault behind them; others are copied to go out. */
+static int is_copied(const ta_exchange_job *job, const ta_round *round)
+{
+    return round->to >= 0 && round->given.end != job->shape.heads;
+}
+
+static int64_t rows_of(const ta_exchange_job *job)
+{
+    return (int64_t)(job->shape.head_bytes / job->shape.record_bytes);
+}
+
+static void add_next_message(const ta_exchange_job *job, ta_heads given, ta_merge *merge)
+{
+    merge->sent = job->sent;
+    merge->given_first = given.first * rows_of(job);
+    merge->given_end = given.end * rows_of(job);
+}
+
+static void add_received(const ta_exchange_job *job, const ta_round *round, ta_merge *merge)
+{
+    int heads = round->kept.end - round->kept.first;
+    merge->received = job->received;
+    merge->theirs = (ta_fault *)(void *)(job->received + ta_exchange_floats(job, heads));
+    merge->messages = 1;
+    merge->replaces = round->replaces;
+    merge->kept_first = round->kept.first * rows_of(job);
+    merge->kept_end = round->kept.end * rows_of(job);
+}
+
+static ta_status send_and_receive(ta_exchange_job *job, const ta_round *round, void *stream)
+{
+    const void *message = is_copied(job, round)
+                              ? job->sent
+                              : job->records + ta_exchange_floats(job, round->given.first);
+    return ta_group_exchange(
+        job->group, message, round->to >= 0 ? ta_message_bytes(&job->shape, round->given) : 0,
+        round->to, job->received, round->from >= 0 ? ta_message_bytes(&job->shape, round->kept) : 0,
+        round->from, stream);
+}
+
+ta_status ta_rounds_run(ta_exchange_job *job, ta_heads heads, void *stream)
+{
+    rounds r = {ta_exchange_kinds[job->kind].rounds, job->shape, job->rank, heads.first};
+    ta_round now, next;
+    int copied = 0; /* this round's message was made by the last merge */
+    r.shape.heads = heads.end - heads.first;
+    int count = r.ops->rounds(&r.shape);
+    for (int at = next_round(&r, 0, &now), after; at < count; at = after, now = next) {
+        ta_merge merge = ta_exchange_merge(job);
+        after = next_round(&r, at + 1, &next);
+        if (is_copied(job, &now) && !copied) {
+            ta_merge copy = merge;
+            add_next_message(job, now.given, &copy);
+            TA_TRY(job->device->ops->merge(job->device, &copy, stream));
+        }
+        TA_TRY(send_and_receive(job, &now, stream));
+        copied = 0;
+        if (now.from < 0)
+            continue;
+        add_received(job, &now, &merge);
+        if (after < count && is_copied(job, &next)) {
+            add_next_message(job, next.given, &merge);
+            copied = 1;
+        }
+        if (after == count && job->defers)
+            job->last = merge;
+        else
+            TA_TRY(job->device->ops->merge(job->device, &merge, stream));
+    }
     return TA_OK;
 }

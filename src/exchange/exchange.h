@@ -1,17 +1,77 @@
-/* The exchange: from one partial on every rank to the merged partial where the plan wants it, in
- * one pass of logarithmic depth. Called by the algorithms; implemented in exchange.c. */
+/* The exchange: from one partial on every rank to the merged partial where it is wanted, in one
+ * pass of logarithmic depth. It knows nothing of plans: whoever has partials fills in a job. Decode
+ * does (decode/memory.c); implemented in exchange.c, kinds.h lists the kinds.
+ *
+ * A job's memory is that of its device: partials in device memory if the group moves it, in host
+ * memory otherwise. */
 #ifndef TA_EXCHANGE_H
 #define TA_EXCHANGE_H
 
-#include "decode/plan.h"
+#include "device/device.h"
+#include "group/group.h"
+#include "kinds.h"
 
-/* Merge plan->exchange_records over all ranks. Afterwards a rank's own heads under the plan's
- * out_placement are complete in them, the other heads are left in any state. `*fault` goes in as
- * this rank's own and comes out as the lowest rank's, wherever results arrive. If the plan tracks
- * faults, that is so for the one behind plan->records, and `*fault` stays. */
-ta_status ta_exchange_run(ta_plan *plan, ta_fault *fault, void *stream);
+typedef struct ta_exchange_job {
+    /* Filled in once, for every run. */
+    ta_group *group;   /* NULL: one rank, and there is nothing to do */
+    ta_device *device; /* that merges */
+    int rank;
+    ta_exchange kind;
+    ta_exchange_shape shape;
+    int defers;        /* what arrives last is left to the device's finish(), which merges it too */
+    float *records;    /* this rank's partial, and the fault record behind it */
+    float *received;   /* ta_exchange_received() partials */
+    float *sent;       /* ta_exchange_sent() partials */
+    size_t *gather_at; /* [ranks + 1] byte offsets of an all-gather; ta_exchange_prepare() */
 
-/* One chunk of it: ta_plan_chunk() says which heads. All chunks in order are the whole. */
-ta_status ta_exchange_chunk(ta_plan *plan, int chunk, ta_fault *fault, void *stream);
+    /* Set by each run: where the merged records and the fault are, and what finish() has still to
+     * merge into them. A rank's own heads under the shape's placement are complete then, the other
+     * heads are left in any state. */
+    ta_merge last;
+} ta_exchange_job;
+
+/* What a kind needs to run, once the shape is there; free it with ta_exchange_release(). */
+ta_status ta_exchange_prepare(ta_exchange_job *job);
+void ta_exchange_release(ta_exchange_job *job);
+
+/* Bytes of a partial with its fault; how many of them `received` and `sent` have room for. */
+size_t ta_exchange_partial_bytes(const ta_exchange_job *job);
+size_t ta_exchange_received(const ta_exchange_job *job);
+size_t ta_exchange_sent(const ta_exchange_job *job);
+
+/* Are this rank's `records` a place in `received`? Then it takes no copy to get them there. */
+int ta_exchange_in_place(const ta_exchange_job *job);
+float *ta_exchange_place(const ta_exchange_job *job);
+
+/* Merge the partials of all ranks. The fault behind each rank's records goes in as its own and
+ * comes out of finish() as that of all, wherever results arrive. */
+ta_status ta_exchange_run(ta_exchange_job *job, void *stream);
+
+/* A large partial is exchanged in chunks of some heads, so that a device that is staged copies one
+ * while the last is on its way. All ranks have the same chunks; all of them in order are a run. */
+int ta_exchange_job_chunks(const ta_exchange_job *job);
+ta_heads ta_exchange_chunk_heads(const ta_exchange_job *job, int chunk);
+ta_status ta_exchange_chunk(ta_exchange_job *job, int chunk, void *stream);
+
+/* Floats of the records of a number of heads. */
+static inline int64_t ta_exchange_floats(const ta_exchange_job *job, int heads)
+{
+    return heads * (int64_t)(job->shape.head_bytes / sizeof(float));
+}
+
+/* The fault of the step, behind the records. */
+static inline ta_fault *ta_exchange_fault(const ta_exchange_job *job)
+{
+    return (ta_fault *)(void *)(job->records + ta_exchange_floats(job, job->shape.heads));
+}
+
+/* A merge of this job that takes nothing in yet and sends nothing. */
+static inline ta_merge ta_exchange_merge(const ta_exchange_job *job)
+{
+    return (ta_merge){.records = job->records,
+                      .v_dim = job->shape.v_dim,
+                      .tallies = job->shape.tallies,
+                      .fault = ta_exchange_fault(job)};
+}
 
 #endif

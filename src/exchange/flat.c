@@ -1,22 +1,16 @@
 /* Exchanges that know nothing of nodes: recursive doubling, the binomial tree, and the scatter of
- * heads between all ranks. */
-#include "rounds.h"
+ * heads between all ranks. kinds.c lists them, exchange.c runs them. */
+#include "kinds.h"
 
 static ta_heads all_heads(const ta_exchange_shape *shape)
 {
     return (ta_heads){0, shape->heads};
 }
 
-static int supports_all(const ta_exchange_shape *shape)
-{
-    (void)shape;
-    return 1;
-}
-
 /* ---- Recursive doubling; with output scattered by heads, halving ---- */
 
 /* Output on one rank is the binomial tree's. */
-static int doubling_supports(const ta_exchange_shape *shape)
+int ta_doubling_supports(const ta_exchange_shape *shape)
 {
     return shape->placement != TA_PLACE_ROOT;
 }
@@ -38,7 +32,7 @@ static void doubling_round(const ta_exchange_shape *shape, int rank, int index, 
     }
 }
 
-const ta_round_ops ta_doubling_rounds = {doubling_supports, doubling_rounds, doubling_round};
+const ta_round_ops ta_doubling_rounds = {doubling_rounds, doubling_round};
 
 /* ---- Binomial tree to a root, and back unless the root alone wants the result ---- */
 
@@ -82,7 +76,7 @@ static void binomial_round(const ta_exchange_shape *shape, int rank, int index, 
         binomial_back(shape, rank, 2 * up - 1 - index, round);
 }
 
-const ta_round_ops ta_binomial_rounds = {supports_all, binomial_rounds, binomial_round};
+const ta_round_ops ta_binomial_rounds = {binomial_rounds, binomial_round};
 
 /* ---- Every rank gives every other its heads; then they are gathered where they are wanted ---- */
 
@@ -111,4 +105,4 @@ static void scatter_round(const ta_exchange_shape *shape, int rank, int index, t
         ta_gather_block(shape->ranks, rank, index - first, shape->heads, round);
 }
 
-const ta_round_ops ta_scatter_rounds = {supports_all, scatter_rounds, scatter_round};
+const ta_round_ops ta_scatter_rounds = {scatter_rounds, scatter_round};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "estimate.h"
+#include "kinds.h"
 
 /* Count the ranks of each node, then give each its place behind those before it. */
 static void sort_by_node(int ranks, ta_nodes *n)

@@ -1,11 +1,13 @@
 /* Exchanges made of rounds, as data: in each round a rank sends a range of heads, receives one, or
  * both. A kind of exchange says for every rank and round what that is; one interpreter runs it
  * (exchange.c) and one adds up its cost for all ranks (estimate.c), so both see the same messages.
- * rounds.c has the building blocks, two_level.c puts several together. */
+ * rounds.c has the building blocks, flat.c and two_level.c put several together. */
 #ifndef TA_EXCHANGE_ROUNDS_H
 #define TA_EXCHANGE_ROUNDS_H
 
 #include <treeattn/treeattn.h>
+
+#include "base/fault.h"
 
 /* Query heads [first, end) of a partial. */
 typedef struct ta_heads {
@@ -27,6 +29,7 @@ typedef struct ta_nodes {
 typedef struct ta_exchange_shape {
     int ranks, heads;
     size_t record_bytes; /* one partial */
+    int32_t v_dim;       /* of what an exchange runs; an estimate needs it not */
     int tallies;         /* partials are tallies */
     size_t head_bytes;   /* the partials of one head */
     ta_placement placement;
@@ -34,12 +37,6 @@ typedef struct ta_exchange_shape {
     const ta_nodes *nodes; /* NULL: all ranks are on one node */
     int device_memory;     /* where it is exchanged, if not in host memory */
 } ta_exchange_shape;
-
-/* Are partials relayed (relay.c), with one kernel a round? */
-static inline int ta_shape_relays(const ta_exchange_shape *shape)
-{
-    return shape->device_memory && !shape->tallies;
-}
 
 /* One rank's part in one round. */
 typedef struct ta_round {
@@ -49,21 +46,15 @@ typedef struct ta_round {
     const char *phase;
 } ta_round;
 
-/* A kind of exchange. */
+/* An exchange in rounds. */
 typedef struct ta_round_ops {
-    int (*supports)(const ta_exchange_shape *shape);
     /* How many rounds there are: the same on all ranks. */
     int (*rounds)(const ta_exchange_shape *shape);
     /* A rank's part in a round. Comes filled with nothing to send and to receive. */
     void (*round)(const ta_exchange_shape *shape, int rank, int index, ta_round *round);
 } ta_round_ops;
 
-extern const ta_round_ops ta_doubling_rounds, ta_binomial_rounds, ta_scatter_rounds,
-    ta_two_level_rounds;
-
-/* The ta_fault that travels behind the records of each message. */
-#define TA_FAULT_BYTES 8
-
+/* Bytes of a message: the records of a range of heads and the fault behind them. */
 static inline size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
 {
     return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;

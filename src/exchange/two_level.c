@@ -3,11 +3,12 @@
  * adapter works at once and a node's heads leave it only once; then each node gathers its lanes.
  *
  * Nodes may differ: there are as many lanes as the smallest node has ranks. The ranks beyond them
- * on larger nodes first fold into a lane, and get the result from it in the end. */
-#include "rounds.h"
+ * on larger nodes first fold into a lane, and get the result from it in the end. kinds.c lists it,
+ * exchange.c runs it. */
+#include "kinds.h"
 
 /* Several nodes with several ranks on each: otherwise it is one of the flat exchanges. */
-static int supports(const ta_exchange_shape *shape)
+int ta_two_level_supports(const ta_exchange_shape *shape)
 {
     return shape->nodes && shape->nodes->count > 1 && shape->nodes->most > 1;
 }
@@ -151,4 +152,4 @@ static void round_of(const ta_exchange_shape *shape, int rank, int index, ta_rou
         fold(shape, node, local, index - p.gather, 1, round);
 }
 
-const ta_round_ops ta_two_level_rounds = {supports, rounds, round_of};
+const ta_round_ops ta_two_level_rounds = {rounds, round_of};

@@ -4,10 +4,9 @@
 #include "staged.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/status.h"
-#include "device/device.h"
+#include "device/staging.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
@@ -15,12 +14,12 @@ typedef struct staged_group {
     ta_group group;
     ta_group *inner;
     int owns_inner;
-    char *out, *in; /* PIECE_BYTES of pinned memory each */
+    ta_staging staging; /* a piece on its way out, and one on its way in */
 } staged_group;
 
 static ta_status wait(ta_group *group, void *stream)
 {
-    return group->device->ops->synchronize(group->device, stream);
+    return ta_staging_wait(&((staged_group *)group)->staging, stream);
 }
 
 static size_t piece_of(size_t left)
@@ -32,7 +31,8 @@ static ta_status exchange(ta_group *group, const void *send, size_t send_bytes, 
                           void *receive, size_t receive_bytes, int from, void *stream)
 {
     staged_group *g = (staged_group *)group;
-    ta_device *device = group->device;
+    const ta_staging *staging = &g->staging;
+    char *out_place = staging->memory, *in_place = out_place + PIECE_BYTES;
     size_t sent = 0, received = 0;
     if (to < 0)
         send_bytes = 0;
@@ -40,11 +40,11 @@ static ta_status exchange(ta_group *group, const void *send, size_t send_bytes, 
         receive_bytes = 0;
     for (int first = 1; first || sent < send_bytes || received < receive_bytes; first = 0) {
         size_t out = piece_of(send_bytes - sent), in = piece_of(receive_bytes - received);
-        TA_TRY(device->ops->copy(device, g->out, (const char *)send + sent, out, stream));
-        TA_TRY(wait(group, stream)); /* also for the piece that came before */
-        TA_TRY(g->inner->ops->exchange(g->inner, g->out, out, first || out > 0 ? to : -1, g->in, in,
-                                       first || in > 0 ? from : -1, NULL));
-        TA_TRY(device->ops->copy(device, (char *)receive + received, g->in, in, stream));
+        TA_TRY(ta_staging_copy(staging, out_place, (const char *)send + sent, out, stream));
+        TA_TRY(ta_staging_wait(staging, stream)); /* also for the piece that came before */
+        TA_TRY(g->inner->ops->exchange(g->inner, out_place, out, first || out > 0 ? to : -1,
+                                       in_place, in, first || in > 0 ? from : -1, NULL));
+        TA_TRY(ta_staging_copy(staging, (char *)receive + received, in_place, in, stream));
         sent += out;
         received += in;
     }
@@ -75,11 +75,9 @@ static void abort_group(ta_group *group, const char *reason)
 static void destroy(ta_group *group)
 {
     staged_group *g = (staged_group *)group;
-    const ta_device_ops *ops = group->device->ops;
     if (g->owns_inner)
         ta_group_destroy(g->inner);
-    if (g->out)
-        ops->free_host(group->device, g->out);
+    ta_staging_free(&g->staging);
     free(g);
 }
 
@@ -115,7 +113,6 @@ static const ta_group_ops staged_ops = {
 ta_status ta_group_stage(ta_group *inner, ta_device *device, ta_group **group)
 {
     staged_group *g = calloc(1, sizeof *g);
-    void *memory;
     if (!g)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for a group");
     g->group = (ta_group){.ops = &staged_ops,
@@ -124,13 +121,11 @@ ta_status ta_group_stage(ta_group *inner, ta_device *device, ta_group **group)
                           .timeout_ms = inner->timeout_ms,
                           .device = device};
     g->inner = inner;
-    ta_status status = device->ops->alloc_host(device, 2 * PIECE_BYTES, &memory);
+    ta_status status = ta_staging_make(device, 2 * PIECE_BYTES, &g->staging);
     if (status != TA_OK) {
         free(g);
         return status;
     }
-    g->out = memory;
-    g->in = g->out + PIECE_BYTES;
     *group = &g->group;
     return TA_OK;
 }

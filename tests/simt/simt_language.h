@@ -146,6 +146,11 @@ SIMT_INLINE void __threadfence()
     simt::fence();
 }
 
+SIMT_INLINE void __threadfence_system()
+{
+    simt::fence();
+}
+
 template <class T> SIMT_INLINE T atomicAdd(T *address, simt::same<T> value)
 {
     return simt::atomic_change(address, [&](T old) { return static_cast<T>(old + value); });

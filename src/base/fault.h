@@ -1,0 +1,151 @@
+/* The fault record: what one rank tells the others of itself in a step. 32 bytes stand behind the
+ * records of every message, so that no rank waits for one that was given bad arguments, all of them
+ * hear of it, and ranks that are not in the same step find out. C and HIP code include this file,
+ * and nothing else in the library says how records merge.
+ *
+ * A record with status TA_OK says which step a rank is in: `what`, `hash` and `tag` must be the
+ * same on all ranks. One with another status is a fault, of one of two sorts:
+ *
+ *     a rank's own      `rank` has `status`, its ta_last_error() says why; `other` is -1
+ *     a difference      status is TA_ERR_MISMATCH, ranks `rank` < `other` are not in the same step,
+ *                       and `what` says in what they differ: bits of ta_difference
+ *
+ * A rank's own fault counts more than a difference, which may only be the consequence. So the fault
+ * of the lowest rank that has one comes out, however records are merged. Of several differences it
+ * depends on the order which two ranks are named; not, whether any are. */
+#ifndef TA_FAULT_H
+#define TA_FAULT_H
+
+#include <stdint.h>
+
+#include <treeattn/treeattn.h>
+
+#include "inline.h"
+
+typedef struct ta_fault {
+    int32_t status; /* TA_OK: none */
+    int32_t rank;   /* whose record it is; the lowest of those that were merged */
+    int32_t other;  /* -1, or the other one of two ranks that differ */
+    int32_t what;   /* of what sort the step is; of a difference, see above */
+    uint64_t hash;  /* of what all ranks are given */
+    uint64_t tag;   /* the caller's */
+} ta_fault;
+
+/* Bytes of a record, and the floats whose place it takes behind others. */
+#define TA_FAULT_BYTES 32
+#define TA_FAULT_FLOATS 8
+
+#ifdef __cplusplus
+static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes on every wire");
+#else
+_Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes on every wire");
+#endif
+
+typedef enum ta_difference {
+    TA_DIFFERS_WHAT = 1,
+    TA_DIFFERS_HASH = 2,
+    TA_DIFFERS_TAG = 4
+} ta_difference;
+
+/* A rank's record with nothing to compare in it. */
+TA_INLINE ta_fault ta_fault_of(int32_t status, int32_t rank)
+{
+    ta_fault fault;
+    fault.status = status;
+    fault.rank = rank;
+    fault.other = -1;
+    fault.what = 0;
+    fault.hash = 0;
+    fault.tag = 0;
+    return fault;
+}
+
+/* Two ranks that are in different steps. */
+TA_INLINE ta_fault ta_fault_difference(int32_t rank, int32_t other, int32_t differs)
+{
+    ta_fault fault = ta_fault_of(TA_ERR_MISMATCH, rank < other ? rank : other);
+    fault.other = rank < other ? other : rank;
+    fault.what = differs;
+    return fault;
+}
+
+/* Which of two faults counts: a rank's own before a difference; then the lower rank's, then that
+ * with the lower other rank; then any, but the same from both sides. */
+TA_INLINE int ta_fault_counts_more(ta_fault a, ta_fault b)
+{
+    if ((a.other < 0) != (b.other < 0))
+        return a.other < 0;
+    if (a.rank != b.rank)
+        return a.rank < b.rank;
+    if (a.other != b.other)
+        return a.other < b.other;
+    return a.status != b.status ? a.status > b.status : a.what > b.what;
+}
+
+/* What two records say together. Merging a record again changes nothing. */
+TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
+{
+    if (a.status != TA_OK || b.status != TA_OK) {
+        if (a.status == TA_OK)
+            return b;
+        return b.status != TA_OK && ta_fault_counts_more(b, a) ? b : a;
+    }
+    int32_t differs = (a.what != b.what ? TA_DIFFERS_WHAT : 0) |
+                      (a.hash != b.hash ? TA_DIFFERS_HASH : 0) |
+                      (a.tag != b.tag ? TA_DIFFERS_TAG : 0);
+    if (differs)
+        return ta_fault_difference(a.rank, b.rank, differs);
+    return b.rank < a.rank ? b : a;
+}
+
+/* ---- As integers, for groups that find the maximum of each over all ranks ----
+ *
+ * The first is 0, or a rank's own fault: the lower the rank, the larger. Then for each of `what`,
+ * `hash` and `tag` two: the value above the rank, and the value's complement above the rank. The
+ * values are the same on all ranks if the two maxima are complements of each other; otherwise they
+ * are of two ranks that differ. There is room for 44 bits of a value, so hash and tag are mixed
+ * first. */
+#define TA_FAULT_INTEGERS 7
+#define TA_FAULT_RANK_BITS 20 /* the most ranks are 2^20 */
+
+/* Every bit of x changes about half of the result's bits, and no two x have the same result. */
+TA_INLINE uint64_t ta_fault_mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
+
+/* This rank's own record, before any was merged into it. */
+TA_INLINE void ta_fault_to_integers(ta_fault fault, int64_t *integers)
+{
+    const uint64_t low = (UINT64_C(1) << TA_FAULT_RANK_BITS) - 1;
+    uint64_t values[3];
+    values[0] = (uint64_t)(uint32_t)fault.what << 32;
+    values[1] = ta_fault_mix(fault.hash);
+    values[2] = ta_fault_mix(fault.tag);
+    integers[0] = 0;
+    if (fault.status != TA_OK)
+        integers[0] = (int64_t)(INT32_MAX - fault.rank) << 32 | -fault.status;
+    for (int i = 0; i < 3; i++) {
+        integers[1 + 2 * i] = (int64_t)((values[i] & ~low) | (uint64_t)fault.rank);
+        integers[2 + 2 * i] = (int64_t)((~values[i] & ~low) | (uint64_t)fault.rank);
+    }
+}
+
+/* The record of all ranks, of their maxima and of what this rank gave. */
+TA_INLINE ta_fault ta_fault_from_integers(const int64_t *largest, ta_fault own)
+{
+    const uint64_t low = (UINT64_C(1) << TA_FAULT_RANK_BITS) - 1;
+    if (largest[0])
+        return ta_fault_of(-(int32_t)(largest[0] & INT32_MAX),
+                           INT32_MAX - (int32_t)(largest[0] >> 32));
+    for (int i = 0; i < 3; i++) {
+        uint64_t most = (uint64_t)largest[1 + 2 * i], least = (uint64_t)largest[2 + 2 * i];
+        if ((most & ~low) != (~least & ~low))
+            return ta_fault_difference((int32_t)(most & low), (int32_t)(least & low), 1 << i);
+    }
+    return own;
+}
+
+#endif

@@ -1,0 +1,69 @@
+/* The kinds of exchange: one list, one entry for each, with everything that the rest of the library
+ * asks of it. The interpreter runs what the entry says, the planner goes through the list. kinds.c
+ * has the list; CONTRIBUTING.md says how to add one. */
+#ifndef TA_EXCHANGE_KINDS_H
+#define TA_EXCHANGE_KINDS_H
+
+#include "cluster/cost.h"
+#include "rounds.h"
+
+struct ta_exchange_job;
+
+/* One more than the last ta_exchange. */
+#define TA_EXCHANGE_KINDS (TA_EXCHANGE_ALL_REDUCE + 1)
+
+typedef struct ta_exchange_entry ta_exchange_entry;
+struct ta_exchange_entry {
+    const char *name, *what;
+    const char *what_of_tallies; /* what it adds to `what`, if they are exchanged; or NULL */
+    const char *symbol;          /* as the public header spells it */
+    const char *needs;           /* what is missing where it does not support a shape */
+    int (*supports)(const ta_exchange_shape *shape);
+
+    /* The exchange of some heads: all of them, or those of a chunk. */
+    ta_status (*run)(struct ta_exchange_job *job, ta_heads heads, void *stream);
+    /* Add its messages and its work to a cost. */
+    ta_status (*estimate)(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
+                          ta_cost *cost);
+
+    const ta_round_ops *rounds; /* that run() and estimate() go through; NULL: it has none */
+    int whole;     /* unless the output is scattered, each message is a whole partial */
+    int gathers;   /* all ranks' partials arrive at once, each in a place of its own */
+    int by_nodes;  /* which rank is on which node decides what it does */
+    int max_ranks; /* above so many it is slower than any other, and not worth adding up; 0: none */
+};
+
+/* By ta_exchange; the first, TA_EXCHANGE_AUTO, is none. */
+extern const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS];
+
+/* Can this kind give the shape's placement, where it is exchanged? */
+int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape);
+
+/* How many chunks a partial of this shape goes in. Only whole partials are cut into chunks. */
+int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape);
+
+ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost);
+
+/* Which ranks share a node (nodes.c); `node_of` has a number for each rank, NULL means one node for
+ * all. Free it with ta_nodes_free(). */
+ta_status ta_nodes_make(const int *node_of, int ranks, ta_nodes *nodes);
+void ta_nodes_free(ta_nodes *nodes);
+
+/* What the entries are made of: flat.c, two_level.c; exchange.c and estimate.c for rounds;
+ * all_gather.c, all_reduce.c. */
+extern const ta_round_ops ta_doubling_rounds, ta_binomial_rounds, ta_scatter_rounds,
+    ta_two_level_rounds;
+int ta_doubling_supports(const ta_exchange_shape *shape);
+int ta_two_level_supports(const ta_exchange_shape *shape);
+int ta_all_reduce_supports(const ta_exchange_shape *shape);
+ta_status ta_rounds_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
+ta_status ta_all_gather_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
+ta_status ta_all_reduce_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
+ta_status ta_rounds_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
+                             ta_cost *cost);
+ta_status ta_all_gather_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
+                                 ta_cost *cost);
+ta_status ta_all_reduce_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
+                                 ta_cost *cost);
+
+#endif
