@@ -9,8 +9,10 @@
 
 #include <treeattn/cluster.h>
 
+#include "base/status.h"
 #include "lib/attention_plan.h"
 #include "lib/expect.h"
+#include "lib/json.h"
 #include "lib/random.h"
 
 #define MAX_RANKS 16
@@ -29,12 +31,12 @@ typedef struct trial {
     ta_attention_config config;
     int32_t sequences, lengths[3];
     ta_group_stats before[MAX_RANKS], between[MAX_RANKS], after[MAX_RANKS];
-    ta_traffic estimated[TA_PASSES][MAX_RANKS];
+    ta_traffic estimated[TA_PLAN_CALLS][MAX_RANKS];
 } trial;
 
 static ta_status estimate(const ta_attention *plan, trial *t)
 {
-    for (int pass = 0; pass < TA_PASSES; ++pass) {
+    for (int pass = 0; pass < TA_PLAN_CALLS; ++pass) {
         ta_cost cost;
         TA_TRY(ta_cost_begin(&cost, NULL, plan->ranks));
         TA_TRY(ta_attention_estimate(plan, pass, &cost));
@@ -140,8 +142,8 @@ static void test_estimates_as_counted(void)
                 t.config.grid_rows = ring ? 0 : ranks[i] / columns;
                 t.config.grid_columns = ring ? 0 : columns;
                 EXPECT_OK(ta_group_run_threads(ranks[i], NULL, run_rank, &t));
-                compare(&t, ranks[i], TA_PASS_FORWARD);
-                compare(&t, ranks[i], TA_PASS_BACKWARD);
+                compare(&t, ranks[i], 0);
+                compare(&t, ranks[i], 1);
             }
 }
 
@@ -197,25 +199,25 @@ static void test_seconds_by_hand(void)
     double agree = 1 + 0.4, block = 100 * 32 / 100.0;
     double query = 10 * 8 * 4, kv = 2 * query, record = 10 * 10 * 4;
     ta_attention_prediction ring = predict(c, &config, 2, TA_ATTENTION_RING, 0);
-    expect_seconds(agree + fmax(1 + kv / 100, block) + block, ring.forward_seconds);
+    expect_seconds(agree + fmax(1 + kv / 100, block) + block, ring.forward.seconds);
     ta_attention_prediction column = predict(c, &config, 2, TA_ATTENTION_GRID, 1);
-    expect_seconds(agree + 2 * (1 + query / 100) + 2 * block, column.forward_seconds);
+    expect_seconds(agree + 2 * (1 + query / 100) + 2 * block, column.forward.seconds);
     ta_attention_prediction row = predict(c, &config, 2, TA_ATTENTION_GRID, 2);
-    expect_seconds(agree + 1 + query / 100 + 2 * block + 1 + record / 100, row.forward_seconds);
+    expect_seconds(agree + 1 + query / 100 + 2 * block + 1 + record / 100, row.forward.seconds);
     ta_attention_prediction overlap = predict(c, &config, 2, TA_ATTENTION_GRID_OVERLAP, 2);
     expect_seconds(agree + fmax(1 + query / 100, block) + block + 1 + record / 100,
-                   overlap.forward_seconds);
-    expect_seconds(2 * block, overlap.forward_attend_seconds);
-    expect_seconds(2 * block * 40 / 16, overlap.backward_attend_seconds); /* 3·8 + 2·8 */
-    expect_seconds(row.backward_seconds, overlap.backward_seconds);
+                   overlap.forward.seconds);
+    expect_seconds(2 * block, overlap.forward.attend_seconds);
+    expect_seconds(2 * block * 40 / 16, overlap.backward.attend_seconds); /* 3·8 + 2·8 */
+    expect_seconds(row.backward.seconds, overlap.backward.seconds);
     /* Contiguous and causal: the second rank has three of the four quarters, less half of two. */
     config.mask = TA_MASK_CAUSAL;
     config.map.kind = TA_SHARD_CONTIGUOUS;
     ta_attention_prediction contiguous = predict(c, &config, 2, TA_ATTENTION_GRID, 1);
-    expect_seconds(1.5 * block, contiguous.forward_attend_seconds);
+    expect_seconds(1.5 * block, contiguous.forward.attend_seconds);
     config.map.kind = TA_SHARD_ZIGZAG;
     ta_attention_prediction zigzag = predict(c, &config, 2, TA_ATTENTION_GRID, 1);
-    expect_seconds(block, zigzag.forward_attend_seconds);
+    expect_seconds(block, zigzag.forward.attend_seconds);
     ta_cluster_destroy(c);
 }
 
@@ -247,16 +249,21 @@ static void expect_fastest(const char *description, ta_attention_config config, 
 {
     ta_cluster *c = make_cluster(description);
     ta_attention_prediction p = TA_ATTENTION_PREDICTION_INIT;
-    double chosen = -1, least = INFINITY;
+    double chosen = -1, least = INFINITY, ring = INFINITY;
     for (int i = 0; ta_attention_predict(c, &config, ranks, i, &p) == TA_OK; ++i) {
-        double seconds = p.forward_seconds + p.backward_seconds;
-        if (p.algorithm != TA_ATTENTION_RING && seconds < least)
+        double seconds = p.forward.seconds + p.backward.seconds;
+        TEST_ASSERT_TRUE(p.possible && p.fits);
+        if (p.algorithm == TA_ATTENTION_RING)
+            ring = seconds;
+        else if (seconds < least)
             least = seconds;
         if (p.chosen) {
             TEST_ASSERT_TRUE(chosen < 0);
             chosen = seconds;
         }
     }
+    if (ring < (1 - TA_RING_GAIN) * least) /* by less it is no difference */
+        least = ring;
     expect_seconds(least, chosen);
     ta_cluster_destroy(c);
 }
@@ -276,10 +283,81 @@ static void test_the_fastest_is_chosen(void)
         }
 }
 
+/* Which one a config leaves open, and which is taken. */
+static ta_attention_prediction chosen_of(const ta_cluster *c, const ta_attention_config *config,
+                                         int ranks)
+{
+    ta_attention_prediction p = TA_ATTENTION_PREDICTION_INIT, chosen = p;
+    int count = 0;
+    for (int i = 0; ta_attention_predict(c, config, ranks, i, &p) == TA_OK; ++i)
+        if (p.chosen) {
+            chosen = p;
+            ++count;
+        }
+    TEST_ASSERT_EQUAL_INT(1, count);
+    return chosen;
+}
+
+/* Where latency is all, the rounds decide: overlap has fewer than the grid without it, both fewer
+ * than a ring. Each kind that is asked for is taken, and a grid that is given stays. */
+static void test_what_is_asked_for(void)
+{
+    ta_cluster *c = make_cluster("local:8x1 network.latency_seconds=10 "
+                                 "network.rank_bytes_per_second=1e15 "
+                                 "network.total_bytes_per_second=1e15");
+    ta_attention_config config = simple_config();
+    TEST_ASSERT_EQUAL_INT(TA_ATTENTION_AUTO, config.algorithm);
+    TEST_ASSERT_EQUAL_INT(TA_ATTENTION_GRID_OVERLAP, chosen_of(c, &config, 4).algorithm);
+    for (int algorithm = TA_ATTENTION_GRID; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm) {
+        config.algorithm = (ta_attention_algorithm)algorithm;
+        TEST_ASSERT_EQUAL_INT(algorithm, chosen_of(c, &config, 4).algorithm);
+    }
+    config.algorithm = TA_ATTENTION_AUTO;
+    config.grid_rows = 4;
+    config.grid_columns = 1;
+    TEST_ASSERT_EQUAL_INT(4, chosen_of(c, &config, 4).grid_rows);
+    config.grid_rows = 1;
+    config.grid_columns = 4;
+    TEST_ASSERT_EQUAL_INT(4, chosen_of(c, &config, 4).grid_columns);
+    config.grid_rows = config.grid_columns = 0;
+    TEST_ASSERT_EQUAL_INT(TA_ATTENTION_GRID, chosen_of(c, &config, 1).algorithm);
+    ta_cluster_destroy(c);
+}
+
+/* A ring keeps two blocks of K and V, and no grid keeps less: where memory is for it alone, it is
+ * taken, and rings are named as what they are. */
+static void test_a_ring_where_nothing_else_fits(void)
+{
+    ta_cluster *c = make_cluster("local:1x5");
+    ta_attention_config config = simple_config();
+    config.forward_only = 1;
+    config.max_tokens = 1000;
+    ta_attention_prediction ring = predict(c, &config, 5, TA_ATTENTION_RING, 0);
+    TEST_ASSERT_TRUE(chosen_of(c, &config, 5).algorithm != TA_ATTENTION_RING);
+    c->memory_bytes = ring.memory_bytes + 1;
+    ta_attention_prediction taken = chosen_of(c, &config, 5);
+    TEST_ASSERT_EQUAL_INT(TA_ATTENTION_RING, taken.algorithm);
+    TEST_ASSERT_TRUE(taken.fits && taken.grid_rows == 0 && taken.grid_columns == 0);
+    TEST_ASSERT_TRUE(taken.backward.seconds == 0 && taken.forward.seconds > 0);
+    ta_cluster_destroy(c);
+}
+
+static void test_names(void)
+{
+    TEST_ASSERT_EQUAL_STRING("auto", ta_attention_algorithm_name(TA_ATTENTION_AUTO));
+    TEST_ASSERT_EQUAL_STRING("grid", ta_attention_algorithm_name(TA_ATTENTION_GRID));
+    TEST_ASSERT_EQUAL_STRING("ring", ta_attention_algorithm_name(TA_ATTENTION_RING));
+    TEST_ASSERT_EQUAL_STRING("grid overlap",
+                             ta_attention_algorithm_name(TA_ATTENTION_GRID_OVERLAP));
+    TEST_ASSERT_EQUAL_STRING("unknown", ta_attention_algorithm_name((ta_attention_algorithm)4));
+    TEST_ASSERT_EQUAL_STRING("unknown", ta_attention_algorithm_name((ta_attention_algorithm)-1));
+}
+
 static ta_status explain_rank(ta_group *group, void *context)
 {
-    char text[8000], json[8000], few[10];
+    char text[8000], json[16000], few[10];
     size_t needed;
+    int candidates;
     ta_device *device;
     ta_attention *plan;
     ta_attention_config config = simple_config();
@@ -293,10 +371,14 @@ static ta_status explain_rank(ta_group *group, void *context)
     TA_TRY(ta_attention_create(group, device, &config, &plan));
     ta_cluster_destroy(cluster);
     RANK_EXPECT(plan->grid_rows * plan->grid_columns == 4);
-    TA_TRY(ta_attention_explain(plan, 0, text, sizeof text, &needed));
+    TA_TRY(ta_attention_explain(plan, text, sizeof text, &needed));
     RANK_EXPECT(needed == strlen(text) + 1);
-    TA_TRY(ta_attention_explain(plan, 1, json, sizeof json, NULL));
-    TA_TRY(ta_attention_explain(plan, 0, few, sizeof few, NULL));
+    TA_TRY(ta_attention_explain_json(plan, json, sizeof json, &needed));
+    RANK_EXPECT(needed == strlen(json) + 1);
+    const char *fault = explanation_fault(json, &candidates);
+    if (fault)
+        return ta_fail(TA_ERR_SYSTEM, "%s in: %s", fault, json);
+    TA_TRY(ta_attention_explain(plan, few, sizeof few, NULL));
     RANK_EXPECT(strlen(few) == 9 && strncmp(few, text, 9) == 0);
     char algorithm[64];
     snprintf(algorithm, sizeof algorithm, "algorithm: %s of %d x %d\n",
@@ -305,9 +387,10 @@ static ta_status explain_rank(ta_group *group, void *context)
     if (ta_group_rank(group) == 0) {
         RANK_EXPECT(strstr(text, "; chosen\n") && strstr(text, "candidate: ring"));
         RANK_EXPECT(strstr(text, "the least predicted time") && strstr(text, "cluster: local:4x1"));
-        RANK_EXPECT(strstr(json, "\"chosen\": true") && strstr(json, "\"backward\": {"));
+        RANK_EXPECT(strstr(json, "\"chosen\": true") && strstr(json, "\"name\": \"backward\""));
+        RANK_EXPECT(candidates == 7); /* three grids, each without and with overlap, and a ring */
     } else {
-        RANK_EXPECT(!strstr(text, "candidate") && !strstr(json, "candidates"));
+        RANK_EXPECT(!strstr(text, "candidate") && candidates == 0);
     }
     ta_attention_destroy(plan);
     ta_device_close(device);
@@ -317,7 +400,8 @@ static ta_status explain_rank(ta_group *group, void *context)
 static void test_explain_and_follow(void)
 {
     EXPECT_OK(ta_group_run_threads(4, NULL, explain_rank, NULL));
-    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain(NULL, 0, NULL, 0, NULL), "attention", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain(NULL, NULL, 0, NULL), "attention", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain_json(NULL, NULL, 0, NULL), "attention", NULL);
 }
 
 /* Rank 0's cluster decides against what the others would take. Where latency is all, overlap needs
@@ -357,6 +441,9 @@ int main(void)
     RUN_TEST(test_seconds_by_hand);
     RUN_TEST(test_bad_predictions);
     RUN_TEST(test_the_fastest_is_chosen);
+    RUN_TEST(test_what_is_asked_for);
+    RUN_TEST(test_a_ring_where_nothing_else_fits);
+    RUN_TEST(test_names);
     RUN_TEST(test_explain_and_follow);
     RUN_TEST(test_rank_0_decides);
     return UNITY_END() != 0;

@@ -71,7 +71,7 @@ static void test_bad_configs(void)
     REFUSED(grid_rows, 2, "grid_rows");
     REFUSED(grid_columns, 1, "grid_rows");
     REFUSED(forward_only, 2, "forward_only");
-    REFUSED(algorithm, (ta_attention_algorithm)3, "algorithm");
+    REFUSED(algorithm, (ta_attention_algorithm)4, "algorithm");
     ta_attention_config config = good_config();
     ta_attention *plan;
     EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, NULL, &config, &plan), "device", NULL);
@@ -199,7 +199,8 @@ static void test_memory(void)
 {
     const int large = 1 << 11;
     for (int rows = 1; rows <= 8; rows *= 2)
-        for (int algorithm = 0; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm) {
+        for (int algorithm = TA_ATTENTION_GRID; algorithm <= TA_ATTENTION_GRID_OVERLAP;
+             ++algorithm) {
             ta_attention_algorithm kind = (ta_attention_algorithm)algorithm;
             int grid = kind == TA_ATTENTION_RING ? 0 : rows;
             size_t once = memory_of(kind, grid, large);
@@ -355,6 +356,119 @@ static void test_bad_calls(void)
     free(n);
 }
 
+/* ---- Workspace and stats --------------------------------------------------------------------- */
+
+static void test_a_workspace_of_the_caller(void)
+{
+    static const int32_t lengths[] = {100, 50};
+    numbers *own = make_numbers(), *n = make_numbers();
+    ta_attention_config config = good_config();
+    ta_attention *plan = NULL;
+    ta_tensor out = {n->out, 0, 0, 0};
+    ta_attention_input input = input_of(n, 2, lengths);
+    ta_attention_gradient gradient = gradient_of(n);
+    size_t bytes = 0;
+    run_both(own, 2, lengths);
+    EXPECT_OK(ta_attention_workspace(NULL, device, &config, &bytes));
+    TEST_ASSERT_TRUE(bytes > 0 && bytes % 64 == 0);
+    char *memory = aligned_alloc(64, bytes + 64);
+    memset(memory, 0xff, bytes + 64); /* NaN */
+    config.workspace = memory;
+    config.workspace_bytes = bytes - 1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, device, &config, &plan),
+                 "config.workspace_bytes", NULL);
+    config.workspace = memory + 4;
+    config.workspace_bytes = bytes;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_create(NULL, device, &config, &plan),
+                 "config.workspace", "aligned to 64");
+    config.workspace = memory;
+    uint64_t held = device->stats.bytes_held;
+    EXPECT_OK(ta_attention_create(NULL, device, &config, &plan));
+    TEST_ASSERT_EQUAL_UINT64(held, device->stats.bytes_held);
+    EXPECT_OK(ta_attention_forward(plan, &input, &out, n->lse, NULL));
+    EXPECT_OK(ta_attention_backward(plan, &input, &gradient, NULL));
+    ta_attention_destroy(plan);
+    TEST_ASSERT_EQUAL_MEMORY(own, n, sizeof *n); /* the same bits as in memory of its own */
+    for (size_t i = bytes; i < bytes + 64; ++i)
+        TEST_ASSERT_EQUAL_HEX8(0xff, memory[i]);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_workspace(NULL, device, &config, NULL), "bytes",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_workspace(NULL, NULL, &config, &bytes), "device",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_workspace(NULL, device, NULL, &bytes), "config",
+                 NULL);
+    config.k_dim = 9;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_workspace(NULL, device, &config, &bytes),
+                 "config.k_dim", NULL);
+    free(memory);
+    free(own);
+    free(n);
+}
+
+/* What a rank asks for is what its plan takes, for every algorithm and grid. */
+static ta_status workspace_rank(ta_group *group, void *context)
+{
+    ta_attention_config config = *(ta_attention_config *)context;
+    ta_attention_stats stats = TA_ATTENTION_STATS_INIT;
+    ta_device *own;
+    ta_attention *plan;
+    size_t bytes = 0;
+    TA_TRY(ta_device_open("host", NULL, &own));
+    TA_TRY(ta_attention_workspace(group, own, &config, &bytes));
+    TA_TRY(ta_attention_create(group, own, &config, &plan));
+    TA_TRY(ta_attention_get_stats(plan, &stats));
+    RANK_EXPECT(stats.workspace_bytes == bytes && stats.device_bytes == bytes);
+    RANK_EXPECT(stats.algorithm == config.algorithm);
+    RANK_EXPECT(stats.grid_rows == config.grid_rows && stats.grid_columns == config.grid_columns);
+    ta_attention_destroy(plan);
+    RANK_EXPECT(own->stats.bytes_held == 0 && own->stats.bytes_held_most == bytes);
+    ta_device_close(own);
+    return TA_OK;
+}
+
+static void test_workspaces_of_ranks(void)
+{
+    for (int algorithm = TA_ATTENTION_GRID; algorithm <= TA_ATTENTION_GRID_OVERLAP; ++algorithm)
+        for (int rows = 1; rows <= 4; rows *= 2) {
+            ta_attention_config config = good_config();
+            config.algorithm = (ta_attention_algorithm)algorithm;
+            config.grid_rows = algorithm == TA_ATTENTION_RING ? 0 : rows;
+            config.grid_columns = algorithm == TA_ATTENTION_RING ? 0 : 4 / rows;
+            EXPECT_OK(ta_group_run_threads(4, NULL, workspace_rank, &config));
+        }
+}
+
+static void test_stats(void)
+{
+    static const int32_t lengths[] = {100, 50};
+    numbers *n = make_numbers();
+    ta_attention_config config = good_config();
+    ta_attention *plan;
+    ta_attention_input input = input_of(n, 2, lengths);
+    ta_attention_gradient gradient = gradient_of(n);
+    ta_tensor out = {n->out, 0, 0, 0};
+    ta_attention_stats s = TA_ATTENTION_STATS_INIT, unset = {0};
+    EXPECT_OK(ta_attention_create(NULL, device, &config, &plan));
+    EXPECT_OK(ta_attention_get_stats(plan, &s));
+    TEST_ASSERT_TRUE(!s.forward_calls && !s.backward_calls && !s.forward_ns && !s.backward_ns);
+    TEST_ASSERT_EQUAL_INT(TA_ATTENTION_GRID, s.algorithm); /* what AUTO became */
+    TEST_ASSERT_TRUE(s.grid_rows == 1 && s.grid_columns == 1);
+    for (int i = 0; i < 3; ++i)
+        EXPECT_OK(ta_attention_forward(plan, &input, &out, n->lse, NULL));
+    EXPECT_OK(ta_attention_backward(plan, &input, &gradient, NULL));
+    EXPECT_OK(ta_attention_get_stats(plan, &s));
+    TEST_ASSERT_TRUE(s.forward_calls == 3 && s.backward_calls == 1);
+    TEST_ASSERT_TRUE(s.forward_attend_ns > 0 && s.forward_attend_ns <= s.forward_ns);
+    TEST_ASSERT_TRUE(s.backward_attend_ns > 0 && s.backward_attend_ns <= s.backward_ns);
+    TEST_ASSERT_TRUE(s.workspace_bytes > 0 && s.device_bytes == s.workspace_bytes);
+    TEST_ASSERT_TRUE(s.device_bytes_most >= s.device_bytes);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_get_stats(NULL, &s), "attention", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_get_stats(plan, NULL), "stats", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_get_stats(plan, &unset), "stats", NULL);
+    ta_attention_destroy(plan);
+    free(n);
+}
+
 /* ---- Several ranks ------------------------------------------------------------------------- */
 
 static ta_status differing_plans(ta_group *group, void *context)
@@ -430,6 +544,9 @@ int main(void)
     RUN_TEST(test_memory);
     RUN_TEST(test_nan_reaches_what_depends_on_it);
     RUN_TEST(test_bad_calls);
+    RUN_TEST(test_a_workspace_of_the_caller);
+    RUN_TEST(test_workspaces_of_ranks);
+    RUN_TEST(test_stats);
     RUN_TEST(test_plans_must_agree);
     RUN_TEST(test_faults_reach_all_ranks);
     return UNITY_END() != 0;

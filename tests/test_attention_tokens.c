@@ -175,7 +175,7 @@ static void check_layout(const layout *l)
 
 static void test_orders_are_those_of_all_positions(void)
 {
-    static const int grids[][2] = {{1, 1}, {1, 2}, {3, 1}, {2, 3}, {2, 2}, {5, 1}};
+    static const int grids[][2] = {{1, 1}, {1, 2}, {3, 1}, {2, 3}};
     static const int32_t blocks[] = {0, 1, 3, 16}, windows[] = {0, 1, 5, 40};
     for (size_t g = 0; g < sizeof grids / sizeof *grids; ++g)
         for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_ZIGZAG; ++kind)

@@ -170,9 +170,9 @@ static ta_status explain_attention(ta_group *group, ta_device *device, texts *t)
     config.max_tokens = 100;
     config.cluster = t->cluster;
     TA_TRY(ta_attention_create(group, device, &config, &plan));
-    status = first ? ta_attention_explain(plan, 0, t->attention, sizeof t->attention, NULL) : TA_OK;
+    status = first ? ta_attention_explain(plan, t->attention, sizeof t->attention, NULL) : TA_OK;
     if (first && status == TA_OK)
-        status = ta_attention_explain(plan, 1, t->attention_json, sizeof t->attention_json, NULL);
+        status = ta_attention_explain_json(plan, t->attention_json, sizeof t->attention_json, NULL);
     ta_attention_destroy(plan);
     return status;
 }

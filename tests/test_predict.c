@@ -53,8 +53,8 @@ static void test_one_device_reads_its_cache(void)
     double cache = 1e6 * 16 * 256 * 2;
     ta_prediction p = predict("h100:1x1", &config, 1, TA_WAY_TREE);
     TEST_ASSERT_TRUE(p.possible && p.fits);
-    TEST_ASSERT_EQUAL_UINT64(0, p.bytes_sent);
-    expect_near(cache / 3.35e12 + 3 * 3e-6, p.seconds, 1e-3);
+    TEST_ASSERT_EQUAL_UINT64(0, p.step.bytes_sent);
+    expect_near(cache / 3.35e12 + 3 * 3e-6, p.step.seconds, 1e-3);
     expect_near(cache, p.memory_bytes, 1e-3);
     TEST_ASSERT_FALSE(predict("h100:1x1", &config, 1, TA_WAY_RING_KV).possible);
     config.max_tokens = 10000000; /* 81.9 GB */
@@ -80,20 +80,21 @@ static void test_bytes_of_each_way(void)
     ta_plan_config config = paper_config(1000);
     uint64_t partial = 16 * 130 * 4;
     ta_prediction p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
-    TEST_ASSERT_EQUAL_UINT64(3, p.messages_sent);
-    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32), p.bytes_sent);
-    TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 32), p.total_bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(3, p.step.messages_sent);
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32), p.step.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(8 * 3 * (partial + 32), p.step.total_bytes_sent);
     /* Besides K and V: 32 bytes three times to agree, and a gathering that wraps around twice. */
     p = predict("h100:1x8", &config, 8, TA_WAY_RING_KV);
-    TEST_ASSERT_EQUAL_UINT64(14 + 3 + 3 + 2, p.messages_sent);
-    TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 32 + 7 * partial / 8, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(14 + 3 + 3 + 2, p.step.messages_sent);
+    TEST_ASSERT_EQUAL_UINT64(7 * 1000ull * 16 * 256 * 2 + 3 * 32 + 7 * partial / 8,
+                             p.step.bytes_sent);
     p = predict("h100:1x8", &config, 8, TA_WAY_RING_Q);
-    TEST_ASSERT_EQUAL_UINT64(7 * (partial / 8 + 32) + 7 * partial / 8, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(7 * (partial / 8 + 32) + 7 * partial / 8, p.step.bytes_sent);
     p = predict("h100:1x8", &config, 8, TA_WAY_ONE_DEVICE);
-    TEST_ASSERT_EQUAL_UINT64(0, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(0, p.step.bytes_sent);
     config.query_placement = TA_PLACE_ROOT;
     p = predict("h100:1x8", &config, 8, TA_WAY_TREE);
-    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32) + 3 * 16 * 128 * 2, p.bytes_sent);
+    TEST_ASSERT_EQUAL_UINT64(3 * (partial + 32) + 3 * 16 * 128 * 2, p.step.bytes_sent);
     config.out_placement = TA_PLACE_ROOT;
     TEST_ASSERT_FALSE(predict("h100:1x8", &config, 8, TA_WAY_TREE).possible);
 }
@@ -105,10 +106,43 @@ static void test_growth_with_ranks(void)
     for (int ranks = 1; ranks <= 4096; ranks *= 2) {
         ta_plan_config config = paper_config((5120000 + ranks - 1) / ranks);
         ta_prediction p = predict("h100:512x8", &config, ranks, TA_WAY_TREE);
-        TEST_ASSERT_TRUE(p.attend_seconds < before);
-        TEST_ASSERT_TRUE(p.messages_sent <= 12);
-        before = p.attend_seconds;
+        TEST_ASSERT_TRUE(p.step.attend_seconds < before);
+        TEST_ASSERT_TRUE(p.step.messages_sent <= 12);
+        before = p.step.attend_seconds;
     }
+}
+
+/* Exactly one candidate is what a plan would run; algorithms and exchanges have values and names. */
+static void test_chosen_and_names(void)
+{
+    static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,
+                                              TA_ALGORITHM_RING_Q};
+    ta_plan_config config = paper_config(1000);
+    for (int i = 0; i < 3; ++i) {
+        int chosen = 0;
+        config.algorithm = algorithms[i];
+        for (int way = 0; way < TA_WAYS; ++way) {
+            ta_prediction p = predict("h100:1x8", &config, 8, (ta_way)way);
+            int is_tree = p.algorithm == TA_ALGORITHM_TREE;
+            TEST_ASSERT_EQUAL_INT(is_tree ? way + TA_EXCHANGE_DOUBLING : TA_EXCHANGE_AUTO,
+                                  p.exchange);
+            TEST_ASSERT_TRUE(!p.chosen || (p.possible && p.algorithm == algorithms[i]));
+            chosen += p.chosen;
+        }
+        TEST_ASSERT_EQUAL_INT(1, chosen);
+    }
+    TEST_ASSERT_EQUAL_INT(TA_ALGORITHM_ONE_DEVICE,
+                          predict("h100:1x8", &config, 8, TA_WAY_ONE_DEVICE).algorithm);
+    config.algorithm = TA_ALGORITHM_TREE;
+    config.exchange = TA_EXCHANGE_SCATTER;
+    TEST_ASSERT_TRUE(predict("h100:1x8", &config, 8, (ta_way)(TA_WAY_TREE + 2)).chosen);
+    TEST_ASSERT_EQUAL_STRING("ring pass-KV", ta_algorithm_name(TA_ALGORITHM_RING_KV));
+    TEST_ASSERT_EQUAL_STRING("one device", ta_algorithm_name(TA_ALGORITHM_ONE_DEVICE));
+    TEST_ASSERT_EQUAL_STRING("unknown", ta_algorithm_name((ta_algorithm)5));
+    TEST_ASSERT_EQUAL_STRING("unknown", ta_algorithm_name((ta_algorithm)-1));
+    TEST_ASSERT_EQUAL_STRING("two-level", ta_exchange_name(TA_EXCHANGE_TWO_LEVEL));
+    TEST_ASSERT_EQUAL_STRING("auto", ta_exchange_name(TA_EXCHANGE_AUTO));
+    TEST_ASSERT_EQUAL_STRING("unknown", ta_exchange_name((ta_exchange)TA_EXCHANGE_KINDS));
 }
 
 static void test_bad_arguments(void)
@@ -250,6 +284,7 @@ int main(void)
     RUN_TEST(test_bytes_of_each_way);
     RUN_TEST(test_growth_with_ranks);
     RUN_TEST(test_rings_as_counted);
+    RUN_TEST(test_chosen_and_names);
     RUN_TEST(test_bad_arguments);
     return UNITY_END() != 0;
 }

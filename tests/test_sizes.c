@@ -75,15 +75,17 @@ static void test_sizes_stay(void)
         TEST_ASSERT_TRUE_MESSAGE(s->bytes >= s->first_bytes, s->name);
         TEST_ASSERT_TRUE_MESSAGE(s->bytes <= TA_STRUCT_MOST_BYTES / 2, s->name);
     }
-    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 2, COUNT(layout_sizes));
+    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 3, COUNT(layout_sizes));
 }
 
 /* Arrays of them, and structs that hold them, are compiled into programs. */
 static void test_structs_inside_others_never_grow(void)
 {
     const layout_size *tensor = size_of("ta_tensor"), *map = size_of("ta_shard_map");
+    const layout_size *call = size_of("ta_predicted_call");
     TEST_ASSERT_EQUAL_size_t(tensor->released_bytes, tensor->bytes);
     TEST_ASSERT_EQUAL_size_t(map->released_bytes, map->bytes);
+    TEST_ASSERT_EQUAL_size_t(call->released_bytes, call->bytes);
 }
 
 /* ---- A struct that has grown ---- */
@@ -262,6 +264,17 @@ static ta_status attention_create(void *config)
     return TA_OK;
 }
 
+static ta_status attention_workspace(void *config)
+{
+    size_t bytes;
+    return ta_attention_workspace(NULL, device, config, &bytes);
+}
+
+static ta_status attention_stats(void *stats)
+{
+    return ta_attention_get_stats(attention, stats);
+}
+
 static ta_status attention_forward(void *input)
 {
     ta_tensor out = {numbers[3], 0, 0, 0};
@@ -402,6 +415,8 @@ static void test_attention(void)
     ta_attention_gradient gradient = attention_gradient();
     const try tries[] = {
         {"config", TA_STRUCT(ta_attention_config), &config, attention_create, 0},
+        {"config", TA_STRUCT(ta_attention_config), &config, attention_workspace, 0},
+        {"stats", TA_STRUCT(ta_attention_stats), NULL, attention_stats, 0},
         {"config", TA_STRUCT(ta_attention_config), &config, attention_predict_config, 0},
         {"prediction", TA_STRUCT(ta_attention_prediction), NULL, attention_predict, 0},
         {"input", TA_STRUCT(ta_attention_input), &input, attention_forward, 0},

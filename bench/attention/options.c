@@ -11,9 +11,8 @@
 
 static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
 static const char *const mask_words[] = {"causal", "full", NULL};
-/* In the order of ta_attention_algorithm, and then one more. */
-static const char *const algorithm_words[] = {"grid", "ring", "overlap", "auto", NULL};
-enum { AUTOMATIC = TA_ATTENTION_GRID_OVERLAP + 1 };
+/* In the order of ta_attention_algorithm. */
+static const char *const algorithm_words[] = {"auto", "grid", "ring", "overlap", NULL};
 
 #define AT(field) offsetof(attention_options, field)
 static const arg_flag own_flags[] = {
@@ -60,7 +59,7 @@ static int check_agreement(const attention_options *o, char *error, size_t capac
     if (sweep_check(&o->sweep, error, capacity) != 0)
         return -1;
     for (int i = 0; !o->cluster && i < o->algorithms.count; i++)
-        if (o->algorithms.values[i] == AUTOMATIC) {
+        if (o->algorithms.values[i] == TA_ATTENTION_AUTO) {
             snprintf(error, capacity, "--algo is auto, but there is no --cluster to choose by");
             return -1;
         }
@@ -89,9 +88,8 @@ static int make_row(const attention_options *o, const bench_machine *machine, in
                            .simd = sweep->simd};
     int64_t column = sweep_digit(&number, o->columns.count);
     row->columns = (int)o->columns.values[column];
-    int64_t algorithm = o->algorithms.values[sweep_digit(&number, o->algorithms.count)];
-    row->automatic = algorithm == AUTOMATIC;
-    row->algorithm = row->automatic ? TA_ATTENTION_GRID : (ta_attention_algorithm)algorithm;
+    row->algorithm =
+        (ta_attention_algorithm)o->algorithms.values[sweep_digit(&number, o->algorithms.count)];
     int64_t length = sweep_digit(&number, sweep_count(&sweep->lengths));
     int64_t threads = sweep->threads.count
                           ? sweep->threads.values[sweep_digit(&number, sweep->threads.count)]

@@ -21,13 +21,14 @@ ta_status attention_model_columns(attention_row *row)
 {
     ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
     double least = 0;
-    if (!row->cluster || row->automatic || row->columns || row->algorithm == TA_ATTENTION_RING)
+    if (!row->cluster || row->columns || row->algorithm == TA_ATTENTION_AUTO ||
+        row->algorithm == TA_ATTENTION_RING)
         return TA_OK;
     ta_status status = attention_model_config(row, &config);
     for (int i = 0; status == TA_OK; i++) {
         ta_attention_prediction p = TA_ATTENTION_PREDICTION_INIT;
         status = ta_attention_predict(row->cluster, &config, row->ranks, i, &p);
-        double seconds = p.forward_seconds + p.backward_seconds;
+        double seconds = p.forward.seconds + p.backward.seconds;
         if (status != TA_OK || (p.algorithm != row->algorithm && row->ranks > 1) ||
             (row->columns && seconds >= least))
             continue;
@@ -49,8 +50,8 @@ ta_status attention_model_times(const attention_row *row, attention_times *times
         if (status != TA_OK || p.algorithm != algorithm ||
             (!ring && p.grid_columns != times->grid_columns))
             continue;
-        times->model_us[PASS_FORWARD] = p.forward_seconds * 1e6;
-        times->model_us[PASS_BACKWARD] = p.backward_seconds * 1e6;
+        times->model_us[PASS_FORWARD] = p.forward.seconds * 1e6;
+        times->model_us[PASS_BACKWARD] = p.backward.seconds * 1e6;
         break;
     }
     return status;

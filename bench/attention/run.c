@@ -4,9 +4,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <treeattn/cluster.h>
 
 #include "common/fma_loop.h"
 #include "common/launch.h"
@@ -177,53 +174,37 @@ static ta_status make_plan(const attention_row *row, ta_group *group, ta_device 
     config.algorithm = row->algorithm;
     config.grid_columns = row->columns;
     config.grid_rows = row->columns ? row->ranks / row->columns : 0;
-    config.cluster = row->automatic ? row->cluster : NULL;
+    config.cluster = row->algorithm == TA_ATTENTION_AUTO ? row->cluster : NULL;
     return ta_attention_create(group, device, &config, plan);
 }
 
-/* A number of the plan's description in JSON; 0 if it is not there. */
-static double described(const char *json, const char *prefix, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, "\"%s%s\": ", prefix, name);
-    const char *found = strstr(json, key);
-    return found ? strtod(found + strlen(key), NULL) : 0;
-}
-
-static const char *const pass_prefixes[PASSES] = {"forward_", "backward_"};
-
 /* What the plan says of itself and of its calls. */
-static void note_description(attention_job *job, int rank, const char *json, size_t tensor_bytes)
+static ta_status note_stats(attention_job *job, int rank, const ta_attention *plan,
+                            size_t tensor_bytes)
 {
+    ta_attention_stats s = TA_ATTENTION_STATS_INIT;
     attention_times *times = job->times;
-    double bytes = (double)tensor_bytes + described(json, "", "memory_bytes");
+    ta_status status = ta_attention_get_stats(plan, &s);
+    if (status != TA_OK)
+        return status;
+    const uint64_t calls[PASSES] = {s.forward_calls, s.backward_calls};
+    const uint64_t ns[PASSES] = {s.forward_ns, s.backward_ns};
+    const uint64_t attend_ns[PASSES] = {s.forward_attend_ns, s.backward_attend_ns};
+    double bytes = (double)tensor_bytes + (double)s.workspace_bytes;
     pthread_mutex_lock(&job->lock);
     times->peak_bytes = bytes > times->peak_bytes ? bytes : times->peak_bytes;
-    for (int pass = 0; pass < PASSES; pass++) {
-        double call = described(json, pass_prefixes[pass], "microseconds");
-        double attend = described(json, pass_prefixes[pass], "attend_microseconds");
-        times->attend_us[pass] += attend / job->row->ranks;
-        times->exchange_us[pass] += (call - attend) / job->row->ranks;
+    for (int pass = 0; pass < PASSES; pass++) { /* means over the calls and the ranks */
+        double each = 1e-3 / (double)calls[pass] / job->row->ranks;
+        times->attend_us[pass] += (double)attend_ns[pass] * each;
+        times->exchange_us[pass] += (double)(ns[pass] - attend_ns[pass]) * each;
     }
     if (rank == 0 || launch.mpi) {
-        int overlap = strstr(json, "{\"algorithm\": \"grid overlap\"") == json;
-        times->algorithm = overlap ? TA_ATTENTION_GRID_OVERLAP : job->row->algorithm;
-        times->grid_rows = (int)described(json, "", "grid_rows");
-        times->grid_columns = (int)described(json, "", "grid_columns");
+        times->algorithm = s.algorithm;
+        times->grid_rows = s.grid_rows;
+        times->grid_columns = s.grid_columns;
     }
     pthread_mutex_unlock(&job->lock);
-}
-
-static ta_status describe(attention_job *job, int rank, const ta_attention *plan,
-                          size_t tensor_bytes)
-{
-    size_t bytes = 0;
-    ta_status status = ta_attention_explain(plan, 1, NULL, 0, &bytes);
-    char *json = status == TA_OK ? malloc(bytes) : NULL;
-    if (json && (status = ta_attention_explain(plan, 1, json, bytes, NULL)) == TA_OK)
-        note_description(job, rank, json, tensor_bytes);
-    free(json);
-    return status == TA_OK && !json ? TA_ERR_NO_MEMORY : status;
+    return TA_OK;
 }
 
 static ta_status run_rank(ta_group *group, void *context)
@@ -245,7 +226,7 @@ static ta_status run_rank(ta_group *group, void *context)
     if (status == TA_OK)
         status = measure(job, group, plan, &part);
     if (status == TA_OK)
-        status = describe(job, rank, plan, part.bytes);
+        status = note_stats(job, rank, plan, part.bytes);
     if (status == TA_OK)
         status = part_collect(row, &part, job->data);
     if (status != TA_OK)

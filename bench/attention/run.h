@@ -13,9 +13,8 @@ enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 typedef struct attention_row {
     int32_t tokens, query_heads, kv_heads, head_dim;
     ta_dtype dtype;
-    int ranks, threads, columns; /* columns 0: the plan chooses */
-    ta_attention_algorithm algorithm;
-    int automatic; /* the plan chooses the variant too, by the cluster */
+    int ranks, threads, columns;      /* columns 0: the plan chooses */
+    ta_attention_algorithm algorithm; /* TA_ATTENTION_AUTO: the plan chooses, by the cluster */
     ta_shard_kind map;
     int32_t block; /* 0: the plan's default */
     ta_mask mask;

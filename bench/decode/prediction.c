@@ -20,15 +20,14 @@ ta_status prediction_cluster(const decode_options *options, ta_group *group, ta_
     return ta_cluster_create(options->cluster, cluster);
 }
 
-/* Does the model's name stand for the row's algorithm? */
+/* Is it the row's algorithm? */
 static int is_of(const ta_prediction *p, const bench_case *row)
 {
-    static const char *const names[] = {"", "tree", "ring pass-KV", "ring pass-Q"};
     if (row->ranks == 1) /* where all of them are the same */
         return 1;
     if (row->algorithm == TA_ALGORITHM_AUTO) /* which never leaves a rank idle */
-        return strcmp(p->algorithm, "one device") != 0;
-    return strcmp(p->algorithm, names[row->algorithm]) == 0;
+        return p->algorithm != TA_ALGORITHM_ONE_DEVICE;
+    return p->algorithm == row->algorithm;
 }
 
 static ta_status find_best(const decode_options *options, const ta_cluster *cluster,
@@ -43,9 +42,10 @@ static ta_status find_best(const decode_options *options, const ta_cluster *clus
         if (status != TA_OK)
             return status;
         /* Groups that move device memory have no exchange by all-reduce. */
-        if (options->group == GROUP_CCL && strcmp(p.exchange, "all-reduce") == 0)
+        if (options->group == GROUP_CCL && p.exchange == TA_EXCHANGE_ALL_REDUCE)
             continue;
-        if (p.possible && is_of(&p, row) && (best->seconds == 0 || p.seconds < best->seconds))
+        if (p.possible && is_of(&p, row) &&
+            (best->step.seconds == 0 || p.step.seconds < best->step.seconds))
             *best = p;
     }
 }
@@ -105,14 +105,14 @@ ta_status prediction_make(const decode_options *options, bench_result *result)
         status = find_best(options, cluster, &result->row, &best);
     free(made->cluster);
     made->cluster = NULL;
-    if (status == TA_OK && best.seconds > 0)
+    if (status == TA_OK && best.step.seconds > 0)
         status = prediction_keep(cluster, result);
     ta_cluster_destroy(cluster);
-    made->exchange = best.exchange;
-    made->step_us = best.seconds * 1e6;
-    made->attend_us = best.attend_seconds * 1e6;
-    made->messages = (double)best.messages_sent;
-    made->bytes = (double)best.bytes_sent;
+    made->exchange = best.algorithm == TA_ALGORITHM_TREE ? ta_exchange_name(best.exchange) : "";
+    made->step_us = best.step.seconds * 1e6;
+    made->attend_us = best.step.attend_seconds * 1e6;
+    made->messages = (double)best.step.messages_sent;
+    made->bytes = (double)best.step.bytes_sent;
     made->peak_bytes = best.memory_bytes;
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "candidate.h"
 #include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/sweep.h"
@@ -18,7 +19,7 @@ typedef struct best {
 
 static double seconds_of(const ta_attention_prediction *p)
 {
-    return p->forward_seconds + p->backward_seconds;
+    return p->forward.seconds + p->backward.seconds;
 }
 
 static int fail(const char *what)
@@ -42,19 +43,16 @@ static ta_attention_config config_of(const model_attention *work, int64_t tokens
 
 static void write_candidate(json_writer *json, const ta_attention_prediction *p)
 {
-    static const char *const names[] = {"grid", "ring", "grid overlap"};
     json_open(json, NULL, '{');
-    json_string(json, "algorithm", names[p->algorithm]);
+    json_string(json, "algorithm", ta_attention_algorithm_name(p->algorithm));
+    json_string(json, "exchange", "");
     json_int(json, "grid_rows", p->grid_rows);
     json_int(json, "grid_columns", p->grid_columns);
-    json_int(json, "fits", p->fits);
-    json_double(json, "forward_microseconds", p->forward_seconds * 1e6);
-    json_double(json, "backward_microseconds", p->backward_seconds * 1e6);
-    json_double(json, "forward_attend_microseconds", p->forward_attend_seconds * 1e6);
-    json_double(json, "backward_attend_microseconds", p->backward_attend_seconds * 1e6);
-    json_int(json, "forward_bytes_received_per_rank", (int64_t)p->forward_bytes_received);
-    json_int(json, "backward_bytes_received_per_rank", (int64_t)p->backward_bytes_received);
-    json_double(json, "memory_bytes_per_rank", p->memory_bytes);
+    model_write_cost(json, p->chosen, p->fits, p->memory_bytes, seconds_of(p));
+    json_open(json, "calls", '[');
+    model_write_call(json, "forward", &p->forward);
+    model_write_call(json, "backward", &p->backward);
+    json_close(json, ']');
     json_close(json, '}');
 }
 
@@ -100,20 +98,20 @@ static void print_row(int64_t tokens, int ranks, const best *b)
     snprintf(grid, sizeof grid, "%dx%d", b->grid.grid_rows, b->grid.grid_columns);
     snprintf(overlap, sizeof overlap, "%dx%d", b->overlap.grid_rows, b->overlap.grid_columns);
     printf("%10lld %6d %8s %9.3f %9.3f %8s %9.3f %9.3f %9.3f %9.3f", (long long)tokens, ranks, grid,
-           b->grid.forward_seconds * 1e3, b->grid.backward_seconds * 1e3,
-           b->overlap.size ? overlap : "-", b->overlap.forward_seconds * 1e3,
-           ring->forward_seconds * 1e3, ring->backward_seconds * 1e3,
-           (b->grid.forward_attend_seconds + b->grid.backward_attend_seconds) * 1e3);
+           b->grid.forward.seconds * 1e3, b->grid.backward.seconds * 1e3,
+           b->overlap.size ? overlap : "-", b->overlap.forward.seconds * 1e3,
+           ring->forward.seconds * 1e3, ring->backward.seconds * 1e3,
+           (b->grid.forward.attend_seconds + b->grid.backward.attend_seconds) * 1e3);
     if (ring->size)
-        printf(" %6.2f %6.2f %6.2f %9.2f", ring->forward_seconds / b->grid.forward_seconds,
-               ring->backward_seconds / b->grid.backward_seconds,
+        printf(" %6.2f %6.2f %6.2f %9.2f", ring->forward.seconds / b->grid.forward.seconds,
+               ring->backward.seconds / b->grid.backward.seconds,
                seconds_of(ring) / seconds_of(&b->grid),
-               ring->forward_seconds / b->overlap.forward_seconds);
+               ring->forward.seconds / b->overlap.forward.seconds);
     else
         printf(" %6s %6s %6s %9s", "-", "-", "-", "-");
     printf(" %9.2f %9.2f %8.2f%s\n",
-           (double)(b->grid.forward_bytes_received + b->grid.backward_bytes_received) * 1e-6,
-           (double)(ring->forward_bytes_received + ring->backward_bytes_received) * 1e-6,
+           (double)(b->grid.forward.bytes_received + b->grid.backward.bytes_received) * 1e-6,
+           (double)(ring->forward.bytes_received + ring->backward.bytes_received) * 1e-6,
            b->grid.memory_bytes * 1e-9, b->grid.fits ? "" : "!");
 }
 

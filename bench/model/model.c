@@ -9,6 +9,7 @@
 #include <treeattn/cluster.h>
 
 #include "attention.h"
+#include "candidate.h"
 #include "common/args.h"
 #include "common/elements.h"
 #include "common/exit_code.h"
@@ -98,7 +99,8 @@ static void find_best(model_row *row)
     const ta_prediction *best = NULL;
     row->best = "-";
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (ways[i].p && ways[i].p->fits && (!best || ways[i].p->seconds < best->seconds)) {
+        if (ways[i].p && ways[i].p->fits &&
+            (!best || ways[i].p->step.seconds < best->step.seconds)) {
             best = ways[i].p;
             row->best = ways[i].name;
         }
@@ -117,12 +119,12 @@ static ta_status predict_row(const model_options *o, const ta_cluster *cluster, 
             return status;
         if (!p->possible)
             continue;
-        if (strcmp(p->algorithm, "tree") == 0) {
-            if (!row->tree || p->seconds < row->tree->seconds)
+        if (p->algorithm == TA_ALGORITHM_TREE) {
+            if (!row->tree || p->step.seconds < row->tree->step.seconds)
                 row->tree = p;
-        } else if (strcmp(p->algorithm, "ring pass-KV") == 0) {
+        } else if (p->algorithm == TA_ALGORITHM_RING_KV) {
             row->ring_kv = p;
-        } else if (strcmp(p->algorithm, "ring pass-Q") == 0) {
+        } else if (p->algorithm == TA_ALGORITHM_RING_Q) {
             row->ring_q = p;
         } else {
             row->one_device = p;
@@ -154,7 +156,7 @@ static void print_us(int width, const ta_prediction *p)
     if (!p)
         printf(" %*s", width, "-");
     else
-        printf(" %*.1f", width, p->seconds * 1e6);
+        printf(" %*.1f", width, p->step.seconds * 1e6);
 }
 
 static void print_memory(const ta_prediction *p)
@@ -168,18 +170,18 @@ static void print_memory(const ta_prediction *p)
 static void print_row(const model_row *row)
 {
     printf("%10lld %6d %-10s %10.1f %10.1f", (long long)row->tokens, row->ranks,
-           row->ranks > 1 ? row->tree->exchange : "-", row->tree->seconds * 1e6,
-           row->tree->attend_seconds * 1e6);
+           row->ranks > 1 ? ta_exchange_name(row->tree->exchange) : "-",
+           row->tree->step.seconds * 1e6, row->tree->step.attend_seconds * 1e6);
     print_us(11, row->ring_kv);
     print_us(11, row->ring_q);
     if (row->ring_kv)
-        printf(" %7.1f", row->ring_kv->seconds / row->tree->seconds);
+        printf(" %7.1f", row->ring_kv->step.seconds / row->tree->step.seconds);
     else
         printf(" %7s", "-");
     print_us(11, row->one_device && row->one_device->fits ? row->one_device : NULL);
-    printf(" %9.1f", (double)row->tree->bytes_sent * 1e-3);
+    printf(" %9.1f", (double)row->tree->step.bytes_sent * 1e-3);
     if (row->ring_kv)
-        printf(" %10.2f", (double)row->ring_kv->bytes_sent * 1e-6);
+        printf(" %10.2f", (double)row->ring_kv->step.bytes_sent * 1e-6);
     else
         printf(" %10s", "-");
     print_memory(row->tree);
@@ -190,15 +192,15 @@ static void print_row(const model_row *row)
 static void write_candidate(json_writer *json, const ta_prediction *p)
 {
     json_open(json, NULL, '{');
-    json_string(json, "algorithm", p->algorithm);
-    json_string(json, "exchange", p->exchange);
-    json_double(json, "microseconds", p->seconds * 1e6);
-    json_double(json, "attend_microseconds", p->attend_seconds * 1e6);
-    json_int(json, "messages_sent_per_rank", (int64_t)p->messages_sent);
-    json_int(json, "bytes_sent_per_rank", (int64_t)p->bytes_sent);
-    json_int(json, "bytes_sent_in_total", (int64_t)p->total_bytes_sent);
-    json_double(json, "memory_bytes_per_rank", p->memory_bytes);
-    json_int(json, "fits", p->fits);
+    json_string(json, "algorithm", ta_algorithm_name(p->algorithm));
+    json_string(json, "exchange",
+                p->algorithm == TA_ALGORITHM_TREE ? ta_exchange_name(p->exchange) : "");
+    json_int(json, "grid_rows", 0);
+    json_int(json, "grid_columns", 0);
+    model_write_cost(json, p->chosen, p->fits, p->memory_bytes, p->step.seconds);
+    json_open(json, "calls", '[');
+    model_write_call(json, "decode", &p->step);
+    json_close(json, ']');
     json_close(json, '}');
 }
 

@@ -86,7 +86,8 @@ for i, row in enumerate(rows):
     assert row["tokens"] == 256 * ranks and row["wrong"] == 0, row
     assert abs(row["ratio"] * first["step_us"]["median"] / row["step_us"]["median"] - 1) < 1e-6
     assert row["attend_us"] > 0 and row["exchange_us"] >= 0, row
-    assert f"algorithm: {row['algorithm']}\n" in row["plan"], row["plan"]
+    name = {"tree": "tree", "ring-kv": "ring pass-KV", "ring-q": "ring pass-Q"}[row["algorithm"]]
+    assert f"algorithm: {name}\n" in row["plan"], row["plan"]
     shard = row["kv_bytes"] / ranks
     assert row["peak_bytes_per_rank"] > shard * (2 if row["algorithm"] == "ring-kv" and ranks > 1
                                                  else 1), row

@@ -16,8 +16,11 @@ rows = json.load(open(sys.argv[1]))
 assert len(rows) == 35, len(rows)
 for row in rows:
     best = {}
+    assert sum(c["chosen"] for c in row["candidates"]) == 1, row
     for c in row["candidates"]:
-        assert c["microseconds"] > 0 and c["memory_bytes_per_rank"] > 0, c
+        assert c["microseconds"] > 0 and c["memory_bytes"] > 0, c
+        assert [call["name"] for call in c["calls"]] == ["decode"], c
+        assert c["calls"][0]["microseconds"] == c["microseconds"], c
         best[c["algorithm"]] = min(best.get(c["algorithm"], 1e99), c["microseconds"])
     assert set(best) == {"tree", "ring pass-KV", "ring pass-Q", "one device"}, best
     assert best["tree"] < best["ring pass-Q"] < best["ring pass-KV"], best
@@ -31,11 +34,14 @@ assert len(rows) == 25, len(rows)
 for row in rows:
     ring, grids = row["candidates"][-1], row["candidates"][:-1]
     assert ring["algorithm"] == "ring" and len(grids) == {16: 10, 64: 14}[row["ranks"]], row
+    assert sum(c["chosen"] for c in row["candidates"]) == 1, row
     for c in grids:
         assert c["grid_rows"] * c["grid_columns"] == row["ranks"], c
-        assert c["forward_microseconds"] > c["forward_attend_microseconds"] > 0, c
-    least = min(c["forward_bytes_received_per_rank"] for c in grids)
-    assert least < ring["forward_bytes_received_per_rank"], row
+        assert [call["name"] for call in c["calls"]] == ["forward", "backward"], c
+        for call in c["calls"]:
+            assert call["microseconds"] > call["attend_microseconds"] > 0, c
+    least = min(c["calls"][0]["bytes_received"] for c in grids)
+    assert least < ring["calls"][0]["bytes_received"], row
 PYTHON
 # With grouped heads K and V are small, and only they move; unless a node's links carry the queries.
 run 0 model a100:8x1 --work attention --tokens 64k --heads 32 --kv-heads 4 --mask full

@@ -17,20 +17,22 @@ extern "C" {
 #endif
 
 typedef enum ta_attention_algorithm {
-    /* Queries move along the rows of a grid, K and V along its columns. With a cluster the plan
-     * also chooses whether to overlap. */
-    TA_ATTENTION_GRID = 0,
-    TA_ATTENTION_RING = 1, /* K and V go round all ranks: Ring Attention, the baseline */
+    /* The planner chooses one of those below, and the grid if the config leaves it open: with a
+     * cluster by predicted times, without one a grid. ta_attention_explain() says why. */
+    TA_ATTENTION_AUTO = 0,
+    TA_ATTENTION_GRID = 1, /* queries move along the rows of a grid, K and V along its columns */
+    TA_ATTENTION_RING = 2, /* K and V go round all ranks: Ring Attention, the baseline */
     /* As the grid, but it moves while it computes. Forward: K and V rotate along the columns, then
      * the queries with their partials along the rows. Backward: K and V rotate along the columns
      * with their gradients. */
-    TA_ATTENTION_GRID_OVERLAP = 2
+    TA_ATTENTION_GRID_OVERLAP = 3
 } ta_attention_algorithm;
 
 /* The work of an attention plan: prefill, or one attention layer of training. Q, K and V of every
  * sequence are sharded over the ranks along the sequence, all three in the same way; so are the
  * output and the gradients. Scores are those of ta_plan_config, without ALiBi and sinks. All ranks
- * must give the same values. docs/attention2d.md explains what moves where.
+ * must give the same values in every field, except in `cluster`, `workspace` and
+ * `workspace_bytes`; ta_attention_create() checks it. docs/attention2d.md explains what moves where.
  *
  * A rank's tokens are packed: those of sequence 0 that it holds, in the order of their positions,
  * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position()
@@ -58,16 +60,25 @@ typedef struct ta_attention_config {
     int forward_only;                 /* 1: no ta_attention_backward(), which needs more memory */
     ta_attention_algorithm algorithm; /* a ring has no grid: leave both numbers at 0 */
     /* What costs are predicted from; it must know device.flops_per_second, or the half one for f16
-     * and bf16. Rank 0's counts. Only used during the call. NULL: none. */
+     * and bf16. Rank 0's counts, the others may leave it out, unless they bring a workspace. Only
+     * used during the call. NULL: none. */
     const ta_cluster *cluster;
+    /* Device memory for the plan, 64-byte aligned, that outlives it. NULL: it allocates its own. */
+    void *workspace;
+    size_t workspace_bytes; /* size of `workspace`: at least what ta_attention_workspace() says */
 } ta_attention_config;
 #define TA_ATTENTION_CONFIG_INIT                                                                   \
     {                                                                                              \
         sizeof(ta_attention_config), 0, 0, 0, 0, TA_DTYPE_NONE, 0, TA_SHARD_MAP_INIT,              \
-            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_GRID, NULL                        \
+            TA_MASK_CAUSAL, 0, 0.0f, 0.0f, 0, 0, 0, TA_ATTENTION_AUTO, NULL, NULL, 0               \
     }
 
 typedef struct ta_attention ta_attention;
+
+/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call it
+ * or not. */
+TA_API ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
+                                        const ta_attention_config *config, size_t *bytes);
 
 /* Make an attention plan. Collective; rules as ta_plan_create(). The host and GPUs have attention
  * over full sequences. A group of device memory must be of this device; with one of host memory
@@ -124,6 +135,27 @@ typedef struct ta_attention_gradient {
  * ta_attention_forward(). */
 TA_API ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                        const ta_attention_gradient *gradient, void *stream);
+
+/* What a plan runs, and what its calls cost on this rank, counted since it was made. Times are of
+ * the host: with a stream they are the time to queue the work. What a call does beside attending is
+ * moving, merging and waiting for other ranks. Memory is as in ta_plan_stats. */
+typedef struct ta_attention_stats {
+    size_t size;
+    ta_attention_algorithm algorithm;
+    int grid_rows, grid_columns; /* 0 for a ring */
+    int reserved;                /* 0 */
+    uint64_t forward_calls, backward_calls;
+    uint64_t forward_ns, backward_ns;               /* of all calls */
+    uint64_t forward_attend_ns, backward_attend_ns; /* of them, attending */
+    uint64_t workspace_bytes;                       /* of this plan */
+    uint64_t device_bytes, device_bytes_most;
+} ta_attention_stats;
+#define TA_ATTENTION_STATS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(ta_attention_stats), TA_ATTENTION_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0          \
+    }
+
+TA_API ta_status ta_attention_get_stats(const ta_attention *attention, ta_attention_stats *stats);
 
 /* Local, never waits for other ranks. NULL is allowed. */
 TA_API void ta_attention_destroy(ta_attention *attention);

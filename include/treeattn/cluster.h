@@ -40,52 +40,58 @@ TA_API void ta_cluster_destroy(ta_cluster *cluster);
 
 /* ---- Predict -------------------------------------------------------------------------------- */
 
-/* What one decode step of a plan would cost on a cluster, in one of the ways of doing it. */
+/* What one call of a plan would cost: a decode step, or attention forward or backward. It stands in
+ * other structs and never grows. */
+typedef struct ta_predicted_call {
+    double seconds;        /* of the call */
+    double attend_seconds; /* of them, attending with nothing else going on: the busiest rank's */
+    uint64_t messages_sent, messages_received; /* each by the rank with the most of them */
+    uint64_t bytes_sent, bytes_received;       /* likewise */
+    uint64_t total_bytes_sent;                 /* by all ranks */
+} ta_predicted_call;
+#define TA_PREDICTED_CALL_INIT                                                                     \
+    {                                                                                              \
+        0.0, 0.0, 0, 0, 0, 0, 0                                                                    \
+    }
+
+/* What a decode step of a plan would cost on a cluster, in one of the ways of doing it. */
 typedef struct ta_prediction {
     size_t size;
-    const char *algorithm;     /* "tree", "ring pass-KV", "ring pass-Q" or "one device" */
-    const char *exchange;      /* how a tree merges its partials; "" elsewhere */
-    int possible;              /* 0: this way cannot do this work; the numbers mean nothing */
-    int fits;                  /* into the memory of the devices */
-    double seconds;            /* of the step */
-    double attend_seconds;     /* of them, reading K and V with nothing else going on */
-    uint64_t messages_sent;    /* by the rank that sends most of them */
-    uint64_t bytes_sent;       /* likewise */
-    uint64_t total_bytes_sent; /* by all ranks */
-    double memory_bytes;       /* of the fullest rank: K and V, and what the step needs */
+    ta_algorithm algorithm; /* TA_ALGORITHM_ONE_DEVICE too */
+    ta_exchange exchange;   /* how a tree merges its partials; TA_EXCHANGE_AUTO elsewhere */
+    int possible;           /* 0: this way cannot do this work; the numbers mean nothing */
+    int chosen;             /* would a plan of this config run this one? */
+    int fits;               /* into the memory of the devices */
+    int reserved;           /* 0 */
+    ta_predicted_call step;
+    double memory_bytes; /* of the fullest rank: K and V, and what the step needs */
 } ta_prediction;
 #define TA_PREDICTION_INIT                                                                         \
     {                                                                                              \
-        sizeof(ta_prediction), "", "", 0, 0, 0.0, 0.0, 0, 0, 0, 0.0                                \
+        sizeof(ta_prediction), TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, 0, 0, 0, 0,                    \
+            TA_PREDICTED_CALL_INIT, 0.0                                                            \
     }
 
 /* Predict a step of `config` on the first `ranks` ranks of a cluster; config.max_tokens is what
- * each of them holds. No device, group or K and V are needed. Candidates are numbered from 0;
- * beyond the last one the result is TA_ERR_NOT_FOUND. */
+ * each of them holds, config.cluster is not looked at. No device, group or K and V are needed.
+ * Candidates are numbered from 0; beyond the last one the result is TA_ERR_NOT_FOUND. */
 TA_API ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
                             int candidate, ta_prediction *prediction);
 
-/* What the calls of an attention plan would cost on a cluster, in one of the ways of doing them.
- * Numbers of messages and bytes are those of the rank that receives most. Backward's are 0 if the
- * config is forward_only. */
+/* What the calls of an attention plan would cost on a cluster, in one of the ways of doing them. */
 typedef struct ta_attention_prediction {
     size_t size;
     ta_attention_algorithm algorithm;
     int grid_rows, grid_columns; /* 0 for a ring */
-    int chosen;                  /* would a plan of this config run this one? */
-    int fits;                    /* into the memory of the devices */
-    int reserved;
-    double forward_seconds, backward_seconds;
-    double forward_attend_seconds,
-        backward_attend_seconds; /* of them, the busiest rank computing */
-    uint64_t forward_messages_received, backward_messages_received;
-    uint64_t forward_bytes_received, backward_bytes_received;
+    int possible, chosen, fits;  /* as in ta_prediction */
+    ta_predicted_call forward;
+    ta_predicted_call backward; /* zeros if the config is forward_only */
     double memory_bytes; /* of a rank: tensors, gradients and what the plan needs beside them */
 } ta_attention_prediction;
 #define TA_ATTENTION_PREDICTION_INIT                                                               \
     {                                                                                              \
-        sizeof(ta_attention_prediction), TA_ATTENTION_GRID, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0,  \
-            0, 0, 0, 0.0                                                                           \
+        sizeof(ta_attention_prediction), TA_ATTENTION_AUTO, 0, 0, 0, 0, 0, TA_PREDICTED_CALL_INIT, \
+            TA_PREDICTED_CALL_INIT, 0.0                                                            \
     }
 
 /* Predict the calls of `config` on the first `ranks` ranks of a cluster, each with max_tokens
@@ -94,11 +100,18 @@ TA_API ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attent
                                       int ranks, int candidate,
                                       ta_attention_prediction *prediction);
 
+/* Names of algorithms and exchanges, as ta_explain() and its JSON have them: "tree", "ring
+ * pass-KV", "two-level", "grid overlap", … Static; "unknown" for other values. */
+TA_API const char *ta_algorithm_name(ta_algorithm algorithm);
+TA_API const char *ta_exchange_name(ta_exchange exchange);
+TA_API const char *ta_attention_algorithm_name(ta_attention_algorithm algorithm);
+
 /* ---- Explain -------------------------------------------------------------------------------- */
 
-/* Describe a plan: what was asked, what will run, what it needs; after a step also what the last
- * one did, as it was counted: kernel launches, times the host waited, bytes copied between host and
- * device, messages and bytes exchanged with other ranks. Text rules as ta_info(). */
+/* Describe a plan: what was asked, what will run, what it needs; with a cluster all candidates with
+ * their predicted times by step; after a step also what the last one did, as it was counted: kernel
+ * launches, times the host waited, bytes copied between host and device, messages and bytes
+ * exchanged with other ranks. Text rules as ta_info(). */
 TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *needed_bytes);
 
 /* The choice alone as JSON: what was chosen and why, and with a cluster all candidates with their
@@ -106,12 +119,11 @@ TA_API ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, si
 TA_API ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity,
                                  size_t *needed_bytes);
 
-/* Describe an attention plan: what it will run and why, what it needs, what its calls took on this
- * rank so far by the host's clock, and with a cluster all
- * candidates with their predicted times by step; as lines, or as JSON if `json` is 1 (docs/model.md
- * describes the fields). Text rules as ta_info(). */
-TA_API ta_status ta_attention_explain(const ta_attention *attention, int json, char *text,
-                                      size_t capacity, size_t *needed_bytes);
+/* The same for attention plans; after calls also how long they took on this rank. */
+TA_API ta_status ta_attention_explain(const ta_attention *attention, char *text, size_t capacity,
+                                      size_t *needed_bytes);
+TA_API ta_status ta_attention_explain_json(const ta_attention *attention, char *text,
+                                           size_t capacity, size_t *needed_bytes);
 
 #ifdef __cplusplus
 }

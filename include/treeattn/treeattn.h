@@ -358,10 +358,11 @@ typedef enum ta_placement {
 } ta_placement;
 
 typedef enum ta_algorithm {
-    TA_ALGORITHM_AUTO = 0,    /* the planner chooses; ta_explain() says why */
-    TA_ALGORITHM_TREE = 1,    /* each rank attends to its own shard, partials merge in a tree */
-    TA_ALGORITHM_RING_KV = 2, /* pass-KV: K and V go around, each rank has a part of the heads */
-    TA_ALGORITHM_RING_Q = 3   /* pass-Q: the partials of the parts go around, K and V stay */
+    TA_ALGORITHM_AUTO = 0,      /* the planner chooses; ta_explain() says why */
+    TA_ALGORITHM_TREE = 1,      /* each rank attends to its own shard, partials merge in a tree */
+    TA_ALGORITHM_RING_KV = 2,   /* pass-KV: K and V go around, each rank has a part of the heads */
+    TA_ALGORITHM_RING_Q = 3,    /* pass-Q: the partials of the parts go around, K and V stay */
+    TA_ALGORITHM_ONE_DEVICE = 4 /* in predictions alone: all tokens on one device, no sharding */
 } ta_algorithm;
 
 /* How a tree merges the partials of all ranks. All kinds give the same result, up to rounding,

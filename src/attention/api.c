@@ -104,6 +104,27 @@ ta_status ta_attention_differentiate(ta_attention *attention, const ta_attention
     return TA_OK;
 }
 
+ta_status ta_attention_get_stats(const ta_attention *attention, ta_attention_stats *stats)
+{
+    const ta_attention *a = attention;
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    int is_ring = a->algorithm == TA_ATTENTION_RING;
+    ta_attention_stats found = {.algorithm = a->algorithm,
+                                .grid_rows = is_ring ? 0 : a->grid_rows,
+                                .grid_columns = is_ring ? 0 : a->grid_columns,
+                                .forward_calls = a->counted[0].calls,
+                                .backward_calls = a->counted[1].calls,
+                                .forward_ns = a->counted[0].ns,
+                                .backward_ns = a->counted[1].ns,
+                                .forward_attend_ns = a->counted[0].attend_ns,
+                                .backward_attend_ns = a->counted[1].attend_ns,
+                                .workspace_bytes = a->memory_bytes,
+                                .device_bytes = a->device->stats.bytes_held,
+                                .device_bytes_most = a->device->stats.bytes_held_most};
+    return ta_struct_write(TA_STRUCT(ta_attention_stats), "stats", &found, stats);
+}
+
 /* What goes through the lines counts as the caller's group's. */
 static void add_counts(ta_group *group, ta_group *other)
 {
@@ -134,14 +155,19 @@ static ta_status end_call(ta_attention *a, int64_t begin_ns, ta_status status)
     return status;
 }
 
-static ta_status (*forward_of(ta_attention_algorithm algorithm))(ta_attention *,
-                                                                 const ta_attention_input *,
-                                                                 const ta_tensor *, float *, void *)
-{
-    return algorithm == TA_ATTENTION_RING           ? ta_ring_forward
-           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_forward
-                                                    : ta_grid_forward;
-}
+/* How each algorithm does a call. */
+typedef struct algorithm_ops {
+    ta_status (*forward)(ta_attention *attention, const ta_attention_input *input,
+                         const ta_tensor *out, float *lse, void *stream);
+    ta_status (*backward)(ta_attention *attention, const ta_attention_input *input,
+                          const ta_attention_gradient *gradient, void *stream);
+} algorithm_ops;
+
+static const algorithm_ops algorithms[] = {
+    [TA_ATTENTION_GRID] = {ta_grid_forward, ta_grid_backward},
+    [TA_ATTENTION_RING] = {ta_ring_forward, ta_ring_backward},
+    [TA_ATTENTION_GRID_OVERLAP] = {ta_grid_overlap_forward, ta_grid_overlap_backward},
+};
 
 ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input *input,
                                const ta_tensor *out, float *lse, void *stream)
@@ -160,17 +186,8 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     if (status == TA_OK)
         status = check_lse(a, lse, 0);
     TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
-    return end_call(a, begin, forward_of(a->algorithm)(a, &filled_input, &filled_out, lse, stream));
-}
-
-static ta_status (*backward_of(ta_attention_algorithm algorithm))(ta_attention *,
-                                                                  const ta_attention_input *,
-                                                                  const ta_attention_gradient *,
-                                                                  void *)
-{
-    return algorithm == TA_ATTENTION_RING           ? ta_ring_backward
-           : algorithm == TA_ATTENTION_GRID_OVERLAP ? ta_grid_overlap_backward
-                                                    : ta_grid_backward;
+    return end_call(a, begin,
+                    algorithms[a->algorithm].forward(a, &filled_input, &filled_out, lse, stream));
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
@@ -189,5 +206,5 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
         status = check_gradient(a, gradient, &filled_gradient);
     TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
     return end_call(a, begin,
-                    backward_of(a->algorithm)(a, &filled_input, &filled_gradient, stream));
+                    algorithms[a->algorithm].backward(a, &filled_input, &filled_gradient, stream));
 }

@@ -1,9 +1,10 @@
-/* Choosing an attention plan's grid and variant: with a cluster the least predicted time, without
- * one the fewest bytes. Rank 0 decides, the others follow. Called by config.c and
- * plan.c; explain.c shows what came of it. */
+/* Choosing an attention plan's algorithm and grid: with a cluster the least predicted time, without
+ * one the fewest bytes. Rank 0 decides, the others follow. Called by config.c and plan.c; explain.c
+ * shows what came of it. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include <treeattn/cluster.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
@@ -12,24 +13,21 @@
 
 const char *ta_attention_algorithm_name(ta_attention_algorithm algorithm)
 {
-    return algorithm == TA_ATTENTION_RING           ? "ring"
-           : algorithm == TA_ATTENTION_GRID_OVERLAP ? "grid overlap"
-                                                    : "grid";
+    static const char *const names[] = {"auto", "grid", "ring", "grid overlap"};
+    return algorithm >= 0 && (size_t)algorithm < sizeof names / sizeof *names ? names[algorithm]
+                                                                              : "unknown";
 }
 
 /* ---- Predictions --------------------------------------------------------------------------- */
 
-static ta_status predict_pass(const ta_attention *a, const ta_cluster *cluster, int backward,
-                              ta_attention_pass *pass)
+static ta_status predict_call(const ta_attention *a, const ta_cluster *cluster, int backward,
+                              ta_call_cost *call)
 {
     ta_cost cost;
     TA_TRY(ta_cost_begin(&cost, cluster, a->ranks));
     ta_status status = ta_attention_estimate(a, backward, &cost);
-    pass->seconds = cost.seconds;
-    pass->attend_s = ta_attention_attend_s(a, cluster, ta_attention_scores(a), backward);
-    pass->phase_count = cost.phase_count;
-    memcpy(pass->phases, cost.phases, sizeof pass->phases);
-    ta_cost_busiest(&cost, &pass->busiest);
+    ta_call_cost_set(call, backward ? "backward" : "forward", &cost,
+                     ta_attention_attend_s(a, cluster, ta_attention_scores(a), backward));
     ta_cost_end(&cost);
     return status;
 }
@@ -45,29 +43,35 @@ static double tensor_bytes(const ta_attention *a)
 }
 
 /* `a` is a plan in the making, whose algorithm and grid are the candidate's. */
-static ta_status predict(ta_attention *a, const ta_cluster *cluster, ta_attention_candidate *c)
+static ta_status predict(ta_attention *a, const ta_cluster *cluster, ta_candidate *c)
 {
     int ring = a->algorithm == TA_ATTENTION_RING;
-    *c = (ta_attention_candidate){.algorithm = a->algorithm,
-                                  .grid_rows = ring ? 0 : a->grid_rows,
-                                  .grid_columns = ring ? 0 : a->grid_columns};
+    *c = (ta_candidate){.algorithm = a->algorithm,
+                        .algorithm_name = ta_attention_algorithm_name(a->algorithm),
+                        .exchange_name = "",
+                        .grid_rows = ring ? 0 : a->grid_rows,
+                        .grid_columns = ring ? 0 : a->grid_columns,
+                        .is_ring = ring,
+                        .possible = 1,
+                        .call_count = a->forward_only ? 1 : 2};
     ta_attention_set_lines(a);
     c->memory_bytes = tensor_bytes(a) + (double)ta_attention_cut(a);
     c->fits = c->memory_bytes <= cluster->memory_bytes;
-    TA_TRY(predict_pass(a, cluster, 0, &c->passes[TA_PASS_FORWARD]));
-    return a->forward_only ? TA_OK : predict_pass(a, cluster, 1, &c->passes[TA_PASS_BACKWARD]);
+    for (int backward = 0; backward < c->call_count; ++backward)
+        TA_TRY(predict_call(a, cluster, backward, &c->calls[backward]));
+    return TA_OK;
 }
 
 static ta_status predict_all(ta_attention *a, const ta_cluster *cluster)
 {
-    ta_attention_choice *choice = &a->choice;
+    ta_candidates *made = &a->candidates;
     ta_attention copy = *a;
     ta_status status = TA_OK;
     copy.ops = NULL; /* the device's workspace is the same for all, and needs a device */
     copy.memory = NULL;
     copy.counts = calloc((size_t)a->ranks, sizeof *copy.counts);
-    choice->candidates = calloc(2 * (size_t)a->ranks + 1, sizeof *choice->candidates);
-    if (!copy.counts || !choice->candidates) {
+    made->list = calloc(2 * (size_t)a->ranks + 1, sizeof *made->list);
+    if (!copy.counts || !made->list) {
         status = ta_fail(TA_ERR_NO_MEMORY, "no memory for the candidates of a plan");
         goto free_counts;
     }
@@ -79,17 +83,17 @@ static ta_status predict_all(ta_attention *a, const ta_cluster *cluster)
         copy.grid_rows = a->ranks / columns;
         copy.grid_columns = columns;
         copy.algorithm = TA_ATTENTION_GRID;
-        TA_TRY_GOTO(predict(&copy, cluster, &choice->candidates[choice->count++]), free_counts);
+        TA_TRY_GOTO(predict(&copy, cluster, &made->list[made->count++]), free_counts);
         copy.algorithm = TA_ATTENTION_GRID_OVERLAP;
         if (a->ranks > 1)
-            TA_TRY_GOTO(predict(&copy, cluster, &choice->candidates[choice->count++]), free_counts);
+            TA_TRY_GOTO(predict(&copy, cluster, &made->list[made->count++]), free_counts);
     }
     copy.algorithm = TA_ATTENTION_RING;
     copy.grid_rows = a->ranks;
     copy.grid_columns = 1;
     if (a->ranks > 1)
-        TA_TRY_GOTO(predict(&copy, cluster, &choice->candidates[choice->count++]), free_counts);
-    snprintf(choice->cluster, sizeof choice->cluster, "%s", cluster->name);
+        TA_TRY_GOTO(predict(&copy, cluster, &made->list[made->count++]), free_counts);
+    snprintf(made->cluster, sizeof made->cluster, "%s", cluster->name);
 
 free_counts:
     free(copy.counts);
@@ -98,42 +102,31 @@ free_counts:
 
 /* ---- Choices ------------------------------------------------------------------------------- */
 
-/* Does the config leave this candidate open? TA_ATTENTION_GRID leaves both variants. */
-static int is_open(const ta_attention *a, const ta_attention_candidate *c)
+/* Does the config leave this candidate open? A grid that it gives leaves no ring, and on one rank
+ * there is one way. */
+static int is_open(const ta_candidate *c, const void *of)
 {
-    int ring = c->algorithm == TA_ATTENTION_RING;
-    if (ring != (a->wanted == TA_ATTENTION_RING) && a->ranks > 1)
-        return 0;
-    if (a->wanted == TA_ATTENTION_GRID_OVERLAP && a->ranks > 1 && c->algorithm != a->wanted)
+    const ta_attention *a = of;
+    if (a->ranks == 1)
+        return 1;
+    if (a->wanted != TA_ATTENTION_AUTO && c->algorithm != (int)a->wanted)
         return 0;
     return !a->wanted_rows || c->grid_rows == a->wanted_rows;
 }
 
-static double call_seconds(const ta_attention_candidate *c)
-{
-    return c->passes[TA_PASS_FORWARD].seconds + c->passes[TA_PASS_BACKWARD].seconds;
-}
-
-/* One that fits before one that does not, then the faster; of equals the earlier. */
 static void take_fastest(ta_attention *a)
 {
-    ta_attention_choice *choice = &a->choice;
-    choice->chosen = -1;
-    for (int i = 0; i < choice->count; ++i) {
-        const ta_attention_candidate *c = &choice->candidates[i];
-        const ta_attention_candidate *best =
-            choice->chosen < 0 ? NULL : &choice->candidates[choice->chosen];
-        if (is_open(a, c) && (!best || c->fits > best->fits ||
-                              (c->fits == best->fits && call_seconds(c) < call_seconds(best))))
-            choice->chosen = i;
-    }
-    const ta_attention_candidate *best = &choice->candidates[choice->chosen];
-    if (a->wanted == TA_ATTENTION_RING)
-        return;
+    a->candidates.chosen = ta_candidates_best(&a->candidates, is_open, a);
+    const ta_candidate *best = ta_candidates_chosen(&a->candidates);
     if (a->ranks > 1)
-        a->algorithm = best->algorithm;
-    a->grid_rows = best->grid_rows;
-    a->grid_columns = best->grid_columns;
+        a->algorithm = (ta_attention_algorithm)best->algorithm;
+    if (best->is_ring) {
+        a->grid_rows = a->ranks;
+        a->grid_columns = 1;
+    } else {
+        a->grid_rows = best->grid_rows;
+        a->grid_columns = best->grid_columns;
+    }
 }
 
 /* The grid that moves the fewest bytes; of equals the one with the fewest columns. */
@@ -173,6 +166,7 @@ static ta_status check_cluster(const ta_attention *a, const ta_cluster *cluster)
 ta_status ta_attention_choose(const ta_attention_config *config, ta_attention *attention)
 {
     ta_attention *a = attention;
+    a->algorithm = a->wanted == TA_ATTENTION_AUTO ? TA_ATTENTION_GRID : a->wanted;
     if (a->wanted == TA_ATTENTION_RING) {
         a->grid_rows = a->ranks;
         a->grid_columns = 1;
@@ -200,11 +194,10 @@ ta_status ta_attention_follow(ta_attention *attention)
     a->algorithm = (ta_attention_algorithm)chosen[0];
     a->grid_rows = chosen[1];
     a->grid_columns = chosen[2];
-    for (int i = 0; i < a->choice.count; ++i) { /* a rank may have another cluster */
-        const ta_attention_candidate *c = &a->choice.candidates[i];
-        if (c->algorithm == a->algorithm &&
-            (c->algorithm == TA_ATTENTION_RING || c->grid_rows == a->grid_rows))
-            a->choice.chosen = i;
+    for (int i = 0; i < a->candidates.count; ++i) { /* a rank may have another cluster */
+        const ta_candidate *c = &a->candidates.list[i];
+        if (c->algorithm == (int)a->algorithm && (c->is_ring || c->grid_rows == a->grid_rows))
+            a->candidates.chosen = i;
     }
     return TA_OK;
 }

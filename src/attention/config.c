@@ -49,7 +49,7 @@ static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
 
 static ta_status check_grid(const ta_attention_config *config, const ta_attention *a)
 {
-    if (a->algorithm == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
+    if (a->wanted == TA_ATTENTION_RING) { /* every rank has its own queries, and no line */
         TA_TRY(ta_check_int("grid_rows", config->grid_rows, 0, 0));
         TA_TRY(ta_check_int("grid_columns", config->grid_columns, 0, 0));
         return TA_OK;
@@ -73,15 +73,17 @@ ta_status ta_attention_resolve(const ta_attention_config *config, ta_attention *
     TA_TRY(ta_check_int("mask", (int)config->mask, TA_MASK_CAUSAL, TA_MASK_FULL));
     TA_TRY(ta_check_int("window", config->window, 0, INT32_MAX));
     TA_TRY(ta_check_int("forward_only", config->forward_only, 0, 1));
-    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_GRID,
+    TA_TRY(ta_check_int("algorithm", (int)config->algorithm, TA_ATTENTION_AUTO,
                         TA_ATTENTION_GRID_OVERLAP));
     TA_TRY(resolve_map(config, a));
-    a->algorithm = a->wanted = config->algorithm;
+    a->wanted = config->algorithm;
     a->wanted_rows = config->grid_rows;
     a->wanted_columns = config->grid_columns;
     a->causal = config->mask == TA_MASK_CAUSAL;
     a->window = config->window;
     a->forward_only = config->forward_only;
+    a->workspace_given = config->workspace;
+    a->workspace_bytes = config->workspace_bytes;
     TA_TRY(check_grid(config, a));
     TA_TRY(ta_check_int("max_tokens", config->max_tokens, 1, INT32_MAX - 64));
     a->max_tokens = config->max_tokens;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "base/config_check.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
@@ -12,13 +13,12 @@
 #include "group/agree.h"
 #include "group/staged.h"
 
-#define ALIGNMENT 64
-
 /* Cut a piece off the memory; without memory only add up. */
 static void *cut(const ta_attention *a, size_t *used, int64_t count, size_t each)
 {
     void *piece = a->memory ? (char *)a->memory + *used : NULL;
-    *used += ((size_t)count * each + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *used += ((size_t)count * each + TA_WORKSPACE_ALIGNMENT - 1) / TA_WORKSPACE_ALIGNMENT *
+             TA_WORKSPACE_ALIGNMENT;
     return piece;
 }
 
@@ -169,11 +169,18 @@ static ta_status make_memory(ta_attention *a)
     if (a->ops->reserve)
         TA_TRY(a->ops->reserve(a->device, &largest));
     a->memory_bytes = ta_attention_cut(a);
-    TA_TRY(a->device->ops->alloc(a->device, a->memory_bytes, &a->memory));
+    if (a->workspace_given) {
+        TA_TRY(ta_check_workspace(a->workspace_given, a->workspace_bytes, a->memory_bytes));
+        a->memory = a->workspace_given;
+    } else {
+        TA_TRY(ta_device_alloc(a->device, a->memory_bytes, &a->memory));
+        a->owns_memory = 1;
+    }
     ta_attention_cut(a);
     return TA_OK;
 }
 
+/* Everything of a plan but its lines and its memory. */
 static ta_status describe(ta_group *group, ta_device *device, const ta_attention_config *config,
                           ta_attention *a)
 {
@@ -188,8 +195,6 @@ static ta_status describe(ta_group *group, ta_device *device, const ta_attention
     if (group && group->device && group->device != device)
         return ta_fail(TA_ERR_INVALID, "group %s moves memory of device %s: device is %s",
                        group->ops->name, group->device->name, device->name);
-    if (group && !group->device && device->ops->alloc_host)
-        TA_TRY(ta_group_stage(group, device, &a->group));
     a->device = device;
     a->ops = device->ops->attention;
     ta_attention_config known;
@@ -217,6 +222,21 @@ static ta_status make_groups(ta_attention *a)
     return TA_OK;
 }
 
+ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
+                                 const ta_attention_config *config, size_t *bytes)
+{
+    ta_attention a = {0};
+    if (!bytes)
+        return ta_fail(TA_ERR_INVALID, "bytes is NULL: must point to the result");
+    ta_status status = describe((ta_group *)group, (ta_device *)device, config, &a);
+    if (status == TA_OK) {
+        ta_attention_set_lines(&a);
+        *bytes = ta_attention_cut(&a);
+    }
+    ta_candidates_free(&a.candidates);
+    return status;
+}
+
 ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_attention_config *config,
                               ta_attention **attention)
 {
@@ -226,6 +246,8 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
         status = ta_fail(TA_ERR_INVALID, "attention is NULL: must point to the result");
     if (status == TA_OK)
         status = describe(group, device, config, a);
+    if (status == TA_OK && group && !group->device && device->ops->alloc_host)
+        status = ta_group_stage(group, device, &a->group);
     TA_TRY_GOTO(ta_attention_agree(group, a, status), destroy);
     TA_TRY_GOTO(ta_attention_follow(a), destroy);
     ta_attention_set_lines(a);
@@ -258,7 +280,7 @@ void ta_attention_destroy(ta_attention *attention)
     ta_attention *a = attention;
     if (!a)
         return;
-    free(a->choice.candidates);
+    ta_candidates_free(&a->candidates);
     destroy_line(&a->row);
     destroy_line(&a->column);
     if (a->group != a->caller)
@@ -266,7 +288,7 @@ void ta_attention_destroy(ta_attention *attention)
     free(a->counts);
     free(a->order.query_runs);
     free(a->order.key_runs);
-    if (a->memory)
-        a->device->ops->free(a->device, a->memory);
+    if (a->owns_memory)
+        ta_device_free(a->device, a->memory);
     free(a);
 }

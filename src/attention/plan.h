@@ -6,6 +6,7 @@
 
 #include <treeattn/attention.h>
 
+#include "cluster/candidate.h"
 #include "device/attention.h"
 #include "device/device.h"
 #include "group/group.h"
@@ -20,16 +21,6 @@ typedef struct ta_line {
     int32_t *taken;    /* [ranks]: room for tokens.c */
 } ta_line;
 
-/* What one way of doing the plan's calls would cost; see cost.h. */
-typedef struct ta_attention_candidate ta_attention_candidate;
-
-/* The candidates of a plan that has a cluster; choice.c. */
-typedef struct ta_attention_choice {
-    char cluster[64];
-    ta_attention_candidate *candidates; /* NULL: nothing was predicted */
-    int count, chosen;
-} ta_attention_choice;
-
 struct ta_attention {
     ta_group *caller; /* the caller's group, in which ranks agree; NULL: one rank */
     ta_group *group;  /* moves the device's memory: `caller`, or one over it (staged.h) */
@@ -41,8 +32,8 @@ struct ta_attention {
     ta_attention_algorithm algorithm;
     ta_attention_algorithm wanted; /* what the config asks for, and: */
     int wanted_rows, wanted_columns;
-    ta_attention_choice choice;
-    ta_attention_work shape; /* dimensions, dtype, scale and soft-cap; the rest is for each call */
+    ta_candidates candidates; /* if there is a cluster; choice.c */
+    ta_attention_work shape;  /* dimensions, dtype, scale and soft-cap; the rest is for each call */
     ta_shard_map map;
     int32_t causal, window, max_tokens;
 
@@ -61,6 +52,9 @@ struct ta_attention {
 
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
+    int owns_memory;
+    void *workspace_given; /* of the config, and its size */
+    size_t workspace_bytes;
     void *q, *k, *v, *dout; /* gathered; NULL where a line has one rank */
     float *records;         /* partials of all queries; with overlap of one rank's */
     float *received;        /* of this rank's tokens, from another: partials or gradients */

@@ -63,3 +63,14 @@ ta_status ta_check_finite(const char *name, float value, float low)
                        low == 0.0f ? " and 0 or more" : "");
     return TA_OK;
 }
+
+ta_status ta_check_workspace(const void *workspace, size_t bytes, size_t needed)
+{
+    if (bytes < needed)
+        return ta_fail(TA_ERR_INVALID, "config.workspace_bytes is %zu: must be %zu or more", bytes,
+                       needed);
+    if ((uintptr_t)workspace % TA_WORKSPACE_ALIGNMENT)
+        return ta_fail(TA_ERR_INVALID, "config.workspace is %p: must be aligned to %d bytes",
+                       workspace, TA_WORKSPACE_ALIGNMENT);
+    return TA_OK;
+}

@@ -47,7 +47,7 @@ static void add_work(const ta_plan *plan, ta_text *out)
 
 static void add_algorithm(const ta_plan *plan, ta_text *out)
 {
-    ta_text_add(out, "algorithm: %s\n", ta_algorithms[plan->algorithm]->name);
+    ta_text_add(out, "algorithm: %s\n", ta_algorithm_name(plan->algorithm));
     ta_text_add(out, "why: ");
     ta_choice_explain_algorithm(plan, out);
     ta_text_add(out, "\n");

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 
 #include "algorithm.h"
+#include "base/config_check.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
-
-#define ALIGNMENT 64
 
 enum {
 #define COUNT(name, value, message) +1
@@ -31,7 +30,8 @@ void *ta_cut(ta_cutter *c, size_t count, size_t each)
         return NULL;
     }
     void *piece = c->base && bytes ? c->base + c->used : NULL;
-    c->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    c->used +=
+        (bytes + TA_WORKSPACE_ALIGNMENT - 1) / TA_WORKSPACE_ALIGNMENT * TA_WORKSPACE_ALIGNMENT;
     return piece;
 }
 
@@ -127,17 +127,6 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     return copy_head_values(plan, slopes, sinks);
 }
 
-static ta_status check_workspace(const ta_plan_config *config, size_t needed)
-{
-    if (config->workspace_bytes < needed)
-        return ta_fail(TA_ERR_INVALID, "config.workspace_bytes is %zu: must be %zu or more",
-                       config->workspace_bytes, needed);
-    if ((uintptr_t)config->workspace % ALIGNMENT)
-        return ta_fail(TA_ERR_INVALID, "config.workspace is %p: must be aligned to %d bytes",
-                       config->workspace, ALIGNMENT);
-    return TA_OK;
-}
-
 /* Byte offsets of each rank's heads in something that is ordered by heads. */
 static ta_status make_offsets(const ta_plan *plan, size_t head_bytes, size_t **offsets)
 {
@@ -184,7 +173,7 @@ ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan)
     size_t staging_bytes;
     TA_TRY(make_staging(plan));
     if (config->workspace) {
-        TA_TRY(check_workspace(config, plan->memory_bytes));
+        TA_TRY(ta_check_workspace(config->workspace, config->workspace_bytes, plan->memory_bytes));
         plan->memory = config->workspace;
     } else {
         TA_TRY(ta_device_alloc(plan->device, plan->memory_bytes, &plan->memory));

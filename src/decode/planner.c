@@ -1,7 +1,6 @@
 /* Choosing: predict all candidates, take the cheapest that can run. See planner.h. */
 #include "planner.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,44 +11,22 @@ static ta_exchange default_exchange(ta_placement placement)
     return placement == TA_PLACE_ROOT ? TA_EXCHANGE_BINOMIAL : TA_EXCHANGE_DOUBLING;
 }
 
-static ta_way tree_way(ta_exchange exchange)
-{
-    return (ta_way)(TA_WAY_TREE + (int)exchange - TA_EXCHANGE_DOUBLING);
-}
-
-static ta_way chosen_way(const ta_choice *choice)
-{
-    switch (choice->algorithm) {
-    case TA_ALGORITHM_RING_KV:
-        return TA_WAY_RING_KV;
-    case TA_ALGORITHM_RING_Q:
-        return TA_WAY_RING_Q;
-    default:
-        return tree_way(choice->exchange);
-    }
-}
-
-const ta_candidate *ta_choice_candidate(const ta_choice *choice)
-{
-    return choice->candidates ? &choice->candidates[chosen_way(choice)] : NULL;
-}
-
 const ta_candidate *ta_choice_ring(const ta_choice *choice)
 {
-    if (!choice->candidates)
+    const ta_candidate *list = choice->candidates.list;
+    if (!list)
         return NULL;
-    const ta_candidate *kv = &choice->candidates[TA_WAY_RING_KV];
-    const ta_candidate *q = &choice->candidates[TA_WAY_RING_Q];
-    return kv->seconds < q->seconds && kv->fits >= q->fits ? kv : q;
+    const ta_candidate *kv = &list[TA_WAY_RING_KV], *q = &list[TA_WAY_RING_Q];
+    return kv->calls[0].seconds < q->calls[0].seconds && kv->fits >= q->fits ? kv : q;
 }
 
 int ta_choice_one_device_is_cheaper(const ta_choice *choice)
 {
-    const ta_candidate *chosen = ta_choice_candidate(choice);
+    const ta_candidate *chosen = ta_candidates_chosen(&choice->candidates);
     if (!chosen)
         return 0;
-    const ta_candidate *one = &choice->candidates[TA_WAY_ONE_DEVICE];
-    return one->possible && one->fits && one->seconds < chosen->seconds;
+    const ta_candidate *one = &choice->candidates.list[TA_WAY_ONE_DEVICE];
+    return one->possible && one->fits && one->calls[0].seconds < chosen->calls[0].seconds;
 }
 
 static ta_status check_wanted(const ta_step_shape *shape, const ta_nodes *nodes, ta_exchange wanted)
@@ -69,41 +46,43 @@ static ta_status check_wanted(const ta_step_shape *shape, const ta_nodes *nodes,
                    ta_exchange_kinds[wanted].symbol, ta_exchange_kinds[wanted].needs);
 }
 
-static ta_status predict_all(const ta_step_shape *shape, ta_choice *choice)
+static int is_tree(const ta_candidate *c, const void *unused)
 {
-    choice->candidates = calloc(TA_WAYS, sizeof *choice->candidates);
-    if (!choice->candidates)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the candidates of a plan");
-    for (int way = 0; way < TA_WAYS; ++way)
-        TA_TRY(ta_predict_way(shape, (ta_way)way, &choice->candidates[way]));
-    snprintf(choice->cluster, sizeof choice->cluster, "%s", shape->cluster->name);
-    return TA_OK;
+    (void)unused;
+    return c->algorithm == TA_ALGORITHM_TREE;
 }
 
-/* The earlier one of two that cost the same. */
-static ta_exchange cheapest(const ta_choice *choice, ta_exchange best)
+/* Does a config leave this one open? One that asks for an exchange asks for a tree with it. */
+static int is_open(const ta_candidate *c, const void *of)
 {
-    for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind) {
-        const ta_candidate *c = &choice->candidates[tree_way((ta_exchange)kind)];
-        if (c->possible && c->seconds < choice->candidates[tree_way(best)].seconds)
-            best = (ta_exchange)kind;
+    const ta_choice *choice = of;
+    if (c->algorithm == TA_ALGORITHM_ONE_DEVICE)
+        return 0;
+    if (is_tree(c, NULL) && c->exchange != (int)choice->exchange)
+        return 0;
+    if (choice->wanted_algorithm != TA_ALGORITHM_AUTO)
+        return c->algorithm == (int)choice->wanted_algorithm;
+    return choice->wanted == TA_EXCHANGE_AUTO || is_tree(c, NULL);
+}
+
+/* The candidate that runs; a ring of one rank is a tree, of which there is one kind. */
+static void note_chosen(ta_choice *choice, int ranks)
+{
+    choice->candidates.chosen =
+        (int)(ranks == 1 ? TA_WAY_TREE : ta_way_of(choice->algorithm, choice->exchange));
+}
+
+/* What the predicted times say of what the config leaves open. */
+static void take_fastest(ta_choice *choice)
+{
+    if (choice->wanted == TA_EXCHANGE_AUTO) {
+        int tree = ta_candidates_best(&choice->candidates, is_tree, NULL);
+        if (tree >= 0)
+            choice->exchange = (ta_exchange)choice->candidates.list[tree].exchange;
     }
-    return best;
-}
-
-/* Predictions that differ by less count as equal, and of equal ones the tree is taken: no more
- * is known of a cluster than this. */
-#define RING_GAIN 0.02
-
-/* A ring only if it is faster and no tighter in memory. */
-static ta_algorithm cheapest_algorithm(const ta_choice *choice)
-{
-    const ta_candidate *tree = &choice->candidates[tree_way(choice->exchange)];
-    const ta_candidate *ring = ta_choice_ring(choice);
-    if (!ring->possible || ring->fits < tree->fits ||
-        ring->seconds > (1 - RING_GAIN) * tree->seconds)
-        return TA_ALGORITHM_TREE;
-    return ring->way == TA_WAY_RING_KV ? TA_ALGORITHM_RING_KV : TA_ALGORITHM_RING_Q;
+    int best = ta_candidates_best(&choice->candidates, is_open, choice);
+    if (best >= 0)
+        choice->algorithm = (ta_algorithm)choice->candidates.list[best].algorithm;
 }
 
 ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, ta_exchange wanted,
@@ -123,16 +102,16 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
     choice->algorithm = algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : algorithm;
     choice->wanted = wanted;
     choice->exchange = default_exchange(shape->out_placement);
-    if (cluster)
-        TA_TRY(predict_all(shape, choice));
     if (wanted != TA_EXCHANGE_AUTO) {
         TA_TRY(check_wanted(shape, &choice->nodes, wanted));
         choice->exchange = wanted;
-    } else if (cluster && shape->ranks > 1) {
-        choice->exchange = cheapest(choice, choice->exchange);
-        if (algorithm == TA_ALGORITHM_AUTO)
-            choice->algorithm = cheapest_algorithm(choice);
     }
+    if (!cluster)
+        return TA_OK;
+    TA_TRY(ta_predict_all(shape, &choice->candidates));
+    if (shape->ranks > 1)
+        take_fastest(choice);
+    note_chosen(choice, shape->ranks);
     return TA_OK;
 }
 
@@ -174,6 +153,7 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
     if (heard == TA_OK && decided[1] != TA_EXCHANGE_AUTO) {
         choice->algorithm = (ta_algorithm)decided[0];
         choice->exchange = (ta_exchange)decided[1];
+        note_chosen(choice, group->size);
     }
     return heard;
 }
@@ -181,6 +161,5 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
 void ta_choice_free(ta_choice *choice)
 {
     ta_nodes_free(&choice->nodes);
-    free(choice->candidates);
-    choice->candidates = NULL;
+    ta_candidates_free(&choice->candidates);
 }

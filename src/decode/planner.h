@@ -10,12 +10,10 @@ typedef struct ta_choice {
     ta_algorithm wanted_algorithm; /* what the config asks for */
     ta_algorithm algorithm;
     ta_exchange wanted;
-    ta_exchange exchange; /* of the tree */
-    ta_nodes nodes;       /* where the ranks are, if there is a cluster */
-    int by_package;       /* the `nodes` are packages of one node, see ta_cluster_units() */
-    /* With a cluster: */
-    char cluster[64];
-    ta_candidate *candidates; /* [TA_WAYS], by ta_way; NULL: nothing was predicted */
+    ta_exchange exchange;     /* of the tree */
+    ta_nodes nodes;           /* where the ranks are, if there is a cluster */
+    int by_package;           /* the `nodes` are packages of one node, see ta_cluster_units() */
+    ta_candidates candidates; /* by ta_way, if there is a cluster */
 } ta_choice;
 
 /* Decide for this work. `algorithm` and `wanted` are what the config asks for; an exchange that is
@@ -28,9 +26,6 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
 ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status);
 
 void ta_choice_free(ta_choice *choice);
-
-/* The candidate that was chosen, or NULL if nothing was predicted. */
-const ta_candidate *ta_choice_candidate(const ta_choice *choice);
 
 /* The faster ring; NULL if nothing was predicted. */
 const ta_candidate *ta_choice_ring(const ta_choice *choice);

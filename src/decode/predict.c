@@ -1,6 +1,7 @@
 /* Predictions of a decode step, way by way. See predict.h; docs/model.md has the formulas. */
 #include "predict.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "config.h"
+#include "planner.h"
 
 #define ATTEND_KERNELS 2
 #define FINISH_KERNELS 1
@@ -80,8 +82,6 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
     };
     TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
     ta_status status = TA_OK;
-    c->algorithm = "tree";
-    c->exchange = entry->name;
     c->possible =
         shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
     if (entry->max_ranks && shape->ranks > entry->max_ranks)
@@ -106,8 +106,6 @@ static ta_status predict_ring(const ta_step_shape *shape, int passes_kv, ta_cost
 {
     const ta_problem *p = shape->problem;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
-    c->algorithm = passes_kv ? "ring pass-KV" : "ring pass-Q";
-    c->exchange = "";
     c->possible = shape->ranks > 1 && !p->tally_tile;
     c->memory_bytes = shard_bytes * (passes_kv ? 2 : 1) + 3 * partial_bytes(p);
     if (!c->possible)
@@ -119,40 +117,68 @@ static ta_status predict_one_device(const ta_step_shape *shape, ta_cost *cost, t
 {
     const ta_problem *p = shape->problem;
     double bytes = ta_kv_bytes(p, (double)p->max_tokens * shape->ranks, p->kv_heads);
-    c->algorithm = "one device";
-    c->exchange = "";
     c->possible = shape->ranks > 1;
     c->memory_bytes = bytes + partial_bytes(p);
     ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, bytes));
     return TA_OK;
 }
 
-static void sum_up(const ta_step_shape *shape, const ta_cost *cost, ta_candidate *c)
+static double phase_seconds(const ta_cost *cost, const char *name)
 {
-    ta_cost_busiest(cost, &c->busiest);
-    for (int rank = 0; rank < cost->ranks; ++rank)
-        c->total_bytes += cost->traffic[rank].bytes_sent;
-    c->seconds = cost->seconds;
-    c->phase_count = cost->phase_count;
-    memcpy(c->phases, cost->phases, sizeof c->phases);
-    c->fits = !shape->cluster || c->memory_bytes <= shape->cluster->memory_bytes;
+    for (int i = 0; i < cost->phase_count; ++i)
+        if (strcmp(cost->phases[i].name, name) == 0)
+            return cost->phases[i].seconds;
+    return 0;
+}
+
+ta_way ta_way_of(ta_algorithm algorithm, ta_exchange exchange)
+{
+    switch (algorithm) {
+    case TA_ALGORITHM_RING_KV:
+        return TA_WAY_RING_KV;
+    case TA_ALGORITHM_RING_Q:
+        return TA_WAY_RING_Q;
+    case TA_ALGORITHM_ONE_DEVICE:
+        return TA_WAY_ONE_DEVICE;
+    default:
+        return (ta_way)(TA_WAY_TREE + (int)exchange - TA_EXCHANGE_DOUBLING);
+    }
+}
+
+static ta_candidate start_candidate(ta_way way)
+{
+    ta_algorithm algorithm = way == TA_WAY_ONE_DEVICE ? TA_ALGORITHM_ONE_DEVICE
+                             : way == TA_WAY_RING_KV  ? TA_ALGORITHM_RING_KV
+                             : way == TA_WAY_RING_Q   ? TA_ALGORITHM_RING_Q
+                                                      : TA_ALGORITHM_TREE;
+    ta_candidate c = {.algorithm = algorithm,
+                      .algorithm_name = ta_algorithm_name(algorithm),
+                      .exchange_name = "",
+                      .is_ring = way == TA_WAY_RING_KV || way == TA_WAY_RING_Q,
+                      .call_count = 1};
+    if (algorithm == TA_ALGORITHM_TREE) {
+        c.exchange = way - TA_WAY_TREE + TA_EXCHANGE_DOUBLING;
+        c.exchange_name = ta_exchange_name((ta_exchange)c.exchange);
+    }
+    return c;
 }
 
 ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate)
 {
     ta_status status;
     ta_cost cost;
-    ta_candidate c = {.way = way};
+    ta_candidate c = start_candidate(way);
     TA_TRY(ta_cost_begin(&cost, shape->cluster, shape->ranks));
     if (way == TA_WAY_ONE_DEVICE)
         TA_TRY_GOTO(predict_one_device(shape, &cost, &c), end_cost);
-    else if (way >= TA_WAY_RING_KV)
+    else if (c.is_ring)
         TA_TRY_GOTO(predict_ring(shape, way == TA_WAY_RING_KV, &cost, &c), end_cost);
     else
-        TA_TRY_GOTO(predict_tree(shape, ta_way_exchange(way), &cost, &c), end_cost);
+        TA_TRY_GOTO(predict_tree(shape, (ta_exchange)c.exchange, &cost, &c), end_cost);
     ta_cost_local(&cost, "finish",
                   ta_cost_memory_s(shape->cluster, FINISH_KERNELS, partial_bytes(shape->problem)));
-    sum_up(shape, &cost, &c);
+    ta_call_cost_set(&c.calls[0], "decode", &cost, phase_seconds(&cost, "attend"));
+    c.fits = !shape->cluster || c.memory_bytes <= shape->cluster->memory_bytes;
     *candidate = c;
 
 end_cost:
@@ -160,22 +186,34 @@ end_cost:
     return status;
 }
 
-static ta_status check_arguments(const ta_cluster *cluster, int ranks)
+ta_status ta_predict_all(const ta_step_shape *shape, ta_candidates *candidates)
 {
-    if (!cluster)
-        return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
-    if (ranks < 1 || ranks > cluster->ranks)
-        return ta_fail(TA_ERR_INVALID, "ranks is %d: must be from 1 to %d, the cluster's", ranks,
-                       cluster->ranks);
+    candidates->list = calloc(TA_WAYS, sizeof *candidates->list);
+    if (!candidates->list)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the candidates of a plan");
+    for (int way = 0; way < TA_WAYS; ++way)
+        TA_TRY(ta_predict_way(shape, (ta_way)way, &candidates->list[way]));
+    candidates->count = TA_WAYS;
+    snprintf(candidates->cluster, sizeof candidates->cluster, "%s", shape->cluster->name);
     return TA_OK;
 }
 
-static double phase_seconds(const ta_candidate *c, const char *name)
+/* ---- The interface ---------------------------------------------------------------------------- */
+
+const char *ta_algorithm_name(ta_algorithm algorithm)
 {
-    for (int i = 0; i < c->phase_count; ++i)
-        if (strcmp(c->phases[i].name, name) == 0)
-            return c->phases[i].seconds;
-    return 0;
+    static const char *const names[] = {"auto", "tree", "ring pass-KV", "ring pass-Q",
+                                        "one device"};
+    return algorithm >= 0 && (size_t)algorithm < sizeof names / sizeof *names ? names[algorithm]
+                                                                              : "unknown";
+}
+
+const char *ta_exchange_name(ta_exchange exchange)
+{
+    if (exchange == TA_EXCHANGE_AUTO)
+        return "auto";
+    return exchange > 0 && exchange < TA_EXCHANGE_KINDS ? ta_exchange_kinds[exchange].name
+                                                        : "unknown";
 }
 
 ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
@@ -183,12 +221,10 @@ ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, in
 {
     ta_plan_config known;
     ta_problem problem;
-    ta_candidate c;
-    TA_TRY(check_arguments(cluster, ranks));
+    ta_choice choice = {0};
+    TA_TRY(ta_predict_check(cluster, ranks));
     TA_TRY(ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known));
-    if (candidate < 0 || candidate >= TA_WAYS)
-        return ta_fail_quietly(TA_ERR_NOT_FOUND, "candidate is %d: must be from 0 to %d", candidate,
-                               TA_WAYS - 1);
+    TA_TRY(ta_predict_check_candidate(candidate, TA_WAYS));
     TA_TRY(ta_config_resolve(&known, 0, ranks, &problem));
     ta_step_shape shape = {.problem = &problem,
                            .cluster = cluster,
@@ -197,16 +233,18 @@ ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, in
                            .out_placement = known.out_placement,
                            .query_root = known.query_root,
                            .out_root = known.out_root};
-    TA_TRY(ta_predict_way(&shape, (ta_way)candidate, &c));
-    ta_prediction found = {.algorithm = c.algorithm,
-                           .exchange = c.exchange,
-                           .possible = c.possible,
-                           .fits = c.fits,
-                           .seconds = c.seconds,
-                           .attend_seconds = phase_seconds(&c, "attend"),
-                           .messages_sent = c.busiest.messages_sent,
-                           .bytes_sent = c.busiest.bytes_sent,
-                           .total_bytes_sent = c.total_bytes,
-                           .memory_bytes = c.memory_bytes};
-    return ta_struct_write(TA_STRUCT(ta_prediction), "prediction", &found, prediction);
+    ta_status status = ta_planner_choose(&shape, known.algorithm, known.exchange, &choice);
+    if (status == TA_OK) {
+        const ta_candidate *c = &choice.candidates.list[candidate];
+        ta_prediction found = {.algorithm = (ta_algorithm)c->algorithm,
+                               .exchange = (ta_exchange)c->exchange,
+                               .possible = c->possible,
+                               .chosen = candidate == choice.candidates.chosen,
+                               .fits = c->fits,
+                               .step = ta_call_cost_predicted(&c->calls[0]),
+                               .memory_bytes = c->memory_bytes};
+        status = ta_struct_write(TA_STRUCT(ta_prediction), "prediction", &found, prediction);
+    }
+    ta_choice_free(&choice);
+    return status;
 }

@@ -1,9 +1,10 @@
-/* What one decode step would cost in each way of doing it: the candidates that the planner chooses
- * from and ta_explain() and ta_predict() show. Implemented in predict.c, with the rings in
- * ring_estimate.c and the exchanges in src/exchange/. */
+/* What one decode step would cost in each way of doing it: the candidates (cluster/candidate.h) that
+ * the planner chooses from and ta_explain() and ta_predict() show. Implemented in predict.c, with
+ * the rings in ring_estimate.c and the exchanges in src/exchange/. */
 #ifndef TA_PREDICT_H
 #define TA_PREDICT_H
 
+#include "cluster/candidate.h"
 #include "device/device.h"
 #include "exchange/kinds.h"
 
@@ -26,26 +27,13 @@ typedef enum ta_way {
     TA_WAYS
 } ta_way;
 
-typedef struct ta_candidate {
-    ta_way way;
-    const char *algorithm, *exchange; /* static; `exchange` is "" where there is none to choose */
-    int possible;                     /* 0: it cannot give this placement, or one rank is enough */
-    int fits;                         /* into the memory of a device */
-    double seconds;
-    double memory_bytes;  /* on the fullest rank: K, V and what the step needs beside them */
-    ta_traffic busiest;   /* the largest of each number over the ranks */
-    uint64_t total_bytes; /* sent by all ranks together */
-    int phase_count;
-    ta_cost_phase phases[TA_COST_PHASES];
-} ta_candidate;
-
-/* The exchange of a tree's way. */
-static inline ta_exchange ta_way_exchange(ta_way way)
-{
-    return (ta_exchange)(way - TA_WAY_TREE + TA_EXCHANGE_DOUBLING);
-}
+/* The way of an algorithm; of a tree that of its exchange. */
+ta_way ta_way_of(ta_algorithm algorithm, ta_exchange exchange);
 
 ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate);
+
+/* All of them, by ta_way. */
+ta_status ta_predict_all(const ta_step_shape *shape, ta_candidates *candidates);
 
 /* Parts of it, for ring_estimate.c. */
 

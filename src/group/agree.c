@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "base/status.h"
 
 /* What rank 0 tells: a value for each field, the bits of a real, the number of elements or -1 for
@@ -67,25 +68,20 @@ static size_t elements_bytes(int64_t value)
     return value > 0 ? (size_t)value * sizeof(uint32_t) : 0;
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-}
-
+/* Of the name, of each value, and of the elements of each array. */
 static int64_t hash_of(const ta_agreement *a)
 {
-    uint64_t hash = 0;
-    for (const char *letter = a->what; *letter; ++letter)
-        hash = mix(hash, (uint64_t)*letter);
+    uint64_t parts[1 + 2 * TA_AGREE_FIELDS] = {0};
+    parts[0] = ta_hash_bytes(a->what, (uint32_t)strlen(a->what));
     for (int i = 0; i < a->field_count; ++i) {
         const ta_field *field = &a->fields[i];
-        const uint32_t *bits = field->elements;
-        hash = mix(hash, (uint64_t)value_of(field));
-        for (int64_t e = 0; is_array(field) && e < value_of(field); ++e)
-            hash = mix(hash, bits[e]);
+        int64_t value = value_of(field);
+        parts[1 + 2 * i] = (uint64_t)value;
+        if (is_array(field) && value > 0)
+            parts[2 + 2 * i] = ta_hash_words(field->elements, (uint32_t)value);
     }
-    return (int64_t)(hash >> 2); /* so that both the hash and its complement are above INT64_MIN */
+    /* Without its sign both the hash and its complement are above INT64_MIN. */
+    return (int64_t)(ta_hash_bytes(parts, sizeof parts) >> 1);
 }
 
 /* Is all well? Then `any` and `id` are set. */

@@ -148,7 +148,7 @@ static double predicted_s(const run *r, int kind)
     ta_plan_config config = config_of(r, kind);
     check(ta_predict(r->cluster, &config, ta_group_size(r->group), kind - 1, &prediction),
           "predict");
-    return prediction.seconds;
+    return prediction.step.seconds;
 }
 
 static void run_batch(run *r)
