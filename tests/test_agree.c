@@ -1,4 +1,4 @@
-/* Ranks whose plans differ (src/decode/agree.c, src/group/agree.c): for every field of the config, all
+/* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all
  * ranks get an error that names the field and the rank, no plan is left, and the group still
  * works. */
 #include "base/status.h"

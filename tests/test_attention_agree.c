@@ -1,4 +1,4 @@
-/* Ranks whose attention plans or calls differ (src/attention/agree.c): for every field of the config
+/* Ranks whose attention plans or calls differ (src/attention/agree.c): for every field of a config
  * and every argument that ranks share, all get an error that names it, the rank and both values, no
  * plan is left, nothing is written, and the group still works. */
 #include <string.h>

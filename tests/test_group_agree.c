@@ -1,6 +1,6 @@
 /* Agreement between ranks (src/group/agree.c): every kind of field, ranks that failed, ranks that
- * leave in the middle, and numbers that no two agreements share. What plans and calls compare is the
- * matter of test_agree.c and test_attention_agree.c. */
+ * leave in the middle, and numbers that no two agreements share. What plans and calls compare is
+ * the matter of test_agree.c and test_attention_agree.c. */
 #include "group/agree.h"
 
 #include <string.h>

@@ -112,7 +112,7 @@ static void test_growth_with_ranks(void)
     }
 }
 
-/* Exactly one candidate is what a plan would run; algorithms and exchanges have values and names. */
+/* Exactly one candidate is what a plan would run; algorithms and exchanges have names. */
 static void test_chosen_and_names(void)
 {
     static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,

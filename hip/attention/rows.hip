@@ -1,6 +1,6 @@
-/* local_finish, local_delta. Grid: one block for each (row, head), rows_threads threads.
- * local_store, local_pack, local_add. Grid: enough blocks for every number once, rows_threads
- * threads.
+/* attention_finish, attention_delta. Grid: one block for each (row, head), rows_threads threads.
+ * attention_store, attention_pack, attention_add. Grid: enough blocks for every number once,
+ * rows_threads threads.
  *
  * The passes over rows of attention over full sequences: partials become outputs, delta of
  * backward, sums become gradients, dense copies for the ranks that need them, sums of two.
@@ -20,7 +20,7 @@ TA_DEVICE int64_t element_of(const ta_attention_rows_params &p, const ta_tensor 
     return row / p.heads * t.token_stride + row % p.heads * t.head_stride;
 }
 
-__global__ void __launch_bounds__(rows_threads) local_finish(ta_attention_rows_params p)
+__global__ void __launch_bounds__(rows_threads) attention_finish(ta_attention_rows_params p)
 {
     int64_t row = blockIdx.x;
     const float *record = p.from + row * ta_record_floats(p.dim);
@@ -46,7 +46,7 @@ TA_DEVICE float multiply_rows(const void *a, const void *b, int32_t lane, int32_
 }
 
 /* A row is for one wave of a block, or for half of one: the others would have little to do. */
-__global__ void __launch_bounds__(rows_threads) local_delta(ta_attention_rows_params p)
+__global__ void __launch_bounds__(rows_threads) attention_delta(ta_attention_rows_params p)
 {
     const int at_once = rows_threads / row_lanes;
     int32_t lane = static_cast<int32_t>(threadIdx.x) % row_lanes;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(rows_threads) local_delta(ta_attention_rows_pa
         p.numbers[row] = sum;
 }
 
-__global__ void __launch_bounds__(rows_threads) local_store(ta_attention_rows_params p)
+__global__ void __launch_bounds__(rows_threads) attention_store(ta_attention_rows_params p)
 {
     int64_t count = static_cast<int64_t>(p.rows) * p.heads * p.dim;
     int64_t step = static_cast<int64_t>(gridDim.x) * rows_threads;
@@ -94,7 +94,7 @@ TA_DEVICE void pack_words(const ta_attention_rows_params &p, int32_t element_byt
     }
 }
 
-__global__ void __launch_bounds__(rows_threads) local_pack(ta_attention_rows_params p)
+__global__ void __launch_bounds__(rows_threads) attention_pack(ta_attention_rows_params p)
 {
     if (p.aligned)
         pack_words<ta_vec16>(p, p.element_bytes);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(rows_threads) local_pack(ta_attention_rows_par
 }
 
 __global__ void __launch_bounds__(rows_threads)
-    local_add(float *into, const float *from, int64_t count)
+    attention_add(float *into, const float *from, int64_t count)
 {
     int64_t step = static_cast<int64_t>(gridDim.x) * rows_threads;
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * rows_threads + threadIdx.x; i < count;
@@ -124,37 +124,37 @@ static int64_t numbers_of(const ta_attention_rows_params *p)
 
 ta_launched ta_launch_attention_finish(const ta_attention_rows_params *params, void *stream)
 {
-    TA_NEED_TYPE("local_finish", params->dtype);
+    TA_NEED_TYPE("attention_finish", params->dtype);
     dim3 blocks(static_cast<unsigned>(params->rows) * static_cast<unsigned>(params->heads));
-    return ta_launched_of(TA_LAUNCH(local_finish, blocks, rows_threads, 0,
+    return ta_launched_of(TA_LAUNCH(attention_finish, blocks, rows_threads, 0,
                                     static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_delta(const ta_attention_rows_params *params, void *stream)
 {
-    TA_NEED_TYPE("local_delta", params->dtype);
+    TA_NEED_TYPE("attention_delta", params->dtype);
     dim3 blocks = blocks_for(static_cast<int64_t>(params->rows) * params->heads * row_lanes);
-    return ta_launched_of(
-        TA_LAUNCH(local_delta, blocks, rows_threads, 0, static_cast<hipStream_t>(stream), *params));
+    return ta_launched_of(TA_LAUNCH(attention_delta, blocks, rows_threads, 0,
+                                    static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_store(const ta_attention_rows_params *params, void *stream)
 {
-    TA_NEED_TYPE("local_store", params->dtype);
-    return ta_launched_of(TA_LAUNCH(local_store, blocks_for(numbers_of(params)), rows_threads, 0,
-                                    static_cast<hipStream_t>(stream), *params));
+    TA_NEED_TYPE("attention_store", params->dtype);
+    return ta_launched_of(TA_LAUNCH(attention_store, blocks_for(numbers_of(params)), rows_threads,
+                                    0, static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_pack(const ta_attention_rows_params *params, void *stream)
 {
-    TA_NEED_TYPE("local_pack", params->dtype);
+    TA_NEED_TYPE("attention_pack", params->dtype);
     int64_t each = params->aligned ? 16 / params->element_bytes : 1;
-    return ta_launched_of(TA_LAUNCH(local_pack, blocks_for(numbers_of(params) / each), rows_threads,
-                                    0, static_cast<hipStream_t>(stream), *params));
+    return ta_launched_of(TA_LAUNCH(attention_pack, blocks_for(numbers_of(params) / each),
+                                    rows_threads, 0, static_cast<hipStream_t>(stream), *params));
 }
 
 ta_launched ta_launch_attention_add(float *into, const float *from, int64_t count, void *stream)
 {
-    return ta_launched_of(TA_LAUNCH(local_add, blocks_for(count), rows_threads, 0,
+    return ta_launched_of(TA_LAUNCH(attention_add, blocks_for(count), rows_threads, 0,
                                     static_cast<hipStream_t>(stream), into, from, count));
 }

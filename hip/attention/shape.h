@@ -1,8 +1,8 @@
 /* The shape of a block of attention_forward_mma: how many queries and threads, and where everything
  * lies in its shared memory. Pure arithmetic in C; attention.c chooses a shape, the kernel reads
  * it. */
-#ifndef TA_HIP_LOCAL_SHAPE_H
-#define TA_HIP_LOCAL_SHAPE_H
+#ifndef TA_HIP_ATTENTION_SHAPE_H
+#define TA_HIP_ATTENTION_SHAPE_H
 
 #include "attend/shape.h"
 #include "device/attention.h"

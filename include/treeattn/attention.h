@@ -32,7 +32,8 @@ typedef enum ta_attention_algorithm {
  * sequence are sharded over the ranks along the sequence, all three in the same way; so are the
  * output and the gradients. Scores are those of ta_plan_config, without ALiBi and sinks. All ranks
  * must give the same values in every field, except in `cluster`, `workspace` and
- * `workspace_bytes`; ta_attention_create() checks it. docs/attention2d.md explains what moves where.
+ * `workspace_bytes`; ta_attention_create() checks it. docs/attention2d.md explains what moves
+ * where.
  *
  * A rank's tokens are packed: those of sequence 0 that it holds, in the order of their positions,
  * then those of sequence 1, and so on; ta_shard_count() says how many, ta_shard_position()
@@ -75,8 +76,8 @@ typedef struct ta_attention_config {
 
 typedef struct ta_attention ta_attention;
 
-/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call it
- * or not. */
+/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call
+ * it or not. */
 TA_API ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
                                         const ta_attention_config *config, size_t *bytes);
 

@@ -1,5 +1,5 @@
-/* What must be the same on all ranks that make an attention plan, and in each of its calls.
- * group/agree.c compares it. */
+/* What must be the same on all ranks that make an attention plan. group/agree.c compares it; plan.c
+ * calls this. api.c has what must be the same in a call. */
 #include "group/agree.h"
 
 #include "base/status.h"
@@ -37,23 +37,4 @@ ta_status ta_attention_agree(ta_group *group, ta_attention *attention, ta_status
     TA_TRY(ta_agree(group, &agreement, TA_OK));
     a->id = agreement.id;
     return TA_OK;
-}
-
-ta_status ta_attention_agree_call(const ta_attention *attention, const ta_attention_input *input,
-                                  ta_status status, void *stream)
-{
-    const ta_attention *a = attention;
-    ta_agreement agreement = {
-        .what = "calls", .failed = "has a bad argument", .memory = a->message, .stream = stream};
-    if (status != TA_OK)
-        return ta_agree(a->caller, &agreement, status);
-    const ta_field fields[] = {
-        TA_FIELD_OF_INTEGER("plan", a->id),
-        TA_FIELD_OF_INTEGER("backward", a->pass),
-        TA_FIELD_OF_INTEGER("input.sequences", input->sequences),
-        TA_FIELD_OF_INTEGERS("input.lengths", input->lengths, input->sequences),
-    };
-    agreement.fields = fields;
-    agreement.field_count = sizeof fields / sizeof *fields;
-    return ta_agree(a->caller, &agreement, TA_OK);
 }

@@ -5,6 +5,7 @@
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "grid.h"
+#include "group/agree.h"
 #include "make.h"
 #include "overlap.h"
 #include "ring.h"
@@ -155,6 +156,27 @@ static ta_status end_call(ta_attention *a, int64_t begin_ns, ta_status status)
     return status;
 }
 
+/* Are all ranks in the same call, with good arguments and the same lengths? Collective; an error
+ * anywhere is an error everywhere. With a group that moves device memory the host waits for the
+ * stream. */
+static ta_status agree_call(const ta_attention *a, const ta_attention_input *input,
+                            ta_status status, void *stream)
+{
+    ta_agreement agreement = {
+        .what = "calls", .failed = "has a bad argument", .memory = a->message, .stream = stream};
+    if (status != TA_OK)
+        return ta_agree(a->caller, &agreement, status);
+    const ta_field fields[] = {
+        TA_FIELD_OF_INTEGER("plan", a->id),
+        TA_FIELD_OF_INTEGER("backward", a->pass),
+        TA_FIELD_OF_INTEGER("input.sequences", input->sequences),
+        TA_FIELD_OF_INTEGERS("input.lengths", input->lengths, input->sequences),
+    };
+    agreement.fields = fields;
+    agreement.field_count = sizeof fields / sizeof *fields;
+    return ta_agree(a->caller, &agreement, TA_OK);
+}
+
 /* How each algorithm does a call. */
 typedef struct algorithm_ops {
     ta_status (*forward)(ta_attention *attention, const ta_attention_input *input,
@@ -185,7 +207,7 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
     if (status == TA_OK)
         status = check_lse(a, lse, 0);
-    TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
+    TA_TRY(agree_call(a, &filled_input, status, stream));
     return end_call(a, begin,
                     algorithms[a->algorithm].forward(a, &filled_input, &filled_out, lse, stream));
 }
@@ -204,7 +226,7 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);
-    TA_TRY(ta_attention_agree_call(a, &filled_input, status, stream));
+    TA_TRY(agree_call(a, &filled_input, status, stream));
     return end_call(a, begin,
                     algorithms[a->algorithm].backward(a, &filled_input, &filled_gradient, stream));
 }

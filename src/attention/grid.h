@@ -1,7 +1,7 @@
 /* One call of an attention plan on the grid of ranks. api.c calls it, after its checks and
  * after ta_attention_count_tokens(). */
-#ifndef TA_ALGO_GRID_H
-#define TA_ALGO_GRID_H
+#ifndef TA_ATTENTION_GRID_H
+#define TA_ATTENTION_GRID_H
 
 #include "plan.h"
 

@@ -1,6 +1,6 @@
 /* Making an attention plan: what plan.c takes from its neighbours. */
-#ifndef TA_ATTENTION_PLAN_H
-#define TA_ATTENTION_PLAN_H
+#ifndef TA_ATTENTION_MAKE_H
+#define TA_ATTENTION_MAKE_H
 
 #include <treeattn/attention.h>
 
@@ -18,10 +18,5 @@ ta_status ta_attention_follow(ta_attention *attention);
 /* Do all ranks have the same plan, and did all succeed so far? Collective; an error anywhere is an
  * error everywhere; `attention` may be NULL after a failure. Sets its id (agree.c). */
 ta_status ta_attention_agree(ta_group *group, ta_attention *attention, ta_status status);
-
-/* Are all ranks in the same call, with good arguments and the same lengths? As above. With a group
- * that moves device memory the host waits for the stream. */
-ta_status ta_attention_agree_call(const ta_attention *attention, const ta_attention_input *input,
-                                  ta_status status, void *stream);
 
 #endif

@@ -1,6 +1,6 @@
 /* One call of an attention plan on the grid, moving while it computes; as grid.h. */
-#ifndef TA_ALGO_GRID_OVERLAP_H
-#define TA_ALGO_GRID_OVERLAP_H
+#ifndef TA_ATTENTION_OVERLAP_H
+#define TA_ATTENTION_OVERLAP_H
 
 #include "plan.h"
 

@@ -1,8 +1,8 @@
 /* An attention plan: the work with every default filled in, the grid that this rank is a member of,
  * and the memory of a call. api.c makes it and has the public calls, tokens.c says
  * who holds which token, grid.c runs a call. */
-#ifndef TA_ATTENTION_H
-#define TA_ATTENTION_H
+#ifndef TA_ATTENTION_PLAN_H
+#define TA_ATTENTION_PLAN_H
 
 #include <treeattn/attention.h>
 

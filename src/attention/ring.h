@@ -1,6 +1,6 @@
 /* One call of an attention plan on the ring of ranks; as grid.h. */
-#ifndef TA_ALGO_RING_PREFILL_H
-#define TA_ALGO_RING_PREFILL_H
+#ifndef TA_ATTENTION_RING_H
+#define TA_ATTENTION_RING_H
 
 #include "plan.h"
 

@@ -9,8 +9,8 @@
  * While it travels the rank computes with B(h); S(h) arrives in hop h >= 2, where the result is
  * added to it, and begins in hop 1. So a line of P ranks moves P - 1 blocks and P - 1 sums. Used by
  * overlap.c and overlap_backward.c. */
-#ifndef TA_ALGO_ROTATION_H
-#define TA_ALGO_ROTATION_H
+#ifndef TA_ATTENTION_ROTATION_H
+#define TA_ATTENTION_ROTATION_H
 
 #include "plan.h"
 

@@ -34,32 +34,6 @@ static void start_line(const ta_attention *a, ta_line *line, int first, int step
         line->starts[i + 1] = line->starts[i] + a->counts[first + i * step];
 }
 
-ta_status ta_attention_count_tokens(ta_attention *attention, int32_t sequences,
-                                    const int32_t *lengths)
-{
-    ta_attention *a = attention;
-    a->steps = 0;
-    for (int rank = 0; rank < a->ranks; ++rank) {
-        int64_t sum = 0;
-        for (int32_t s = 0; s < sequences; ++s) {
-            ta_shard_map map = ta_attention_map(a, lengths[s]);
-            int32_t count;
-            TA_TRY(ta_shard_count(&map, rank, lengths[s], &count));
-            sum += count;
-        }
-        if (sum > a->max_tokens)
-            return ta_fail(TA_ERR_INVALID,
-                           "rank %d would hold %lld tokens of these lengths, more than max_tokens, "
-                           "%d",
-                           rank, (long long)sum, (int)a->max_tokens);
-        a->counts[rank] = (int32_t)sum;
-    }
-    a->tokens = a->counts[a->rank];
-    start_line(a, &a->row, a->rank / a->grid_columns * a->grid_columns, 1);
-    start_line(a, &a->column, a->rank % a->grid_columns, a->grid_columns);
-    return TA_OK;
-}
-
 /* ---- The blocks of some ranks ---------------------------------------------------------------- */
 
 /* The ranks first, first + step, …, and where the tokens of each start among theirs. */
@@ -118,6 +92,45 @@ static block block_at(const holders *h, const ta_shard_map *map, int32_t length,
     if (number != last && b.first + map->block < length)
         b.end = b.first + map->block;
     return b;
+}
+
+/* Tokens of one rank in a sequence. */
+static int64_t count_held(const ta_shard_map *map, int rank, int32_t length)
+{
+    holders h = {.first = rank, .step = 1, .count = 1};
+    int64_t sum = 0;
+    block b;
+    if (map->kind == TA_SHARD_BLOCK_CYCLIC) {
+        ta_shard cyclic = {.cyclic = 1, .ranks = map->ranks, .rank = rank, .block = map->block};
+        return ta_shard_held(&cyclic, NULL, length);
+    }
+    for (int64_t i = 0; (b = block_at(&h, map, length, i)).first < length; ++i) /* two at most */
+        sum += b.end - b.first;
+    return sum;
+}
+
+ta_status ta_attention_count_tokens(ta_attention *attention, int32_t sequences,
+                                    const int32_t *lengths)
+{
+    ta_attention *a = attention;
+    a->steps = 0;
+    for (int rank = 0; rank < a->ranks; ++rank) {
+        int64_t sum = 0;
+        for (int32_t s = 0; s < sequences; ++s) {
+            ta_shard_map map = ta_attention_map(a, lengths[s]);
+            sum += count_held(&map, rank, lengths[s]);
+        }
+        if (sum > a->max_tokens)
+            return ta_fail(TA_ERR_INVALID,
+                           "rank %d would hold %lld tokens of these lengths, more than max_tokens, "
+                           "%d",
+                           rank, (long long)sum, (int)a->max_tokens);
+        a->counts[rank] = (int32_t)sum;
+    }
+    a->tokens = a->counts[a->rank];
+    start_line(a, &a->row, a->rank / a->grid_columns * a->grid_columns, 1);
+    start_line(a, &a->column, a->rank % a->grid_columns, a->grid_columns);
+    return TA_OK;
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */

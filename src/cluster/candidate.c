@@ -61,7 +61,7 @@ void ta_candidates_free(ta_candidates *candidates)
     candidates->list = NULL;
 }
 
-/* ---- Text ------------------------------------------------------------------------------------- */
+/* ---- Text ------------------------------------------------------------------------------------ */
 
 void ta_candidate_write_name(const ta_candidate *candidate, ta_text *out)
 {
@@ -100,7 +100,7 @@ void ta_candidates_write(const ta_candidates *candidates, ta_text *out)
     }
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static const char *truth(int value)
 {
@@ -171,7 +171,7 @@ void ta_running_write_json(const ta_running *running, ta_text *out)
     ta_text_add_quoted(out, r->why);
 }
 
-/* ---- Predictions ------------------------------------------------------------------------------ */
+/* ---- Predictions ----------------------------------------------------------------------------- */
 
 ta_predicted_call ta_call_cost_predicted(const ta_call_cost *call)
 {

@@ -62,7 +62,7 @@ const ta_candidate *ta_candidates_chosen(const ta_candidates *candidates);
 
 void ta_candidates_free(ta_candidates *candidates);
 
-/* ---- Words ------------------------------------------------------------------------------------ */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 /* "tree two-level", "grid of 2 x 4", "ring": a way of doing the work. */
 void ta_candidate_write_name(const ta_candidate *candidate, ta_text *out);

@@ -1,4 +1,5 @@
-/* Making, checking and describing clusters: the public calls. See cluster.h for what one is. */
+/* Making, checking and writing clusters: the public calls. See cluster.h for what one is;
+ * description.c reads what the user wrote. */
 #include "cluster.h"
 
 #include <stdio.h>
@@ -22,45 +23,6 @@ ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b)
                    : TA_LEVEL_NODE;
     return ta_cluster_rack(cluster, node_a) == ta_cluster_rack(cluster, node_b) ? TA_LEVEL_NETWORK
                                                                                 : TA_LEVEL_RACK;
-}
-
-/* "h100:16x8", or "h100:4x16x8" for 4 racks of 16 nodes. */
-static ta_status set_shape(ta_cluster_draft *draft, const char *shape)
-{
-    int racks, nodes, ranks, length = 0;
-    char plain[32];
-    if (sscanf(shape, "%7dx%7dx%7d%n", &racks, &nodes, &ranks, &length) == 3 && length &&
-        !shape[length] && racks > 0 && nodes > 0 && (int64_t)racks * nodes < TA_CLUSTER_MAX_RANKS) {
-        draft->cluster->nodes_per_rack = nodes;
-        snprintf(plain, sizeof plain, "%dx%d", racks * nodes, ranks);
-        return ta_cluster_set_nodes(draft, plain);
-    }
-    return ta_cluster_set_nodes(draft, shape);
-}
-
-/* "PRESET:SHAPE", then any number of " KEY=VALUE". */
-static ta_status read_description(ta_cluster_draft *draft, char *text)
-{
-    char *rest = NULL, *item = strtok_r(text, " ", &rest);
-    char *colon = item ? strchr(item, ':') : NULL;
-    if (!colon)
-        return ta_fail(TA_ERR_INVALID,
-                       "%s: must be PRESET:NODESxRANKS, such as 'h100:16x8', or the path of a file "
-                       "with a / in it or .cluster at its end",
-                       draft->where);
-    *colon = '\0';
-    TA_TRY(ta_cluster_preset(draft, item));
-    snprintf(draft->cluster->name, sizeof draft->cluster->name, "%.20s:%.40s", item, colon + 1);
-    TA_TRY(set_shape(draft, colon + 1));
-    while ((item = strtok_r(NULL, " ", &rest))) {
-        char *equals = strchr(item, '=');
-        if (!equals)
-            return ta_fail(TA_ERR_INVALID, "%s: '%s' has no '=': must be KEY=VALUE", draft->where,
-                           item);
-        *equals = '\0';
-        TA_TRY(ta_cluster_set(draft, item, equals + 1));
-    }
-    return TA_OK;
 }
 
 static ta_status check_level(const ta_cluster_draft *draft, const char *name, ta_level_kind kind)
@@ -109,28 +71,6 @@ ta_status ta_cluster_check(ta_cluster_draft *draft)
     return ta_cluster_number_packages(c);
 }
 
-static int is_path(const char *description)
-{
-    static const char ending[] = ".cluster";
-    size_t length = strlen(description);
-    return strchr(description, '/') ||
-           (length >= sizeof ending - 1 &&
-            strcmp(description + length - (sizeof ending - 1), ending) == 0);
-}
-
-static ta_status describe(ta_cluster_draft *draft, const char *description)
-{
-    if (is_path(description))
-        return ta_cluster_read(draft, description);
-    char *text = strdup(description);
-    if (!text)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a cluster");
-    snprintf(draft->where, sizeof draft->where, "cluster '%s'", description);
-    ta_status status = read_description(draft, text);
-    free(text);
-    return status;
-}
-
 ta_status ta_cluster_create(const char *description, ta_cluster **cluster)
 {
     ta_status status;
@@ -145,7 +85,7 @@ ta_status ta_cluster_create(const char *description, ta_cluster **cluster)
     draft.cluster = calloc(1, sizeof *draft.cluster);
     if (!draft.cluster)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for a cluster");
-    TA_TRY_GOTO(describe(&draft, description), destroy_draft);
+    TA_TRY_GOTO(ta_cluster_describe(&draft, description), destroy_draft);
     TA_TRY_GOTO(ta_cluster_check(&draft), destroy_draft);
     *cluster = draft.cluster;
     return TA_OK;

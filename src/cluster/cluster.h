@@ -80,6 +80,9 @@ typedef struct ta_cluster_draft {
     int rank_room; /* ranks that fit into cluster->node_of */
 } ta_cluster_draft;
 
+/* description.c: fill in what a description says. */
+ta_status ta_cluster_describe(ta_cluster_draft *draft, const char *description);
+
 /* presets.c: fill in the preset of this name; fails with the list of names. */
 ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name);
 

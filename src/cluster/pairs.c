@@ -2,7 +2,7 @@
 #include "pairs.h"
 
 /* How many of those that share this rank's unit (node or package) are before it. */
-static int place_in(const int *unit_of, int rank)
+static int number_in(const int *unit_of, int rank)
 {
     int before = 0;
     for (int other = 0; other < rank; ++other)
@@ -10,11 +10,11 @@ static int place_in(const int *unit_of, int rank)
     return before;
 }
 
-/* The rank at a place of a unit, or -1. */
-static int rank_at(const int *unit_of, int ranks, int unit, int place)
+/* The rank of this number in a unit, or -1. */
+static int rank_at(const int *unit_of, int ranks, int unit, int number)
 {
     for (int rank = 0; rank < ranks; ++rank)
-        if (unit_of[rank] == unit && place-- == 0)
+        if (unit_of[rank] == unit && number-- == 0)
             return rank;
     return -1;
 }
@@ -57,14 +57,14 @@ static int partner_of(const ta_cluster *c, int by_package, int rank, ta_level_ki
     int unit = unit_of[rank];
     if (unit < 0 || (level == TA_LEVEL_PACKAGE && !by_package))
         return -1;
-    int place = place_in(unit_of, rank);
+    int number = number_in(unit_of, rank);
     int inside = level == TA_LEVEL_PACKAGE || (level == TA_LEVEL_NODE && !by_package);
-    if (alone && place > inside)
+    if (alone && number > inside)
         return -1;
     if (inside)
-        return rank_at(unit_of, c->ranks, unit, place ^ 1);
+        return rank_at(unit_of, c->ranks, unit, number ^ 1);
     int beside = level == TA_LEVEL_NODE ? package_beside(c, unit) : unit ^ 1;
-    return beside < 0 ? -1 : rank_at(unit_of, c->ranks, beside, place);
+    return beside < 0 ? -1 : rank_at(unit_of, c->ranks, beside, number);
 }
 
 int ta_pairs_partner(const ta_cluster *c, int rank, ta_level_kind level, int alone)

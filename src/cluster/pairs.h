@@ -10,7 +10,7 @@
 int ta_pairs_by_package(const ta_cluster *cluster);
 
 /* The rank that `rank` swaps with over links of a level: its neighbour in the package or on the
- * node, or the one at the same place in the package or node beside; -1 for none. If packages are
+ * node, or the one of the same number in the package or node beside; -1 for none. If packages are
  * a level, the node's links are those between its packages. With `alone`, only the first pair of
  * each package or node takes part. */
 int ta_pairs_partner(const ta_cluster *cluster, int rank, ta_level_kind level, int alone);

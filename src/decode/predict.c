@@ -198,7 +198,7 @@ ta_status ta_predict_all(const ta_step_shape *shape, ta_candidates *candidates)
     return TA_OK;
 }
 
-/* ---- The interface ---------------------------------------------------------------------------- */
+/* ---- The interface --------------------------------------------------------------------------- */
 
 const char *ta_algorithm_name(ta_algorithm algorithm)
 {

@@ -1,6 +1,6 @@
-/* What one decode step would cost in each way of doing it: the candidates (cluster/candidate.h) that
- * the planner chooses from and ta_explain() and ta_predict() show. Implemented in predict.c, with
- * the rings in ring_estimate.c and the exchanges in src/exchange/. */
+/* What one decode step would cost in each way of doing it: the candidates (cluster/candidate.h)
+ * that the planner chooses from and ta_explain() and ta_predict() show. Implemented in predict.c,
+ * with the rings in ring_estimate.c and the exchanges in src/exchange/. */
 #ifndef TA_PREDICT_H
 #define TA_PREDICT_H
 

@@ -90,7 +90,11 @@ static ta_status compare_hashes(ta_group *group, ta_agreement *a, ta_status stat
     int64_t hash = status == TA_OK ? hash_of(a) : INT64_MIN;
     int64_t complement = status == TA_OK ? ~hash : INT64_MIN;
     int64_t numbers[TA_AGREE_NUMBERS] = {status != TA_OK, hash, complement, propose_id(), a->any};
-    TA_TRY(ta_group_max_host(group, numbers, TA_AGREE_NUMBERS, a->memory, a->stream));
+    if (group->device)
+        TA_TRY(ta_group_max_host(group, numbers, TA_AGREE_NUMBERS, a->memory, a->stream));
+    else
+        TA_TRY(ta_group_all_reduce(group, numbers, numbers, TA_AGREE_NUMBERS, TA_ELEMENT_I64,
+                                   TA_REDUCE_MAX, NULL));
     *well = !numbers[0] && numbers[1] == ~numbers[2];
     keep_id(numbers[3]);
     a->id = numbers[3];

@@ -120,7 +120,7 @@ static int64_t element_of(const pass *p, const ta_tensor *tensor, int64_t i)
     return i / p->heads * tensor->token_stride + i % p->heads * tensor->head_stride;
 }
 
-static void *place_of(const pass *p, int64_t i)
+static void *address_of(const pass *p, int64_t i)
 {
     return (char *)p->to->data + element_of(p, p->to, i) * (int64_t)ta_dtype_bytes(p->dtype);
 }
@@ -129,14 +129,14 @@ static void finish_one(const pass *p, int64_t i)
 {
     const float *record = p->from + i * ta_record_floats(p->dim);
     float m = record[p->dim], l = record[p->dim + 1];
-    p->kernels->store[p->dtype](record, p->dim, ta_partial_normalizer(m, l), place_of(p, i));
+    p->kernels->store[p->dtype](record, p->dim, ta_partial_normalizer(m, l), address_of(p, i));
     if (p->numbers)
         p->numbers[i] = ta_partial_lse(m, l);
 }
 
 static void store_one(const pass *p, int64_t i)
 {
-    p->kernels->store[p->dtype](p->from + i * p->dim, p->dim, 1.0f, place_of(p, i));
+    p->kernels->store[p->dtype](p->from + i * p->dim, p->dim, 1.0f, address_of(p, i));
 }
 
 /* In 8 interleaved sums, like a score. */
