@@ -118,14 +118,21 @@ static void expect_refused(small_step *step, ta_plan *plan, const char *named, c
     TEST_ASSERT_TRUE_MESSAGE(small_step_untouched(step), named);
 }
 
+/* The plan of a step of one rank. */
+static ta_plan *make_plan(const small_step *step, ta_device **device)
+{
+    ta_plan *plan = NULL;
+    EXPECT_OK(ta_device_open("host", NULL, device));
+    EXPECT_OK(ta_plan_create(NULL, *device, &step->config, &plan));
+    return plan;
+}
+
 static void test_each_mistake_on_one_rank(void)
 {
     ta_device *device;
-    ta_plan *plan;
     small_step step;
     small_step_init(&step, 0, 1);
-    EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    ta_plan *plan = make_plan(&step, &device);
     for (int i = 0; i < MISTAKES; ++i) {
         small_step_init(&step, 0, 1);
         mistakes[i].spoil(&step);
@@ -141,11 +148,9 @@ static void test_each_mistake_on_one_rank(void)
 static void test_pointers(void)
 {
     ta_device *device;
-    ta_plan *plan;
     small_step s;
     small_step_init(&s, 0, 1);
-    EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    ta_plan *plan = make_plan(&s, &device);
     number_poison(TA_F32, s.results, SMALL_ROWS * SMALL_V_DIM);
     number_poison(TA_F32, s.lse, SMALL_ROWS);
     EXPECT_ERROR(TA_ERR_INVALID, ta_decode(NULL, &s.q, &s.kv, &s.out, s.lse, NULL), "plan is NULL",
@@ -172,13 +177,11 @@ static void test_bounds(void)
 {
     static const int32_t late[] = {1, 9}, falling[] = {0, -4}, shorter[] = {0, 6};
     ta_device *device;
-    ta_plan *plan;
     small_step step;
     small_step_init(&step, 0, 1);
     step.config.map.kind = TA_SHARD_CONTIGUOUS;
     step.config.map.block = 0;
-    EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    ta_plan *plan = make_plan(&step, &device);
     step.kv.bounds = late;
     expect_refused(&step, plan, "kv.bounds", "1");
     step.kv.bounds = falling;

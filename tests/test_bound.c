@@ -52,12 +52,7 @@ static void assert_family_tight(const char *name, decode_case c, int count)
 /* 4 heads, 64-dimensional, f32, one token of query: the common ground of the families. */
 static decode_case common(int tokens)
 {
-    decode_case c = case_plain();
-    c.plan.query_heads = 4;
-    c.plan.kv_heads = 2;
-    c.plan.k_dim = c.plan.v_dim = 64;
-    c.lengths[0] = tokens;
-    return c;
+    return case_grouped(64, tokens);
 }
 
 static void test_tight_on_few_tokens(void)

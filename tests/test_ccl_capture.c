@@ -1,5 +1,5 @@
-/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: captured by the caller, replayed
- * by the plan, and all on the device. */
+/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: captured by the caller,
+ * replayed by the plan, and all on the device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,18 +10,6 @@
 #include "lib/ccl_step.h"
 #include "simt/simt_ccl.h"
 #include "simt/simt_control.h"
-
-void setUp(void)
-{
-    simt_reset();
-    simt_fail_ccl(-1, 0);
-    options.algorithm = TA_ALGORITHM_AUTO;
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 /* Values of the other sign give results of the other sign, bit for bit. */
 static ta_status replay(ccl_rank *r, prepared *p, hipGraphExec_t graph)

@@ -1,6 +1,6 @@
-/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: every way in which a step or a
- * group can fail, each in a bounded time. Ranks are threads with a device each. test_ccl_capture.c
- * has steps that work. */
+/* Decode steps on groups of GPUs (hip/ccl/) over the executor's NCCL: every way in which a step
+ * or a group can fail, each in a bounded time. Ranks are threads with a device each.
+ * test_ccl_capture.c has steps that work. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +19,6 @@
 
 #define TIMEOUT_MS 400
 #define BOUND_MS 8000 /* twice the timeout and much room for a busy machine */
-
-void setUp(void)
-{
-    simt_reset();
-    simt_fail_ccl(-1, 0);
-    options.algorithm = TA_ALGORITHM_AUTO;
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 /* ---- A bad argument on one rank ------------------------------------------------------------ */
 

@@ -48,13 +48,9 @@ static void run(decode_case c)
 
 static decode_case usual(int ranks, int tokens)
 {
-    decode_case c = case_plain();
+    decode_case c = case_grouped(32, tokens);
     c.seed = 9;
     c.ranks = ranks;
-    c.plan.query_heads = 4;
-    c.plan.kv_heads = 2;
-    c.plan.k_dim = c.plan.v_dim = 32;
-    c.lengths[0] = tokens;
     return c;
 }
 

@@ -1,5 +1,5 @@
-/* The flag parser: find the flag, find its value, convert it; and the help. See args.h for the tables
- * and the forms that a flag can take; decode/options.c for what is checked across flags. */
+/* The flag parser: find the flag, find its value, convert it; and the help. See args.h for the
+ * tables and the forms that a flag can take; decode/options.c for what is checked across flags. */
 #include "args.h"
 
 #include <stdio.h>

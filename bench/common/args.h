@@ -1,6 +1,7 @@
-/* Command-line flags as tables: a command lists its flags with the field of its options where each
- * value goes, args_parse() reads them and args_print() is the help. An error names the flag, the value
- * and what would be right. sweep.c has the flags that commands share, each command its own. */
+/* Command-line flags as tables: a command lists its flags with the field of its options where
+ * each value goes, args_parse() reads them and args_print() is the help. An error names the
+ * flag, the value and what would be right. sweep.c has the flags that commands share, each
+ * command its own. */
 #ifndef BENCH_ARGS_H
 #define BENCH_ARGS_H
 
@@ -37,10 +38,10 @@ typedef struct arg_flag {
     const char *absent; /* what holds without it, if the field's default does not say so; or NULL */
 } arg_flag;
 
-/* Read argv[0] … argv[argc - 1] into `options`, which has the defaults. `tables` ends with NULL, each
- * of them with a flag whose name is NULL. Returns 0, or -1 with a sentence in `error`. Flags are
- * "--name value", "--name=value", "-n value", "-n=value" and "-nvalue"; the last of several
- * wins. */
+/* Read argv[0] … argv[argc - 1] into `options`, which has the defaults. `tables` ends with NULL,
+ * each of them with a flag whose name is NULL. Returns 0, or -1 with a sentence in `error`.
+ * Flags are "--name value", "--name=value", "-n value", "-n=value" and "-nvalue"; the last of
+ * several wins. */
 int args_parse(const arg_flag *const *tables, void *options, int argc, char **argv, char *error,
                size_t capacity);
 

@@ -36,9 +36,9 @@ typedef struct sweep_options {
 /* Its flags. */
 extern const arg_flag sweep_flags[];
 
-/* Read the flags of a command into its options, which begin with `sweep` and have the defaults. Then
- * fill in what follows from others: the lengths, and with MPI the ranks. Returns 0, or -1 with a
- * sentence in `error`. */
+/* Read the flags of a command into its options, which begin with `sweep` and have the defaults.
+ * Then fill in what follows from others: the lengths, and with MPI the ranks. Returns 0, or -1
+ * with a sentence in `error`. */
 int sweep_parse(sweep_options *sweep, const arg_flag *const *tables, int argc, char **argv,
                 char *error, size_t capacity);
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the tests of treeattn-bench share; they source it, with their arguments PROGRAM PYTHON ….
-# Sets $bench and $python, $work, a directory that is removed in the end, where a test keeps what the
-# program printed in out and err, and $failed.
+# Sets $bench and $python, $work, a directory that is removed in the end, where a test keeps what
+# the program printed in out and err, and $failed.
 bench=$1
 # shellcheck disable=SC2034 # the script reads it
 python=$2

@@ -1,5 +1,6 @@
 #!/bin/sh
-# treeattn-bench as a user meets it: help, what it says about wrong usage, devices that are not there.
+# treeattn-bench as a user meets it: help, what it says about wrong usage, and devices that are not
+# there.
 #
 #     test_bench_usage.sh PROGRAM PYTHON
 set -u

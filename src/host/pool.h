@@ -9,8 +9,8 @@
 
 typedef struct ta_pool ta_pool;
 
-/* One iteration of a loop. `thread` counts from 0 and is different for iterations that run at the same
- * time. */
+/* One iteration of a loop. `thread` counts from 0 and is different for iterations that run at
+ * the same time. */
 typedef void (*ta_pool_fn)(void *context, int64_t item, int thread);
 
 /* The most threads of a pool. */

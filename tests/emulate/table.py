@@ -9,7 +9,8 @@ machine, joined by a switch in user space (`tests/emulate/relay.c`) that gives e
 and every host a rate, and Open MPI starts ranks in them. On each cluster `tests/emulate/measure.c`
 first probes (`ta_cluster_probe()`), then measures a decode step with one token per rank for every
 kind of exchange and size of the partial, and asks the planner for its choice. Times are
-microseconds of the slowest rank; the kinds are measured in rounds, and the median of seven rounds counts.
+microseconds of the slowest rank; the kinds are measured in rounds, and the median of seven
+rounds counts.
 
 The machine's cores are shared by all hosts (and by whatever else runs on it), so latencies are far
 above the delay that was asked for, and single figures scatter. What counts is the order of the

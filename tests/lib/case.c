@@ -31,6 +31,16 @@ decode_case case_plain(void)
     return c;
 }
 
+decode_case case_grouped(int dim, int tokens)
+{
+    decode_case c = case_plain();
+    c.plan.query_heads = 4;
+    c.plan.kv_heads = 2;
+    c.plan.k_dim = c.plan.v_dim = dim;
+    c.lengths[0] = tokens;
+    return c;
+}
+
 static void choose_dtypes(random_source *r, ta_plan_config *plan)
 {
     plan->kv_dtype = (ta_dtype)random_int(r, TA_F32, NUMBER_DTYPE_END - 1);

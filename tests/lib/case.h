@@ -81,6 +81,9 @@ typedef struct decode_case {
 /* The smallest whole case: one of everything, dense. */
 decode_case case_plain(void);
 
+/* The same with 4 query heads over 2 KV heads of `dim`. */
+decode_case case_grouped(int dim, int tokens);
+
 /* Everything from one number. Seeds below CASE_LARGE_SEEDS give up to some dozens of tokens, those
  * from it on give thousands, so that tiles and splits are crossed. */
 #define CASE_LARGE_SEEDS 1000000

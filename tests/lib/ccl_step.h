@@ -1,4 +1,5 @@
-/* A small decode step on the ranks of a group of GPUs (ccl_ranks.h). Used by test_ccl_*.c. */
+/* A small decode step on the ranks of a group of GPUs (ccl_ranks.h), and what comes before and after
+ * each test of one. Included by test_ccl_steps.c and test_ccl_capture.c. */
 #ifndef TESTS_CCL_STEP_H
 #define TESTS_CCL_STEP_H
 
@@ -6,7 +7,21 @@
 #include "ccl_ranks.h"
 #include "expect.h"
 #include "options.h"
+#include "simt/simt_ccl.h"
+#include "simt/simt_control.h"
 #include "small_step.h"
+
+void setUp(void)
+{
+    simt_reset();
+    simt_fail_ccl(-1, 0);
+    options.algorithm = TA_ALGORITHM_AUTO;
+}
+
+void tearDown(void)
+{
+    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
+}
 
 /* A rank's step and plan. */
 typedef struct prepared {

@@ -1,5 +1,5 @@
-/* Helpers of the tests of the executor's collectives. Ranks are threads, each on a device of its own; a
- * rank that finds something wrong returns it in words. */
+/* Helpers of the tests of the executor's collectives. Ranks are threads, each on a device of its
+ * own; a rank that finds something wrong returns it in words. */
 #ifndef SIMT_CCL_TEST_H
 #define SIMT_CCL_TEST_H
 

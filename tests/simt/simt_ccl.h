@@ -2,11 +2,12 @@
  * NCCL's names, values and meaning. For C and C++. Ranks are threads of one process, each on a
  * device of its own. Implemented in ccl_*.cpp.
  *
- * Where NCCL leaves something open, this is strict. A send waits for its receive, whatever its
- * size. A communicator that is not blocking says ncclInProgress after every call that queues work,
- * and refuses the next one before it was asked with ncclCommGetAsyncError(). A peer that is gone is
- * not noticed by the others. Sums of floats are added in another order from element to element, and a
- * maximum of floats may drop a NaN. Sizes or types that do not match are an asynchronous error. */
+ *  * Where NCCL leaves something open, this is strict. A send waits for its receive, whatever
+ * its size. A communicator that is not blocking says ncclInProgress after every call that queues
+ * work, and refuses the next one before it was asked with ncclCommGetAsyncError(). A peer that
+ * is gone is not noticed by the others. Sums of floats are added in another order from element
+ * to element, and a maximum of floats may drop a NaN. Sizes or types that do not match are an
+ * asynchronous error. */
 #ifndef SIMT_CCL_H
 #define SIMT_CCL_H
 

@@ -1,5 +1,5 @@
-/* The executor's collectives: what they compute, and when they run. test_simt_ccl_errors.cpp has how
- * they fail. */
+/* The executor's collectives: what they compute, and when they run. test_simt_ccl_errors.cpp has
+ * how they fail. */
 #include <math.h>
 
 #include "ccl_test.h"

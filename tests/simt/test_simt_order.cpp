@@ -1,6 +1,6 @@
-/* Each kernel here has one mistake that is easy to make and that a GPU may forgive: a missing barrier,
- * an assumed order, memory that was never written. The executor makes it a result that is wrong in
- * some order of the threads. */
+/* Each kernel here has one mistake that is easy to make and that a GPU may forgive: a missing
+ * barrier, an assumed order, memory that was never written. The executor makes it a result that
+ * is wrong in some order of the threads. */
 #include "simt_test.h"
 
 #include <string.h>

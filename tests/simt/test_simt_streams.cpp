@@ -1,5 +1,5 @@
-/* Streams, events, copies, the null stream: work runs late, in order, and a missing dependency shows
- * in the result. */
+/* Streams, events, copies, the null stream: work runs late, in order, and a missing dependency
+ * shows in the result. */
 #include <string.h>
 #include <thread>
 
