@@ -320,10 +320,12 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     NO_KERNEL(ops->finish(device, &finish, NULL), "finish");
     finish.last.tallies = 1;
     NO_KERNEL(ops->finish(device, &finish, NULL), "finish_tallies");
-    NO_KERNEL(ops->attention->finish(device, &shape, memory, 1, &t, memory, NULL), "local_finish");
-    NO_KERNEL(ops->attention->delta(device, &shape, &t, &t, 1, memory, NULL), "local_delta");
-    NO_KERNEL(ops->attention->store(device, memory, 1, 1, 8, unknown, &t, NULL), "local_store");
-    NO_KERNEL(ops->attention->pack(device, &t, 1, 1, 8, unknown, memory, 32, NULL), "local_pack");
+    NO_KERNEL(ops->attention->finish(device, &shape, memory, 1, &t, memory, NULL),
+              "attention_finish");
+    NO_KERNEL(ops->attention->delta(device, &shape, &t, &t, 1, memory, NULL), "attention_delta");
+    NO_KERNEL(ops->attention->store(device, memory, 1, 1, 8, unknown, &t, NULL), "attention_store");
+    NO_KERNEL(ops->attention->pack(device, &t, 1, 1, 8, unknown, memory, 32, NULL),
+              "attention_pack");
     TEST_ASSERT_EQUAL_UINT64(0, device->stats.launches);
     ops->free(device, memory);
 }
