@@ -216,7 +216,7 @@ struct ta_device_ops {
     const struct ta_attention_ops *attention;
 };
 
-/* TA_ERR_UNSUPPORTED, with the config's field `name` and its type, if the device does not have it. */
+/* TA_ERR_UNSUPPORTED, with the field `name` of the config and its type, if the device lacks it. */
 ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
                                 ta_dtype_role role);
 
