@@ -1,5 +1,5 @@
-/* A small decode step on the ranks of a group of GPUs (ccl_ranks.h), and what comes before and after
- * each test of one. Included by test_ccl_steps.c and test_ccl_capture.c. */
+/* A small decode step on the ranks of a group of GPUs (ccl_ranks.h), and what comes before and
+ * after each test of one. Included by test_ccl_steps.c and test_ccl_capture.c. */
 #ifndef TESTS_CCL_STEP_H
 #define TESTS_CCL_STEP_H
 
