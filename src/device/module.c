@@ -222,7 +222,10 @@ void ta_modules_describe(ta_text *text)
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; ++i) {
         loaded *m = load(modules[i].name, strlen(modules[i].name));
         if (!m->module) {
-            ta_text_add(text, "module %s: not used, %s\n", m->name, m->why);
+            /* The dynamic loader's own words begin with the file. */
+            int named = !m->file[0] || strncmp(m->why, m->file, strlen(m->file)) == 0;
+            ta_text_add(text, "module %s: not used, %s%s%s\n", m->name, named ? "" : m->file,
+                        named ? "" : ": ", m->why);
             continue;
         }
         ta_text_add(text, "module %s: %s, compiled for %s\n", m->name, m->file, m->module->archs);

@@ -31,7 +31,7 @@ if [[ ! -f $build/build.ninja ]]; then
     compiler=${CLANG:-clang}
     ! command -v ccache >/dev/null || compiler="ccache $compiler"
     CC=$compiler meson setup -Dfuzz=true -Dtests=false -Dbench=false -Dmpi=disabled \
-        -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled --buildtype=debugoptimized \
+        -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled -Ddebug=true -Doptimization=1 \
         -Db_sanitize=address,undefined -Db_lundef=false "$build" >"$log" 2>&1 || {
         cat "$log"
         echo '0 passed, 1 failed'
