@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(tally_threads)
     }
 }
 
-__global__ void __launch_bounds__(tally_threads) finish_tallies(ta_finish p)
+__global__ void __launch_bounds__(tally_threads, tally_blocks) finish_tallies(ta_finish p)
 {
     if (ta_report_fault(p))
         return;
