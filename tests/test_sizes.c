@@ -15,7 +15,7 @@
 
 #define POISON_BYTES (TA_STRUCT_MOST_BYTES + 8)
 
-static char *page_end; /* where readable memory ends, which has POISON_BYTES or more */
+static char *poison; /* POISON_BYTES up to the end of a page */
 
 /* What the functions below need beside the struct that is tried. */
 static ta_device *device;
@@ -102,8 +102,8 @@ static const ta_struct_size grown_size = {"ta_grown", "TA_GROWN_INIT", offsetof(
 /* The last `bytes` bytes before the end of the page; what is before them is poison. */
 static void *at_page_end(size_t bytes)
 {
-    memset(page_end - POISON_BYTES, 0xa5, POISON_BYTES);
-    return page_end - bytes;
+    memset(poison, 0xa5, POISON_BYTES);
+    return poison + (POISON_BYTES - bytes);
 }
 
 static void test_an_older_programs_config(void)
@@ -456,8 +456,8 @@ static void map_pages(void)
     size_t bytes = (POISON_BYTES / page + 2) * page;
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     TEST_ASSERT_TRUE(memory != MAP_FAILED);
-    page_end = memory + bytes - page;
-    TEST_ASSERT_EQUAL_INT(0, mprotect(page_end, page, PROT_NONE));
+    poison = memory + bytes - page - POISON_BYTES;
+    TEST_ASSERT_EQUAL_INT(0, mprotect(poison + POISON_BYTES, page, PROT_NONE));
 }
 
 static void open_all(void)
