@@ -18,7 +18,8 @@ run 0 decode --heads 2 --kv-heads 1 --head-dim 32 --threads 1 -b 256 -e 256 -w 1
     --ranks 1,2 --json "$work/decode.json"
 grep -q '[0-9][.][0-9]' "$work/out" || fail 'no decimal point in the table'
 for name in model decode; do
-    "$python" -m json.tool "$work/$name.json" >/dev/null 2>"$work/err" || fail "$name.json is no JSON"
+    "$python" -m json.tool "$work/$name.json" >/dev/null 2>"$work/err" ||
+        fail "$name.json is no JSON"
     grep -q '[0-9][.][0-9]' "$work/$name.json" || fail "no decimal point in $name.json"
 done
 [ "$failed" = 0 ]
