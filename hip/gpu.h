@@ -34,7 +34,6 @@ typedef struct ta_gpu_device {
     int next_pinned;                       /* the one to use next */
     hipStream_t recorder;                  /* that steps are captured on; NULL until one is */
     hipEvent_t marks[2];                   /* of the stopwatch: its start, and now; NULL likewise */
-    int running;                           /* the stopwatch does */
     int spans;                             /* that were begun since its start */
     hipEvent_t spans_at[2 * TA_GPU_SPANS]; /* where each begins and ends; NULL likewise */
 } ta_gpu_device;

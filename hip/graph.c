@@ -82,7 +82,7 @@ ta_status ta_gpu_span(ta_device *device, int end, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     int full = end ? gpu->spans > TA_GPU_SPANS : gpu->spans >= TA_GPU_SPANS;
-    if (!gpu->running || device->ops->capturing(device, stream))
+    if (device->ops->capturing(device, stream))
         return TA_OK;
     if (full) {
         gpu->spans = TA_GPU_SPANS + 1; /* the last one has ended, and no other begins */
@@ -95,7 +95,7 @@ ta_status ta_gpu_span(ta_device *device, int end, void *stream)
 static ta_status add_spans(ta_gpu_device *gpu)
 {
     int spans = gpu->spans < TA_GPU_SPANS ? gpu->spans : TA_GPU_SPANS;
-    gpu->spans = gpu->running = 0;
+    gpu->spans = gpu->device.timing = 0;
     for (int i = 0; i < spans; i++) {
         float milliseconds = 0.0f;
         const hipEvent_t *at = &gpu->spans_at[2 * i];
@@ -115,7 +115,7 @@ static ta_status record_mark(ta_gpu_device *gpu, hipEvent_t *mark, void *stream)
 static ta_status start_timer(ta_gpu_device *gpu, void *stream)
 {
     TA_TRY(record_mark(gpu, &gpu->marks[0], stream));
-    gpu->running = 1;
+    gpu->device.timing = 1;
     gpu->spans = 0;
     return TA_OK;
 }

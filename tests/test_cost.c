@@ -195,6 +195,7 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     ta_exchange_job job = {.group = group, .rank = group->rank, .kind = t->kind, .shape = t->shape};
     size_t partial = ta_exchange_partial_bytes(&job) / sizeof(float);
     job.shape.v_dim = V_DIM;
+    job.chunks = ta_exchange_chunks(t->kind, &job.shape);
     TA_TRY(ta_device_open("host", NULL, &job.device));
     float *memory = calloc((2 + (size_t)group->size) * partial, sizeof(float));
     job.records = memory;

@@ -105,6 +105,7 @@ static ta_status exchange_rank(ta_group *group, void *context)
                                     .placement = t->placement,
                                     .root = t->root,
                                     .nodes = &nodes};
+    job.chunks = ta_exchange_chunks(t->kind, &job.shape);
     size_t pieces = 2 + ta_exchange_received(&job);
     float *memory = malloc(pieces * floats * sizeof(float));
     memset(memory, 0xff, pieces * floats * sizeof(float));

@@ -1,11 +1,11 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
 #include <string.h>
 
-#include "algorithm.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
+#include "step.h"
 
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
@@ -134,7 +134,7 @@ static ta_status record_step(ta_plan *plan, const ta_step *step)
     ops->drop(plan->device, r->graph);
     r->graph = NULL;
     TA_TRY(ops->record(plan->device, &stream));
-    ta_status status = ta_plan_algorithm(plan)->decode(plan, step, &none, stream);
+    ta_status status = plan->runs->decode(plan, step, &none, stream);
     if (status != TA_OK) {
         (void)ops->recorded(plan->device, stream, NULL);
         return status;
@@ -161,7 +161,7 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
     if (plan->replays && own->status == TA_OK &&
         !plan->device->ops->capturing(plan->device, stream))
         return replay_step(plan, step, stream);
-    return ta_plan_algorithm(plan)->decode(plan, step, own, stream);
+    return plan->runs->decode(plan, step, own, stream);
 }
 
 /* What finish() reported since it was asked last. It leaves the report alone until its status is

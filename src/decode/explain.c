@@ -1,5 +1,4 @@
 /* ta_explain(): a plan in words and numbers. */
-#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
@@ -7,6 +6,7 @@
 #include "explain_choice.h"
 #include "plan.h"
 #include "ring.h"
+#include "step.h"
 
 static const char *placement_name(ta_placement placement)
 {

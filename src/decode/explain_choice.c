@@ -84,7 +84,7 @@ static void add_exchange(const ta_plan *plan, ta_text *out)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[plan->choice.exchange];
     const ta_exchange_shape *shape = &plan->job.shape;
-    int chunks = ta_exchange_job_chunks(&plan->job);
+    int chunks = plan->job.chunks;
     if (plan->ranks == 1) {
         ta_text_add(out, "exchange: none\n");
         return;

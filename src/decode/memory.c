@@ -4,22 +4,16 @@
  * cut theirs. */
 #include <stdlib.h>
 
-#include "algorithm.h"
 #include "base/config_check.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
+#include "step.h"
 
 enum {
 #define COUNT(name, value, message) +1
     STATUSES = 0 TA_STATUS_LIST(COUNT)
 #undef COUNT
-};
-
-const ta_algorithm_ops *const ta_algorithms[] = {
-    [TA_ALGORITHM_TREE] = &ta_tree_algorithm,
-    [TA_ALGORITHM_RING_KV] = &ta_ring_kv_algorithm,
-    [TA_ALGORITHM_RING_Q] = &ta_ring_q_algorithm,
 };
 
 void *ta_cut(ta_cutter *c, size_t count, size_t each)
@@ -44,8 +38,7 @@ static int moves_query(const ta_plan *plan)
 {
     if (plan->ranks == 1 || plan->query_placement == TA_PLACE_ALL)
         return 0;
-    return plan->query_placement != TA_PLACE_HEADS ||
-           !ta_plan_algorithm(plan)->keeps_scattered_query;
+    return plan->query_placement != TA_PLACE_HEADS || !plan->runs->keeps_scattered_query;
 }
 
 /* This rank's partial, and where other ranks see it. */
@@ -100,17 +93,15 @@ static ta_status copy_faults(const ta_plan *plan)
 static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
 {
     ta_problem *p = &plan->problem;
-    const ta_algorithm_ops *algorithm = ta_plan_algorithm(plan);
     ta_cutter device = {plan->memory, 0, 0}, staging = {plan->staging.memory, 0, 0};
     ta_cutter *exchange = ta_plan_stages(plan) ? &staging : &device;
-    plan->job.defers =
-        !ta_plan_stages(plan) && !ta_plan_is_ring(plan) && ta_exchange_job_chunks(&plan->job) == 1;
-    algorithm->cut(plan, &device, exchange);
+    plan->job.defers = !ta_plan_stages(plan) && !ta_plan_is_ring(plan) && plan->job.chunks == 1;
+    plan->runs->cut(plan, &device, exchange);
     cut_records(plan, &device, exchange);
     cut_query(plan, &device, exchange);
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
-    plan->attend = ta_cut(&device, algorithm->attend_bytes(plan), 1);
+    plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
     plan->report = &plan->heard;
     if (ta_plan_tracks(plan)) {
         plan->faults = ta_cut(&device, STATUSES, sizeof *plan->faults);

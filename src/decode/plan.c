@@ -6,32 +6,27 @@
 #include <string.h>
 
 #include "base/config_check.h"
-#include "base/shard_map.h"
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "config.h"
+#include "step.h"
 
-void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
-                   int *count)
-{
-    int heads = plan->problem.query_heads;
-    *first = 0;
-    *count = heads;
-    if (placement == TA_PLACE_ROOT && rank != root)
-        *count = 0;
-    if (placement == TA_PLACE_HEADS) {
-        *first = ta_head_start(heads, plan->ranks, rank);
-        *count = ta_head_start(heads, plan->ranks, rank + 1) - *first;
-    }
-}
+const ta_algorithm_ops *const ta_algorithms[] = {
+    [TA_ALGORITHM_TREE] = &ta_tree_algorithm,
+    [TA_ALGORITHM_RING_KV] = &ta_ring_kv_algorithm,
+    [TA_ALGORITHM_RING_Q] = &ta_ring_q_algorithm,
+};
 
-/* The exchange is in the device's memory if the group can reach it. Otherwise it is in host memory,
- * on a host device that memory.c opens where this one's memory is another. */
-void ta_plan_fill_job(ta_plan *plan)
+/* Take over what was chosen: the algorithm, a ring of one rank being a tree, and the exchange. That
+ * is in the device's memory if the group can reach it. Otherwise it is in host memory, on a host
+ * device that memory.c opens where this one's memory is another. */
+static void take_choice(ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
     ta_exchange_job *job = &plan->job;
     size_t record = (size_t)ta_problem_record_floats(p) * sizeof(float);
+    plan->algorithm = plan->choice.algorithm;
+    plan->runs = plan->ranks > 1 ? ta_algorithms[plan->algorithm] : &ta_tree_algorithm;
     job->group = plan->group;
     job->rank = plan->rank;
     job->kind = plan->choice.exchange;
@@ -45,6 +40,7 @@ void ta_plan_fill_job(ta_plan *plan)
                                      .root = plan->out_root,
                                      .nodes = &plan->choice.nodes,
                                      .device_memory = ta_plan_tracks(plan)};
+    job->chunks = plan->ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
 }
 
 static ta_status check_dtypes(const ta_plan *plan)
@@ -120,8 +116,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                            .out_root = plan->out_root,
                            .device_memory = group && group->device};
     TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
-    plan->algorithm = plan->choice.algorithm;
-    ta_plan_fill_job(plan);
+    take_choice(plan);
     return TA_OK;
 }
 
@@ -146,10 +141,8 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
     ta_choice none = {0};
     ta_status followed = ta_planner_follow(group, plan ? &plan->choice : &none, status);
     ta_nodes_free(&none.nodes);
-    if (followed == TA_OK) {
-        plan->algorithm = plan->choice.algorithm;
-        ta_plan_fill_job(plan);
-    }
+    if (followed == TA_OK)
+        take_choice(plan);
     return followed;
 }
 

@@ -33,7 +33,7 @@ _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * siz
 _Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *),
                "no padding");
 
-/* The table of an algorithm: algorithm.h. */
+/* The table of an algorithm: step.h. */
 typedef struct ta_algorithm_ops ta_algorithm_ops;
 
 /* A step that was captured: with which arguments, and what it queues and sends. */
@@ -54,7 +54,8 @@ struct ta_plan {
     int lengths_hidden; /* on some rank, maybe another, the host cannot see the lengths of a step */
     int replays;        /* steps are captured, and replayed where they can be */
     ta_algorithm algorithm;
-    ta_choice choice; /* of the exchange, and what was predicted */
+    const ta_algorithm_ops *runs; /* its table */
+    ta_choice choice;             /* of the exchange, and what was predicted */
 
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
@@ -89,10 +90,6 @@ struct ta_plan {
     ta_step_counts last_step;
 };
 
-/* The query heads that `rank` has under a placement: [*first, *first + *count). */
-void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
-                   int *count);
-
 /* Does the plan run in a ring? A ring of one rank is a tree. */
 static inline int ta_plan_is_ring(const ta_plan *plan)
 {
@@ -112,9 +109,6 @@ static inline int ta_plan_tracks(const ta_plan *plan)
 {
     return plan->ranks > 1 && plan->group->device;
 }
-
-/* plan.c: fill in what the exchange is, once it is chosen. */
-void ta_plan_fill_job(ta_plan *plan);
 
 /* memory.c: the memory of a plan that is described; and how much device memory that would be. */
 ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan);

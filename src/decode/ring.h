@@ -7,7 +7,7 @@
  * pass-Q     the partial of each part goes around, with its query if not all ranks have it; K and V
  *            stay.
  *
- * ring_kv.c and ring_q.c have a table each (algorithm.h). On one rank there is nothing to pass, and
+ * ring_kv.c and ring_q.c have a table each (step.h). On one rank there is nothing to pass, and
  * tree.c is called. */
 #ifndef TA_RING_H
 #define TA_RING_H

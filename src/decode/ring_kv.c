@@ -1,7 +1,6 @@
 /* One step of pass-KV: slices of all shards go around the ring, and each rank attends with its part
  * of the query heads to every slice that comes by, while the slice is on its way to the next rank.
  * Called by api.c; ring.h says what it shares with pass-Q. */
-#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
@@ -207,6 +206,7 @@ static void cut_fault(ta_plan *plan, ta_cutter *exchange)
     *job = plan->job;
     job->kind = ta_plan_tracks(plan) ? TA_EXCHANGE_ALL_GATHER : TA_EXCHANGE_DOUBLING;
     job->shape.heads = 0;
+    job->chunks = 1;
     job->shape.placement = TA_PLACE_ALL;
     job->defers = ta_plan_tracks(plan);
     job->received = ta_cut(exchange, ta_exchange_received(job), ta_exchange_partial_bytes(job));

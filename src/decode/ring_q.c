@@ -3,7 +3,6 @@
  * pass over its K and V; the partial of a part starts behind its rank and is home after ranks − 1
  * hops. A query that is scattered by heads travels with its partial, from its rank all the way
  * around: what arrives must be attended with before it can go on. Called by api.c; see ring.h. */
-#include "algorithm.h"
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/status.h"

@@ -4,17 +4,33 @@
 
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/shard_map.h"
 #include "base/status.h"
+
+void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int rank, int *first,
+                   int *count)
+{
+    int heads = plan->problem.query_heads;
+    *first = 0;
+    *count = heads;
+    if (placement == TA_PLACE_ROOT && rank != root)
+        *count = 0;
+    if (placement == TA_PLACE_HEADS) {
+        *first = ta_head_start(heads, plan->ranks, rank);
+        *count = ta_head_start(heads, plan->ranks, rank + 1) - *first;
+    }
+}
 
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream)
 {
     ta_device *device = plan->device;
     int64_t before = ta_clock_ns();
-    if (device->ops->span)
+    int spans = device->timing && device->ops->span;
+    if (spans)
         TA_TRY(device->ops->span(device, 0, stream));
     TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
-    if (device->ops->span)
+    if (spans)
         TA_TRY(device->ops->span(device, 1, stream));
     plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
     return TA_OK;
@@ -23,11 +39,13 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
 ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
                          void *stream)
 {
-    if (plan->ranks == 1)
-        return TA_OK;
-    return job->device->ops->copy(job->device, ta_exchange_fault(job),
-                                  plan->faults ? &plan->faults[-own->status] : own, sizeof *own,
-                                  stream);
+    ta_fault *fault = ta_exchange_fault(job);
+    if (ta_plan_tracks(plan))
+        return plan->device->ops->copy(plan->device, fault, &plan->faults[-own->status],
+                                       sizeof *fault, stream);
+    if (plan->ranks > 1)
+        *fault = *own;
+    return TA_OK;
 }
 
 int ta_step_failed(ta_plan *plan, const ta_exchange_job *job)

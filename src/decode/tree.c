@@ -1,7 +1,6 @@
 /* Tree decode (Tree Attention): K and V stay where they are, one packed partial of each rank
  * travels. One step: move the query if it is not everywhere, attend to the local shard, merge the
  * partials of all ranks in one exchange, finish the heads that belong here. Called by api.c. */
-#include "algorithm.h"
 #include "base/status.h"
 #include "step.h"
 
@@ -18,7 +17,7 @@ static ta_status begin_staging(ta_plan *plan, int chunk, void *stream)
 /* While a chunk is exchanged, the next one is copied. A rank with a fault has no records. */
 static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *stream)
 {
-    int chunks = ta_exchange_job_chunks(&plan->job), copies = own->status == TA_OK;
+    int chunks = plan->job.chunks, copies = own->status == TA_OK;
     if (copies)
         TA_TRY(begin_staging(plan, 0, stream));
     for (int chunk = 0; chunk < chunks; ++chunk) {

@@ -118,6 +118,7 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
+    int timing;         /* the stopwatch runs */
     int64_t started_ns; /* the stopwatch of a device that has no clock of its own */
 };
 
@@ -199,7 +200,7 @@ struct ta_device_ops {
     ta_status (*timer_start)(ta_device *device, void *stream);
     ta_status (*timer_read)(ta_device *device, void *stream, double *seconds);
 
-    /* Around attend(), `end` 0 and then 1: while the stopwatch runs, and the stream is not
+    /* Around attend(), `end` 0 and then 1, called while the stopwatch runs: unless the stream is
      * captured, add the time in between to stats.attend_ns when the stopwatch is read. NULL with
      * timer_start(). */
     ta_status (*span)(ta_device *device, int end, void *stream);

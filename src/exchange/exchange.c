@@ -11,6 +11,24 @@
 
 #include "base/status.h"
 
+int64_t ta_exchange_floats(const ta_exchange_job *job, int heads)
+{
+    return heads * (int64_t)(job->shape.head_bytes / sizeof(float));
+}
+
+ta_fault *ta_exchange_fault(const ta_exchange_job *job)
+{
+    return (ta_fault *)(void *)(job->records + ta_exchange_floats(job, job->shape.heads));
+}
+
+ta_merge ta_exchange_merge(const ta_exchange_job *job)
+{
+    return (ta_merge){.records = job->records,
+                      .v_dim = job->shape.v_dim,
+                      .tallies = job->shape.tallies,
+                      .fault = ta_exchange_fault(job)};
+}
+
 size_t ta_exchange_partial_bytes(const ta_exchange_job *job)
 {
     return ta_message_bytes(&job->shape, (ta_heads){0, job->shape.heads});
@@ -46,7 +64,7 @@ size_t ta_exchange_sent(const ta_exchange_job *job)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[job->kind];
     int whole = kind->whole && (job->shape.placement != TA_PLACE_HEADS || kind->gathers);
-    return job->shape.ranks > 1 && !(whole && ta_exchange_job_chunks(job) == 1);
+    return job->shape.ranks > 1 && !(whole && job->chunks == 1);
 }
 
 int ta_exchange_in_place(const ta_exchange_job *job)
@@ -60,14 +78,9 @@ float *ta_exchange_place(const ta_exchange_job *job)
     return job->received ? job->received + (size_t)job->rank * floats : NULL;
 }
 
-int ta_exchange_job_chunks(const ta_exchange_job *job)
-{
-    return job->shape.ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
-}
-
 ta_heads ta_exchange_chunk_heads(const ta_exchange_job *job, int chunk)
 {
-    int64_t heads = job->shape.heads, chunks = ta_exchange_job_chunks(job);
+    int64_t heads = job->shape.heads, chunks = job->chunks;
     return (ta_heads){(int)(heads * chunk / chunks), (int)(heads * (chunk + 1) / chunks)};
 }
 
@@ -83,7 +96,7 @@ ta_status ta_exchange_chunk(ta_exchange_job *job, int chunk, void *stream)
 
 ta_status ta_exchange_run(ta_exchange_job *job, void *stream)
 {
-    for (int chunk = 0; chunk < ta_exchange_job_chunks(job); ++chunk)
+    for (int chunk = 0; chunk < job->chunks; ++chunk)
         TA_TRY(ta_exchange_chunk(job, chunk, stream));
     return TA_OK;
 }

@@ -18,6 +18,7 @@ typedef struct ta_exchange_job {
     int rank;
     ta_exchange kind;
     ta_exchange_shape shape;
+    int chunks;        /* that it goes in, ta_exchange_chunks(); 1 on one rank */
     int defers;        /* what arrives last is left to the device's finish(), which merges it too */
     float *records;    /* this rank's partial, and the fault record behind it */
     float *received;   /* ta_exchange_received() partials */
@@ -47,31 +48,17 @@ float *ta_exchange_place(const ta_exchange_job *job);
  * comes out of finish() as that of all, wherever results arrive. */
 ta_status ta_exchange_run(ta_exchange_job *job, void *stream);
 
-/* A large partial is exchanged in chunks of some heads, so that a device that is staged copies one
- * while the last is on its way. All ranks have the same chunks; all of them in order are a run. */
-int ta_exchange_job_chunks(const ta_exchange_job *job);
+/* One of job->chunks: which heads it is, and their exchange. All chunks in order are a run. */
 ta_heads ta_exchange_chunk_heads(const ta_exchange_job *job, int chunk);
 ta_status ta_exchange_chunk(ta_exchange_job *job, int chunk, void *stream);
 
 /* Floats of the records of a number of heads. */
-static inline int64_t ta_exchange_floats(const ta_exchange_job *job, int heads)
-{
-    return heads * (int64_t)(job->shape.head_bytes / sizeof(float));
-}
+int64_t ta_exchange_floats(const ta_exchange_job *job, int heads);
 
 /* The fault of the step, behind the records. */
-static inline ta_fault *ta_exchange_fault(const ta_exchange_job *job)
-{
-    return (ta_fault *)(void *)(job->records + ta_exchange_floats(job, job->shape.heads));
-}
+ta_fault *ta_exchange_fault(const ta_exchange_job *job);
 
 /* A merge of this job that takes nothing in yet and sends nothing. */
-static inline ta_merge ta_exchange_merge(const ta_exchange_job *job)
-{
-    return (ta_merge){.records = job->records,
-                      .v_dim = job->shape.v_dim,
-                      .tallies = job->shape.tallies,
-                      .fault = ta_exchange_fault(job)};
-}
+ta_merge ta_exchange_merge(const ta_exchange_job *job);
 
 #endif

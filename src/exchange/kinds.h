@@ -39,7 +39,8 @@ extern const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS];
 /* Can this kind give the shape's placement, where it is exchanged? */
 int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape);
 
-/* How many chunks a partial of this shape goes in. Only whole partials are cut into chunks. */
+/* A large partial goes in chunks of some heads, one after the other, so that a staged device copies
+ * one while the last is on its way: how many. The same on all ranks; only of whole partials. */
 int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape);
 
 ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost);

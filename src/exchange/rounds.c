@@ -4,6 +4,11 @@
 
 #include "base/shard_map.h"
 
+size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
+{
+    return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;
+}
+
 /* Positions are the members that take part after folding; a power of two of them, in order. */
 typedef struct layout {
     int positions, extras, rounds;

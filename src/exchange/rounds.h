@@ -55,10 +55,7 @@ typedef struct ta_round_ops {
 } ta_round_ops;
 
 /* Bytes of a message: the records of a range of heads and the fault behind them. */
-static inline size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
-{
-    return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;
-}
+size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads);
 
 /* Building blocks. They number their members 0 … members - 1 and leave `to` and `from` in these
  * numbers; part i of the heads is the member's own. */

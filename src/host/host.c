@@ -98,15 +98,6 @@ static ta_status host_pack_kv(ta_device *device, const ta_problem *problem, cons
     return TA_OK;
 }
 
-static ta_status host_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                             const ta_kv *kv, float *records, void *workspace, void *stream)
-{
-    ta_host *host = host_of(device);
-    (void)stream;
-    ta_host_attend(host->pool, host->kernels, problem, q, kv, records, workspace);
-    return TA_OK;
-}
-
 static const ta_device_ops host_ops = {
     .close = host_close,
     .describe = host_describe,
@@ -118,7 +109,7 @@ static const ta_device_ops host_ops = {
     .check_kv = ta_host_check_kv,
     .pack_query = host_pack_query,
     .pack_kv = host_pack_kv,
-    .attend = host_attend,
+    .attend = ta_host_attend,
     .merge = ta_host_merge,
     .finish = ta_host_finish,
     .attention = &ta_host_attention,

@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/partial.h"
+#include "host/host.h"
 #include "item.h"
 #include "tally.h"
 #include "tile.h"
@@ -107,10 +108,14 @@ static int worth_waking(const ta_attend_job *job)
     return bytes >= BYTES_WORTH_WAKING;
 }
 
-void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_problem *problem,
-                    const ta_tensor *q, const ta_kv *kv, float *records, void *workspace)
+ta_status ta_host_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, float *records, void *workspace, void *stream)
 {
-    ta_attend_job job = {.problem = problem, .q = q, .kv = kv, .kernels = kernels, .pool = pool};
+    const ta_host *host = (const ta_host *)device;
+    ta_pool *pool = host->pool;
+    ta_attend_job job = {
+        .problem = problem, .q = q, .kv = kv, .kernels = host->kernels, .pool = pool};
+    (void)stream;
     job.division = ta_divide(problem, heads_together(kv));
     job.records = records;
     job.scratch = workspace;
@@ -126,4 +131,5 @@ void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_prob
         ta_pool_run_here(pool, job.division.items, run_item, &job);
         ta_pool_run_here(pool, pieces, merge_rows, &job);
     }
+    return TA_OK;
 }

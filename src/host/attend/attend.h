@@ -3,14 +3,12 @@
 #define TA_HOST_ATTEND_H
 
 #include "device/device.h"
-#include "host/kernels.h"
-#include "host/pool.h"
 
 /* Bytes of workspace for a problem on so many threads. */
 size_t ta_host_attend_bytes(const ta_problem *problem, int threads);
 
-/* As the slot in device.h. `kv` was checked. */
-void ta_host_attend(ta_pool *pool, const ta_host_kernels *kernels, const ta_problem *problem,
-                    const ta_tensor *q, const ta_kv *kv, float *records, void *workspace);
+/* The slot. `kv` was checked. */
+ta_status ta_host_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, float *records, void *workspace, void *stream);
 
 #endif

@@ -2,7 +2,7 @@
  * tile in blocks, so that K and V come from memory once for all rows. A token that no row sees
  * is never looked up, and a row never reads a token that it does not see. */
 #include "base/dtype.h"
-#include "item_state.h"
+#include "item.h"
 
 /* Bytes of K or V of a block that is read in little time, see ahead_tokens(). */
 #define SMALL_BLOCK_BYTES (16 << 10)
