@@ -68,7 +68,7 @@ static void test_the_locale_is_left_alone(void)
 {
     char text[32];
     speak_german();
-    locale_t own = newlocale(LC_NUMERIC_MASK, german, (locale_t)0);
+    locale_t own = duplocale(LC_GLOBAL_LOCALE);
     TEST_ASSERT_NOT_NULL(own);
     uselocale(own);
     ta_format(text, sizeof text, "%g", 0.5);
