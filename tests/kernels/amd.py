@@ -75,7 +75,8 @@ def read_assembly(path):
         text = file.read()
     arch = re.search(r'amdhsa--(gfx\w+)', text)[1]
     metadata = read_metadata(text)
-    files = dict(re.findall(r'\.file\s+(\d+) (?:"[^"]*" )?"([^"]*)"', text))
+    files = {number: os.path.join(folder, name) for number, folder, name in
+             re.findall(r'\.file\s+(\d+) (?:"([^"]*)" )?"([^"]*)"', text)}
     version = re.search(r'\.ident\s+"[^"]*?(clang version [^" ]*)', text)[1]
     for entry in KERNEL.finditer(text):
         code = assembly.read_kernel(entry[2].split('\n'), files, sys.modules[__name__])

@@ -39,14 +39,23 @@ def functions_of(path, cache={}):
     return cache[path]
 
 
+def in_tree(file):
+    """The file of this tree that a compiler's path ends with, or None."""
+    parts = os.path.normpath(file).split(os.sep)
+    for i, part in enumerate(parts):
+        path = os.path.join(TREE, *parts[i:])
+        if part in ('hip', 'src') and os.path.isfile(path):
+            return path
+    return None
+
+
 def function_at(file, line):
     """The function at a line of a file, whose path the compiler gave in its own way."""
-    for folder in ('hip', 'src'):
-        path = os.path.join(TREE, folder, os.path.basename(file))
-        if os.path.isfile(path):
-            names = functions_of(path)
-            return names[line] if line < len(names) else ''
-    return os.path.basename(file)
+    path = in_tree(file)
+    if not path:
+        return os.path.basename(file)
+    names = functions_of(path)
+    return names[line] if line < len(names) else ''
 
 
 def cut_into_blocks(lines, files, syntax):

@@ -84,12 +84,13 @@ def read_ptx(path, facts):
 
 def read(build):
     """All kernels of a build, and the compiler."""
-    kernels, compilers = [], set()
+    kernels, compilers, facts = [], set(), {}
     for log in sorted(glob.glob(os.path.join(build, 'hip', '*.cuda.o.log'))):
-        facts = read_log(log)
-        source = os.path.basename(log).split('.')[0]
-        for path in sorted(glob.glob(os.path.join(build, 'hip', source + '.*ptx'))):
-            for kernel, compiler in read_ptx(path, facts):
-                kernels.append(kernel)
-                compilers.add(compiler)
+        facts.update(read_log(log))
+    for path in sorted(glob.glob(os.path.join(build, 'hip', '*.ptx'))):
+        for kernel, compiler in read_ptx(path, facts):
+            kernels.append(kernel)
+            compilers.add(compiler)
+    if len(kernels) != len(facts):
+        sys.exit(f'nvidia.py: ptxas compiled {len(facts)} kernels, and {len(kernels)} are in the PTX')
     return kernels, ', '.join(sorted(compilers))
