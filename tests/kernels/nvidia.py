@@ -92,5 +92,5 @@ def read(build):
             kernels.append(kernel)
             compilers.add(compiler)
     if len(kernels) != len(facts):
-        sys.exit(f'nvidia.py: ptxas compiled {len(facts)} kernels, and {len(kernels)} are in the PTX')
+        sys.exit(f"nvidia.py: {len(facts)} kernels were compiled, {len(kernels)} are in the PTX")
     return kernels, ', '.join(sorted(compilers))
