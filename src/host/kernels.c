@@ -18,11 +18,13 @@ static bool has_avx2(void)
     return has_f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
+#ifndef TA_NO_AVX512
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+#endif
 
 #ifdef TA_HAVE_AVX512BF16
 static bool has_avx512bf16(void)
@@ -47,7 +49,9 @@ static const struct level {
 #ifdef TA_HAVE_AVX512BF16
     {&ta_kernels_avx512bf16, has_avx512bf16, "avx512bf16 avx512 avx2 scalar"},
 #endif
+#ifndef TA_NO_AVX512
     {&ta_kernels_avx512, has_avx512, "avx512 avx2 scalar"},
+#endif
     {&ta_kernels_avx2, has_avx2, "avx2 scalar"},
 #endif
     {&ta_kernels_scalar, always, "scalar"},
