@@ -256,33 +256,31 @@ static void test_bad_arguments(void)
     ta_device_close(host);
 }
 
-/* The program is started once more for this one, with an argument. */
-static void test_missing_library(void)
+/* A library of collectives that is not opened; the error and ta_info() say why. */
+static void expect_no_library(const char *name, const char *error, const char *said)
 {
     ta_device *device;
     char id[TA_CCL_ID_BYTES], info[8192];
-    setenv("TREEATTN_CCL_LIBRARY", "libnothing.so.9", 1);
+    setenv("TREEATTN_CCL_LIBRARY", name, 1);
     EXPECT_OK(ta_device_open("simt:0", NULL, &device));
-    TEST_ASSERT_EQUAL_INT(TA_ERR_NOT_FOUND, ta_ccl_id(device, id));
-    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "libnothing.so.9"));
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_ccl_id(device, id), name, error);
     EXPECT_OK(ta_info(info, sizeof info, NULL));
-    TEST_ASSERT_NOT_NULL(strstr(info, "simt collectives: none, libnothing.so.9"));
+    TEST_ASSERT_NOT_NULL(strstr(info, said));
     ta_device_close(device);
+}
+
+/* The program is started once more for this one, with an argument. */
+static void test_missing_library(void)
+{
+    expect_no_library("libnothing.so.9", "libnothing.so.9",
+                      "simt collectives: none, libnothing.so.9");
 }
 
 /* So for this one: whoever can write to the working directory would choose what is loaded. */
 static void test_library_of_a_relative_path(void)
 {
-    ta_device *device;
-    char id[TA_CCL_ID_BYTES], info[8192];
-    setenv("TREEATTN_CCL_LIBRARY", "./libnothing.so.9", 1);
-    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
-    TEST_ASSERT_EQUAL_INT(TA_ERR_NOT_FOUND, ta_ccl_id(device, id));
-    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "./libnothing.so.9 is not opened"));
-    TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "not an absolute path"));
-    EXPECT_OK(ta_info(info, sizeof info, NULL));
-    TEST_ASSERT_NOT_NULL(strstr(info, "simt collectives: none, ./libnothing.so.9 is not opened"));
-    ta_device_close(device);
+    expect_no_library("./libnothing.so.9", "not an absolute path",
+                      "simt collectives: none, ./libnothing.so.9 is not opened");
 }
 
 int main(int argc, char **argv)

@@ -40,6 +40,13 @@ static void write_file(const char *path, const char *text)
     fclose(file);
 }
 
+/* So many CPUs, with one file more or another text in it. */
+static void expect_cpus(int cpus, const char *path, const char *text)
+{
+    write_file(path, text);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(cpus, ta_cpus_of_quota(root), path);
+}
+
 void setUp(void)
 {
     snprintf(root, sizeof root, "/tmp/test_host_cpus_XXXXXX");
@@ -54,12 +61,9 @@ void tearDown(void)
 static void test_nothing_is_no_limit(void)
 {
     TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
-    write_file("/proc/self/cgroup", "0::/\n");
-    TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
-    write_file("/proc/self/mountinfo", OTHERS V2);
-    TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/cpu.max", "max 100000\n");
-    TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
+    expect_cpus(0, "/proc/self/cgroup", "0::/\n");
+    expect_cpus(0, "/proc/self/mountinfo", OTHERS V2);
+    expect_cpus(0, "/sys/fs/cgroup/cpu.max", "max 100000\n");
 }
 
 static void expect_v2(const char *text, int cpus)
@@ -95,16 +99,11 @@ static void test_nested_groups(void)
 {
     write_file("/proc/self/cgroup", "0::/a.slice/b.scope/c\n");
     write_file("/proc/self/mountinfo", OTHERS V2);
-    write_file("/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "max 100000\n");
-    TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/a.slice/cpu.max", "400000 100000\n");
-    TEST_ASSERT_EQUAL_INT(4, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "600000 100000\n");
-    TEST_ASSERT_EQUAL_INT(4, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/a.slice/b.scope/cpu.max", "200000 100000\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/a.slice/b/cpu.max", "100000 100000\n"); /* somebody else's */
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
+    expect_cpus(0, "/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "max 100000\n");
+    expect_cpus(4, "/sys/fs/cgroup/a.slice/cpu.max", "400000 100000\n");
+    expect_cpus(4, "/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "600000 100000\n");
+    expect_cpus(2, "/sys/fs/cgroup/a.slice/b.scope/cpu.max", "200000 100000\n");
+    expect_cpus(2, "/sys/fs/cgroup/a.slice/b/cpu.max", "100000 100000\n"); /* somebody else's */
 }
 
 /* A container has its group at the mount point; the path is the host's, or one below that. */
@@ -113,16 +112,11 @@ static void test_groups_of_containers(void)
     write_file("/proc/self/mountinfo",
                "30 20 0:26 /docker/1f /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
     write_file("/sys/fs/cgroup/cpu.max", "150000 100000\n");
-    write_file("/proc/self/cgroup", "0::/docker/1f\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
-    write_file("/proc/self/cgroup", "0::/docker/1f/inner\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/inner/cpu.max", "100000 100000\n");
-    TEST_ASSERT_EQUAL_INT(1, ta_cpus_of_quota(root));
-    write_file("/proc/self/cgroup", "0::/docker/1f2\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
-    write_file("/proc/self/cgroup", "0::/../other\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
+    expect_cpus(2, "/proc/self/cgroup", "0::/docker/1f\n");
+    expect_cpus(2, "/proc/self/cgroup", "0::/docker/1f/inner\n");
+    expect_cpus(1, "/sys/fs/cgroup/inner/cpu.max", "100000 100000\n");
+    expect_cpus(2, "/proc/self/cgroup", "0::/docker/1f2\n");
+    expect_cpus(2, "/proc/self/cgroup", "0::/../other\n");
 }
 
 static void test_version_1(void)
@@ -130,14 +124,10 @@ static void test_version_1(void)
     write_file("/proc/self/cgroup", "5:cpuset:/x\n4:cpu,cpuacct:/job/7\n1:name=systemd:/y\n0::/\n");
     write_file("/proc/self/mountinfo", OTHERS V1);
     write_file("/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_quota_us", "-1\n");
-    write_file("/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "100000\n");
-    TEST_ASSERT_EQUAL_INT(0, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_quota_us", "250000\n");
-    TEST_ASSERT_EQUAL_INT(3, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "50000\n");
-    TEST_ASSERT_EQUAL_INT(5, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
-    TEST_ASSERT_EQUAL_INT(1, ta_cpus_of_quota(root));
+    expect_cpus(0, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "100000\n");
+    expect_cpus(3, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_quota_us", "250000\n");
+    expect_cpus(5, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "50000\n");
+    expect_cpus(1, "/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
 }
 
 static void test_both_versions(void)
@@ -145,10 +135,8 @@ static void test_both_versions(void)
     write_file("/proc/self/cgroup", "4:cpu,cpuacct:/a\n0::/b\n");
     write_file("/proc/self/mountinfo",
                V1 OTHERS "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
-    write_file("/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "300000\n");
-    TEST_ASSERT_EQUAL_INT(3, ta_cpus_of_quota(root));
-    write_file("/sys/fs/cgroup/unified/b/cpu.max", "200000 100000\n");
-    TEST_ASSERT_EQUAL_INT(2, ta_cpus_of_quota(root));
+    expect_cpus(3, "/sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "300000\n");
+    expect_cpus(2, "/sys/fs/cgroup/unified/b/cpu.max", "200000 100000\n");
 }
 
 /* Here and now: no more than affinity, no more than the quota. */

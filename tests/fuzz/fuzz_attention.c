@@ -3,18 +3,12 @@
  * returns. Each tensor has exactly the elements that its descriptor reaches. */
 #include <treeattn/attention.h>
 
-#include "bytes.h"
+#include "ranks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MOST_RANKS 4
 #define MOST_SEQUENCES 3
 #define MOST_TOKENS 64
-
-typedef struct scenario {
-    const uint8_t *data;
-    size_t size;
-} scenario;
 
 /* [token][head][dim] with memory for `tokens`; some strides are wrong. */
 static ta_tensor take_tensor(bytes *b, int tokens, int heads, int dim, ta_dtype dtype)
@@ -95,17 +89,9 @@ static void run_calls(bytes *b, ta_attention *plan, const ta_attention_config *c
 /* All ranks read the same bytes, but for one that may go its own way. */
 static ta_status run_rank(ta_group *group, void *context)
 {
-    const scenario *s = context;
-    bytes b = {s->data, s->size};
-    int odd = take_from(&b, 0, 40);
-    ta_device *device = NULL;
+    bytes b = *(const bytes *)context;
+    ta_device *device = open_device(&b, group);
     ta_attention *plan = NULL;
-    ta_device_config device_config = TA_DEVICE_CONFIG_INIT;
-    device_config.threads = 1 + take(&b) % 2;
-    if (ta_device_open("host", &device_config, &device) != TA_OK)
-        abort();
-    for (int skip = take_from(&b, 1, 4); ta_group_rank(group) == odd && skip > 0; --skip)
-        (void)take(&b);
     ta_attention_config config = take_config(&b, ta_group_size(group));
     ta_status status = ta_attention_create(group, device, &config, &plan);
     if (status == TA_OK && config.max_tokens <= MOST_TOKENS && config.query_heads <= 64)
@@ -117,12 +103,5 @@ static ta_status run_rank(ta_group *group, void *context)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 5000;
-    if (size < 16)
-        return 0;
-    scenario s = {data + 1, size - 1};
-    if (ta_group_run_threads(1 + data[0] % MOST_RANKS, &config, run_rank, &s) != TA_OK)
-        abort();
-    return 0;
+    return run_ranks(data, size, run_rank);
 }

@@ -3,17 +3,11 @@
  * returns. K, V, q and out have exactly the elements that their descriptor reaches. */
 #include <treeattn/treeattn.h>
 
-#include "bytes.h"
+#include "ranks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MOST_RANKS 4
 #define MOST_BYTES (1 << 20)
-
-typedef struct scenario {
-    const uint8_t *data;
-    size_t size;
-} scenario;
 
 static size_t bytes_of(ta_dtype dtype)
 {
@@ -163,17 +157,10 @@ static int is_small(const ta_plan_config *c)
 /* All ranks read the same bytes, but for one that may go its own way. */
 static ta_status run_rank(ta_group *group, void *context)
 {
-    const scenario *s = context;
-    bytes b = {s->data, s->size};
-    int ranks = ta_group_size(group), odd = take_from(&b, 0, 40);
-    ta_device *device = NULL;
+    bytes b = *(const bytes *)context;
+    int ranks = ta_group_size(group);
+    ta_device *device = open_device(&b, group);
     ta_plan *plan = NULL;
-    ta_device_config device_config = TA_DEVICE_CONFIG_INIT;
-    device_config.threads = 1 + take(&b) % 2;
-    if (ta_device_open("host", &device_config, &device) != TA_OK)
-        abort();
-    for (int skip = take_from(&b, 1, 4); ta_group_rank(group) == odd && skip > 0; --skip)
-        (void)take(&b);
     ta_plan_config config = take_config(&b, ranks);
     size_t workspace = 0;
     (void)ta_plan_workspace(group, device, &config, &workspace);
@@ -187,12 +174,5 @@ static ta_status run_rank(ta_group *group, void *context)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 5000;
-    if (size < 16)
-        return 0;
-    scenario s = {data + 1, size - 1};
-    if (ta_group_run_threads(1 + data[0] % MOST_RANKS, &config, run_rank, &s) != TA_OK)
-        abort();
-    return 0;
+    return run_ranks(data, size, run_rank);
 }
