@@ -240,6 +240,7 @@ static const ta_device_ops gpu_ops = {
     .pack_query = gpu_pack_query,
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
+    .tell = ta_gpu_tell,
     .merge = gpu_merge,
     .finish = gpu_finish,
     .attention = &ta_gpu_attention_ops,

@@ -83,7 +83,10 @@ size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                        const ta_kv *kv, float *records, void *workspace, void *stream);
+                        const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
+                        void *stream);
+ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                      const ta_tell *tell, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 
 /* Attention over full sequences: its table (attention/attention.c), and its arrays on the device

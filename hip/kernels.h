@@ -38,6 +38,7 @@ typedef struct ta_attend_params {
      * split_floats each, a row being token · heads + head. */
     float *records;
     int32_t split_floats;
+    ta_tell tell;
 } ta_attend_params;
 
 /* K, V and their strides are multiples of 16 bytes in `aligned` variants. */
@@ -82,6 +83,14 @@ typedef struct ta_reduce_params {
 } ta_reduce_params;
 
 ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream);
+
+typedef struct ta_tell_params {
+    ta_problem problem;
+    ta_kv kv;
+    ta_tell tell;
+} ta_tell_params;
+
+ta_launched ta_launch_tell(const ta_tell_params *params, void *stream);
 
 typedef struct ta_pack_params {
     ta_tensor q;

@@ -153,18 +153,20 @@ static void test_pointers(void)
     ta_plan *plan = make_plan(&s, &device);
     number_poison(TA_F32, s.results, SMALL_ROWS * SMALL_V_DIM);
     number_poison(TA_F32, s.lse, SMALL_ROWS);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(NULL, &s.q, &s.kv, &s.out, s.lse, NULL), "plan is NULL",
-                 NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, NULL, &s.kv, &s.out, s.lse, NULL), "q is NULL",
-                 NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, NULL, &s.out, s.lse, NULL), "kv is NULL",
-                 NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, NULL, s.lse, NULL), "out is NULL",
-                 NULL);
-    EXPECT_ERROR(TA_ERR_INVALID,
-                 ta_decode(plan, &s.q, &s.kv, &s.out, (float *)(void *)((char *)s.lse + 2), NULL),
-                 "lse", "aligned");
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, &s.out, s.lse, &s), "stream", "NULL");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(NULL, &s.q, &s.kv, &s.out, s.lse, NULL, NULL),
+                 "plan is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, NULL, &s.kv, &s.out, s.lse, NULL, NULL),
+                 "q is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, NULL, &s.out, s.lse, NULL, NULL),
+                 "kv is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, NULL, s.lse, NULL, NULL),
+                 "out is NULL", NULL);
+    EXPECT_ERROR(
+        TA_ERR_INVALID,
+        ta_decode(plan, &s.q, &s.kv, &s.out, (float *)(void *)((char *)s.lse + 2), NULL, NULL),
+        "lse", "aligned");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.q, &s.kv, &s.out, s.lse, NULL, &s), "stream",
+                 "NULL");
     TEST_ASSERT_TRUE(small_step_untouched(&s));
     EXPECT_OK(small_step_decode(&s, plan));
     TEST_ASSERT_TRUE(small_step_right(&s));

@@ -100,11 +100,11 @@ static const struct {
     ta_exchange kind;
     const char *expected[4];
 } table[] = {
-    {TA_EXCHANGE_DOUBLING, {"1+1", "3+1", "2+1", "3+1"}},
-    {TA_EXCHANGE_BINOMIAL, {"2+1", "3+1", "3+1", "4+1"}},
-    {TA_EXCHANGE_SCATTER, {"3+1", "5+1", "6+1", "11+1"}},
-    {TA_EXCHANGE_TWO_LEVEL, {"-", "3+1", "4+1", "6+1"}},
-    {TA_EXCHANGE_ALL_GATHER, {"1+1", "1+1", "1+1", "1+1"}},
+    {TA_EXCHANGE_DOUBLING, {"1+0", "3+0", "2+0", "3+0"}},
+    {TA_EXCHANGE_BINOMIAL, {"2+0", "3+0", "3+0", "4+0"}},
+    {TA_EXCHANGE_SCATTER, {"3+0", "5+0", "6+0", "11+0"}},
+    {TA_EXCHANGE_TWO_LEVEL, {"-", "3+0", "4+0", "6+0"}},
+    {TA_EXCHANGE_ALL_GATHER, {"1+0", "1+0", "1+0", "1+0"}},
 };
 
 static int prints;
@@ -139,13 +139,13 @@ static void test_launches_of_other_placements(void)
         ta_placement placement;
         const char *expected;
     } cases[] = {
-        {TA_EXCHANGE_DOUBLING, TA_PLACE_HEADS, "3+1"},
-        {TA_EXCHANGE_SCATTER, TA_PLACE_HEADS, "4+1"},
-        {TA_EXCHANGE_TWO_LEVEL, TA_PLACE_HEADS, "4+1"},
-        {TA_EXCHANGE_ALL_GATHER, TA_PLACE_HEADS, "1+1"},
-        {TA_EXCHANGE_BINOMIAL, TA_PLACE_ROOT, "2+1"},
-        {TA_EXCHANGE_SCATTER, TA_PLACE_ROOT, "7+1"},
-        {TA_EXCHANGE_ALL_GATHER, TA_PLACE_ROOT, "1+1"},
+        {TA_EXCHANGE_DOUBLING, TA_PLACE_HEADS, "3+0"},
+        {TA_EXCHANGE_SCATTER, TA_PLACE_HEADS, "4+0"},
+        {TA_EXCHANGE_TWO_LEVEL, TA_PLACE_HEADS, "4+0"},
+        {TA_EXCHANGE_ALL_GATHER, TA_PLACE_HEADS, "1+0"},
+        {TA_EXCHANGE_BINOMIAL, TA_PLACE_ROOT, "2+0"},
+        {TA_EXCHANGE_SCATTER, TA_PLACE_ROOT, "7+0"},
+        {TA_EXCHANGE_ALL_GATHER, TA_PLACE_ROOT, "1+0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         char got[32], message[100];

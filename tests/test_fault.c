@@ -67,11 +67,11 @@ static void test_records_of_the_same_step(void)
 static void test_differences(void)
 {
     ta_fault a = step(6, 1, 2, 3);
-    expect_difference(ta_fault_merge(a, step(1, 9, 2, 3)), 1, 6, TA_DIFFERS_WHAT);
+    expect_difference(ta_fault_merge(a, step(1, 9, 2, 3)), 1, 6, TA_DIFFERS_PLAN);
     expect_difference(ta_fault_merge(step(1, 1, 9, 3), a), 1, 6, TA_DIFFERS_HASH);
     expect_difference(ta_fault_merge(a, step(7, 1, 2, 9)), 6, 7, TA_DIFFERS_TAG);
     expect_difference(ta_fault_merge(a, step(7, 0, 0, 0)), 6, 7,
-                      TA_DIFFERS_WHAT | TA_DIFFERS_HASH | TA_DIFFERS_TAG);
+                      TA_DIFFERS_PLAN | TA_DIFFERS_HASH | TA_DIFFERS_TAG);
 }
 
 /* A rank's own fault before a difference, even one of lower ranks; of differences the lower rank's,
@@ -186,6 +186,18 @@ static void test_any_order(void)
     }
 }
 
+/* The difference that a bit of `what` makes. */
+static int part_of_bit(int bit)
+{
+    for (int part = 0; part < TA_COMMON_PARTS; ++part) {
+        int first, count;
+        ta_common_bits(part, &first, &count);
+        if (bit >= first && bit < first + count)
+            return 1 << part;
+    }
+    return 0;
+}
+
 /* Values at the ends of their ranges, and that differ in one bit. */
 static void test_integers_of_extreme_values(void)
 {
@@ -205,8 +217,34 @@ static void test_integers_of_extreme_values(void)
     for (int bit = 0; bit < 32; ++bit) {
         ta_fault what[] = {step(0, INT32_MIN, 0, 0),
                            step(1, (int32_t)((uint32_t)INT32_MIN ^ (uint32_t)1 << bit), 0, 0)};
-        expect_difference(merge_integers(what, 2, 0), 0, 1, TA_DIFFERS_WHAT);
+        expect_difference(merge_integers(what, 2, 0), 0, 1, part_of_bit(bit));
     }
+}
+
+/* Every part is told from the others, alone and with others, by merging and through integers; and
+ * one that is there from one that is not. */
+static void test_parts(void)
+{
+    int named = 0, tried = 0;
+    for (int differ = 1; differ < 1 << TA_COMMON_PARTS; ++differ)
+        for (uint64_t value = 0; value < 50; ++value) {
+            ta_fault records[2] = {ta_fault_of(TA_OK, 0), ta_fault_of(TA_OK, 1)};
+            for (int part = 0; part < TA_COMMON_PARTS; ++part) {
+                ta_fault_share(&records[0], part, value);
+                if (!(differ >> part & 1))
+                    ta_fault_share(&records[1], part, value);
+                else if (value % 5)
+                    ta_fault_share(&records[1], part, value + 1 + value % 3);
+            }
+            ta_fault merged = ta_fault_merge(records[0], records[1]);
+            TEST_ASSERT_EQUAL_INT(TA_ERR_MISMATCH, merged.status);
+            TEST_ASSERT_EQUAL_INT(TA_DIFFERS_HASH, merged.what & ~differ);
+            TEST_ASSERT_EQUAL_INT(TA_ERR_MISMATCH, merge_integers(records, 2, 0).status);
+            TEST_ASSERT_EQUAL_INT(0, merge_integers(records, 2, 0).what & ~merged.what);
+            named += merged.what == (TA_DIFFERS_HASH | differ);
+            ++tried;
+        }
+    TEST_ASSERT_TRUE(named > tried * 9 / 10); /* the few bits of a part are the same by chance */
 }
 
 int main(void)
@@ -219,5 +257,6 @@ int main(void)
     RUN_TEST(test_ties);
     RUN_TEST(test_any_order);
     RUN_TEST(test_integers_of_extreme_values);
+    RUN_TEST(test_parts);
     return UNITY_END() != 0;
 }

@@ -189,7 +189,7 @@ static ta_status grow_and_decode(const growth *g, ta_group *group, ta_device *de
         kv.page_count = c->used_pages;
         number_poison(TA_F32, c->out, BATCH * HEADS * DIM);
         TA_TRY(move(device, c, c->out, sizeof c->out, false));
-        TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
+        TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL, NULL));
         TA_TRY(move(device, c, c->out, sizeof c->out, true));
         TA_TRY(check_step(g, ta_group_size(group), step, c->out));
     }

@@ -194,8 +194,9 @@ static void test_6_options_that_mean_nothing_are_refused(void)
     step.kv.bounds = bounds; /* the map is block-cyclic */
     EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan), "kv.bounds", NULL);
     step.kv.bounds = NULL;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &step.q, &step.kv, &step.out, step.lse, &step),
-                 "stream", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID,
+                 ta_decode(plan, &step.q, &step.kv, &step.out, step.lse, NULL, &step), "stream",
+                 NULL);
     ta_plan_destroy(plan);
     ta_device_close(device);
 }

@@ -214,7 +214,7 @@ static ta_status ring_rank(ta_group *group, void *context)
     TA_TRY(ta_plan_create(group, device, &config, &plan));
     *after = before;
     TA_TRY(ta_group_get_stats(group, &before));
-    TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
+    TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL, NULL));
     TA_TRY(ta_group_get_stats(group, after));
     after->messages_sent -= before.messages_sent;
     after->bytes_sent -= before.bytes_sent;

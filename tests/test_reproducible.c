@@ -356,7 +356,7 @@ static ta_status decode_with_bounds(ta_group *group, void *context)
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &config, &plan));
     ta_status status =
-        ta_decode(plan, &(ta_tensor){.data = q}, &kv, &(ta_tensor){.data = out}, NULL, NULL);
+        ta_decode(plan, &(ta_tensor){.data = q}, &kv, &(ta_tensor){.data = out}, NULL, NULL, NULL);
     bool right = middle % 16 == 0 || middle >= length
                      ? status == TA_OK && out[7] == 1
                      : status == TA_ERR_INVALID &&

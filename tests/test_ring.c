@@ -91,7 +91,7 @@ static ta_status decode_rank(ta_group *group, void *context)
     ta_group_stats before = TA_GROUP_STATS_INIT;
     t->step[rank] = before;
     TA_TRY(ta_group_get_stats(group, &before));
-    TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL));
+    TA_TRY(ta_decode(plan, &query, &kv, &result, NULL, NULL, NULL));
     TA_TRY(ta_group_get_stats(group, &t->step[rank]));
     subtract(&t->step[rank], &before);
     ta_plan_stats stats = TA_PLAN_STATS_INIT;

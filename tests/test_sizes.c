@@ -209,7 +209,12 @@ static ta_status plan_stats(void *stats)
 
 static ta_status decode(void *kv)
 {
-    return ta_decode(plan, &step.q, kv, &step.out, step.lse, NULL);
+    return ta_decode(plan, &step.q, kv, &step.out, step.lse, NULL, NULL);
+}
+
+static ta_status decode_call(void *call)
+{
+    return ta_decode(plan, &step.q, &step.kv, &step.out, step.lse, call, NULL);
 }
 
 static ta_status predict_config(void *config)
@@ -395,12 +400,14 @@ static void test_devices_and_groups(void)
 
 static void test_decode(void)
 {
+    const ta_call call = TA_CALL_INIT;
     const try tries[] = {
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_workspace, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_create, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, predict_config, 0},
         {"prediction", TA_STRUCT(ta_prediction), NULL, predict, 0},
         {"kv", TA_STRUCT(ta_kv), &step.kv, decode, 0},
+        {"call", TA_STRUCT(ta_call), &call, decode_call, 0},
         {"stats", TA_STRUCT(ta_plan_stats), NULL, plan_stats, 0},
     };
     for (size_t i = 0; i < COUNT(tries); ++i)

@@ -111,7 +111,7 @@ static ta_status bits_rank(ta_group *group, void *context)
     plan_config.max_tokens = b->data.max_tokens;
     TA_TRY(ta_plan_create(group, device, &plan_config, &plan));
     TA_TRY(ta_decode(plan, &shard.q.tensor, &shard.kv, &shard.out.tensor, shard.lse + CASE_GUARD,
-                     NULL));
+                     NULL, NULL));
     if (ta_group_rank(group) == 0) {
         memcpy(b->out, shard.out.memory, sizeof b->out);
         memcpy(b->lse, shard.lse + CASE_GUARD, sizeof b->lse);

@@ -1,7 +1,7 @@
 /* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
  * splits, and launch; one launch when there is one split, two otherwise. In reproducible mode a
  * split is a tile, and there are always two. shape.h and splits.h have the arithmetic.
- * pack_kv() is for rings. */
+ * pack_kv() is for rings, and so is tell(). */
 #include <math.h>
 #include <string.h>
 
@@ -109,8 +109,21 @@ ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_
     return status;
 }
 
+ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                      const ta_tell *tell, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_tell_params params = {.problem = *problem, .kv = *kv, .tell = *tell};
+    int before;
+    TA_TRY(ta_gpu_enter(gpu, &before));
+    ta_status status = ta_gpu_check_launch(gpu, ta_launch_tell(&params, stream));
+    ta_gpu_leave(gpu, before);
+    return status;
+}
+
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                        const ta_kv *kv, float *records, void *workspace, void *stream)
+                        const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
+                        void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
     int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
@@ -135,6 +148,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     params.splits = m.splits;
     params.records = m.splits == 1 && !problem->tally_tile ? records : workspace;
     params.split_floats = m.split_floats;
+    params.tell = *tell;
     int before;
     TA_TRY(ta_gpu_enter(gpu, &before));
     ta_status status = launch(gpu, &params, aligned, records, stream);

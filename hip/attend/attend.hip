@@ -9,6 +9,7 @@
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
  * attend.c launches it; attend_mma.hip is for many rows of 16-bit elements. */
 #include "softmax.h"
+#include "tell.h"
 #include "tile.h"
 
 /* Threads that share a row while its scores become weights, and the keys that each has. */
@@ -298,6 +299,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_block, b);
     const ta_attend_shape &s = p.shape;
+    ta_tell_step(p.problem, p.kv, p.tell);
     ta_start_block(p, sizeof(typename Type::element), b,
                    reinterpret_cast<ta_row *>(shared + s.rows_at));
     ta_team t(s, shared);

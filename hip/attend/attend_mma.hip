@@ -11,6 +11,7 @@
  * (weights.h). attend.c launches this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
+#include "tell.h"
 #include "tile.h"
 #include "weights.h"
 
@@ -256,6 +257,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     const int tile_count = Few * Wave / 32;
     const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
     const ta_attend_shape &s = p.shape;
+    ta_tell_step(p.problem, p.kv, p.tell);
     ta_start_block(p, sizeof(typename Type::element), b,
                    reinterpret_cast<ta_row *>(shared + s.rows_at));
     ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);

@@ -444,12 +444,19 @@ typedef struct ta_plan_config {
      * of a sequence. Messages are about four times as large. Rings are TA_ERR_UNSUPPORTED.
      * docs/numerics.md says how it works, what it costs and its error bound. */
     int32_t reproducible_tile;
+    /* 1: checked mode, for finding mistakes in a program; also with TREEATTN_CHECK=1 in the
+     * environment, for all plans. Every step compares the query's bits too where all ranks have the
+     * query, refuses output or lse that overlap K or V, and on a GPU looks at lengths, bounds and
+     * page tables before they are used, as the host always does. For that it copies them to the
+     * host, allocates and waits, so a step cannot be captured, and nothing is replayed. */
+    int32_t check;
+    int32_t reserved; /* 0 */
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0              \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0        \
     }
 
 typedef struct ta_plan ta_plan;
@@ -520,14 +527,29 @@ typedef struct ta_kv {
     int64_t page_table_stride; /* entries per sequence */
     int32_t page_tokens;       /* tokens per page, ≥ 1 */
     int32_t page_count;        /* pages in the pool: every entry in use is below it */
+    /* Bytes from k.data and v.data to the ends of their memory; 0: not told. Every step checks that
+     * all of K and V, as shape and strides say, is within. */
+    size_t k_bytes, v_bytes;
 } ta_kv;
 #define TA_KV_INIT                                                                                 \
     {                                                                                              \
-        sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0              \
+        sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0        \
+    }
+
+/* What one call adds to its plan. Fields will be added at the end. */
+typedef struct ta_call {
+    size_t size;
+    /* Any number that says which call this is: a layer, a request, a count of steps. All ranks must
+     * give the same one. 0: none. */
+    uint64_t tag;
+} ta_call;
+#define TA_CALL_INIT                                                                               \
+    {                                                                                              \
+        sizeof(ta_call), 0                                                                         \
     }
 
 /* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group
- * calls it with the same lengths.
+ * calls it with the same plan, lengths, bounds and tag.
  *
  * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank.
  *       NULL (or data NULL) on a rank that has none.
@@ -536,6 +558,7 @@ typedef struct ta_kv {
  * lse   device memory for the log-sum-exp of each row's scores, with the sink:
  *       [batch][query_tokens][heads], dense; may be NULL. It is the log of the partition function:
  *       the paper's energy F at ζ = 0.
+ * call  what this call adds to the plan; NULL: nothing.
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
@@ -548,13 +571,26 @@ typedef struct ta_kv {
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
+ * Ranks that are not in the same step are an error too: if plan, batch, lengths, bounds or tag are
+ * not the same everywhere, every rank that gets a result gets TA_ERR_MISMATCH, which names two
+ * ranks that differ and what differs, and the group stays usable. A tree cannot tell which of them
+ * is wrong. Calls pair by their order: one that was left out on one rank cannot be known if the
+ * next has the same plan and lengths and no other tag.
+ *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
- * returns, so other ranks' errors come later. Of a bad argument on another rank a rank hears in its
- * next ta_decode() with the plan that comes after the failed step has run: that call returns the
- * error once, naming the rank. It takes part in its own step for the others, and like the failed
- * step it writes nothing here. Of a broken group every later call tells. */
+ * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that
+ * differ, a rank hears in its next ta_decode() with the plan that comes after the failed step has
+ * run: that call returns the error once, naming the ranks. It takes part in its own step for the
+ * others, and like the failed step it writes nothing here. ta_plan_check() tells of it without a
+ * step. Of a broken group every later call tells. */
 TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                           float *lse, void *stream);
+                           float *lse, const ta_call *call, void *stream);
+
+/* Has a step that ran since the last call failed? Returns the error of the first one, once, as the
+ * next ta_decode() would; TA_OK if there is none. For steps that a call only queued: after a
+ * replay of a graph that the caller captured, say. It does not wait: what a step found is known
+ * when its stream is done. Local: a rank may call it or not. */
+TA_API ta_status ta_plan_check(ta_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,9 @@
  *     a difference      status is TA_ERR_MISMATCH, ranks `rank` < `other` are not in the same step,
  *                       and `what` says in what they differ: bits of ta_difference
  *
+ * ta_fault_share() puts into a record what all ranks must share, one part after the other: the hash
+ * has all of each, `what` a few bits, so that a difference can be named.
+ *
  * A rank's own fault counts more than a difference, which may only be the consequence. So the fault
  * of the lowest rank that has one comes out, however records are merged. Of several differences it
  * depends on the order which two ranks are named; not, whether any are. */
@@ -26,7 +29,7 @@ typedef struct ta_fault {
     int32_t status; /* TA_OK: none */
     int32_t rank;   /* whose record it is; the lowest of those that were merged */
     int32_t other;  /* -1, or the other one of two ranks that differ */
-    int32_t what;   /* of what sort the step is; of a difference, see above */
+    int32_t what;   /* some bits of each part of the hash; of a difference, see above */
     uint64_t hash;  /* of what all ranks are given */
     uint64_t tag;   /* the caller's */
 } ta_fault;
@@ -41,11 +44,55 @@ static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes on
 _Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes on every wire");
 #endif
 
+/* The parts of a step that all ranks must share, in the order of their importance, and how many
+ * bits of `what` each of them has: X(NAME, bits, as errors speak of it). */
+#define TA_COMMON_LIST(X)                                                                          \
+    X(PLAN, 6, "the plan")                                                                         \
+    X(BATCH, 6, "the batch")                                                                       \
+    X(LENGTHS, 7, "kv.lengths")                                                                    \
+    X(BOUNDS, 7, "kv.bounds")                                                                      \
+    X(QUERY, 6, "the query")
+
+typedef enum ta_common {
+#define TA_COMMON_NUMBER(name, bits, text) TA_COMMON_##name,
+    TA_COMMON_LIST(TA_COMMON_NUMBER)
+#undef TA_COMMON_NUMBER
+        TA_COMMON_PARTS
+} ta_common;
+
+/* In what two steps differ. Beside a bit for each part: the hash does, and maybe no part's few bits
+ * show in which; and the tag does. */
 typedef enum ta_difference {
-    TA_DIFFERS_WHAT = 1,
-    TA_DIFFERS_HASH = 2,
-    TA_DIFFERS_TAG = 4
+#define TA_COMMON_BIT(name, bits, text) TA_DIFFERS_##name = 1 << TA_COMMON_##name,
+    TA_COMMON_LIST(TA_COMMON_BIT)
+#undef TA_COMMON_BIT
+        TA_DIFFERS_HASH = 1 << TA_COMMON_PARTS,
+    TA_DIFFERS_TAG = 2 << TA_COMMON_PARTS
 } ta_difference;
+
+/* The bits [*first, *first + *count) of `what` that a part has. */
+TA_INLINE void ta_common_bits(int part, int *first, int *count)
+{
+    int at = 0;
+    *first = 0;
+    *count = 0;
+#define TA_COMMON_PLACE(name, bits, text)                                                          \
+    if (part == TA_COMMON_##name) {                                                                \
+        *first = at;                                                                               \
+        *count = bits;                                                                             \
+    }                                                                                              \
+    at += bits;
+    TA_COMMON_LIST(TA_COMMON_PLACE)
+#undef TA_COMMON_PLACE
+}
+
+/* Every bit of x changes about half of the result's bits, and no two x have the same result. */
+TA_INLINE uint64_t ta_fault_mix(uint64_t x)
+{
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
+    return x ^ x >> 32;
+}
 
 /* A rank's record with nothing to compare in it. */
 TA_INLINE ta_fault ta_fault_of(int32_t status, int32_t rank)
@@ -58,6 +105,31 @@ TA_INLINE ta_fault ta_fault_of(int32_t status, int32_t rank)
     fault.hash = 0;
     fault.tag = 0;
     return fault;
+}
+
+/* Add a part, once: a number, or the hash of an array (hash.h). Records that differ in one part
+ * alone never have the same hash. `what` gets the part's lowest bits, so numbers that are close,
+ * as those of plans are, always differ in it. */
+TA_INLINE void ta_fault_share(ta_fault *fault, int part, uint64_t value)
+{
+    int first, count;
+    ta_common_bits(part, &first, &count);
+    fault->hash += ta_fault_mix(value + UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(part + 1));
+    fault->what = (int32_t)((uint32_t)fault->what | ((uint32_t)value & ((UINT32_C(1) << count) - 1))
+                                                        << first);
+}
+
+/* The parts in which two steps differ, of the bits in which `what` does. */
+TA_INLINE int32_t ta_common_differs(uint32_t what)
+{
+    int32_t differs = 0;
+    for (int part = 0; part < TA_COMMON_PARTS; part++) {
+        int first, count;
+        ta_common_bits(part, &first, &count);
+        if (what >> first & ((UINT32_C(1) << count) - 1))
+            differs |= 1 << part;
+    }
+    return differs;
 }
 
 /* Two ranks that are in different steps. */
@@ -90,7 +162,7 @@ TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
             return b;
         return b.status != TA_OK && ta_fault_counts_more(b, a) ? b : a;
     }
-    int32_t differs = (a.what != b.what ? TA_DIFFERS_WHAT : 0) |
+    int32_t differs = ta_common_differs((uint32_t)a.what ^ (uint32_t)b.what) |
                       (a.hash != b.hash ? TA_DIFFERS_HASH : 0) |
                       (a.tag != b.tag ? TA_DIFFERS_TAG : 0);
     if (differs)
@@ -107,14 +179,6 @@ TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
  * first. */
 #define TA_FAULT_INTEGERS 7
 #define TA_FAULT_RANK_BITS 20 /* the most ranks are 2^20 */
-
-/* Every bit of x changes about half of the result's bits, and no two x have the same result. */
-TA_INLINE uint64_t ta_fault_mix(uint64_t x)
-{
-    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    x = (x ^ x >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return x ^ x >> 32;
-}
 
 /* This rank's own record, before any was merged into it. */
 TA_INLINE void ta_fault_to_integers(ta_fault fault, int64_t *integers)
@@ -142,8 +206,12 @@ TA_INLINE ta_fault ta_fault_from_integers(const int64_t *largest, ta_fault own)
                            INT32_MAX - (int32_t)(largest[0] >> 32));
     for (int i = 0; i < 3; i++) {
         uint64_t most = (uint64_t)largest[1 + 2 * i], least = (uint64_t)largest[2 + 2 * i];
-        if ((most & ~low) != (~least & ~low))
-            return ta_fault_difference((int32_t)(most & low), (int32_t)(least & low), 1 << i);
+        uint64_t bits = (most ^ ~least) & ~low;
+        int32_t differs = i == 0   ? ta_common_differs((uint32_t)(bits >> 32))
+                          : i == 1 ? TA_DIFFERS_HASH
+                                   : TA_DIFFERS_TAG;
+        if (bits)
+            return ta_fault_difference((int32_t)(most & low), (int32_t)(least & low), differs);
     }
     return own;
 }

@@ -65,6 +65,16 @@ ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, 
     return TA_OK;
 }
 
+size_t ta_tensor_reach(const ta_tensor *filled, const ta_tensor_shape *shape)
+{
+    if (shape->batch < 1 || shape->tokens < 1 || shape->heads < 1)
+        return 0;
+    int64_t elements = (shape->batch - 1) * filled->batch_stride +
+                       (shape->tokens - 1) * filled->token_stride +
+                       (shape->heads - 1) * filled->head_stride + shape->dim;
+    return (size_t)elements * ta_dtype_bytes(shape->dtype);
+}
+
 typedef struct axis {
     const char *name;
     int64_t count, stride;

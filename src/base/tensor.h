@@ -15,6 +15,9 @@ typedef struct ta_tensor_shape {
  * or one that leads beyond the address space. */
 ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, ta_tensor *filled);
 
+/* Bytes from the first element of a filled tensor to the end of its last. */
+size_t ta_tensor_reach(const ta_tensor *filled, const ta_tensor_shape *shape);
+
 /* Fails if two elements of a filled tensor share an address: for tensors that are written. */
 ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shape *shape);
 

@@ -40,6 +40,7 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.algorithm", plan->choice.wanted_algorithm),
         TA_FIELD_OF_INTEGER("config.exchange", plan->choice.wanted),
         TA_FIELD_OF_INTEGER("config.replay", plan->replays),
+        TA_FIELD_OF_INTEGER("config.check", plan->checks),
         TA_FIELD_OF_INTEGER("config.reproducible_tile", p->tally_tile),
     };
     agreement.fields = fields;

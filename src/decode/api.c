@@ -5,7 +5,9 @@
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
+#include "check_more.h"
 #include "step.h"
+#include "step_fault.h"
 
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
@@ -43,6 +45,21 @@ static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse
     return ta_tensor_check_distinct(&step->out, &shape);
 }
 
+/* Is all of a tensor within the memory that the caller says it has? */
+static ta_status check_extent(const ta_tensor *tensor, const ta_tensor_shape *shape, size_t bytes)
+{
+    size_t reach = ta_tensor_reach(tensor, shape);
+    if (bytes == 0 || reach <= bytes)
+        return TA_OK;
+    return ta_fail(TA_ERR_INVALID,
+                   "%s_bytes is %zu: %lld blocks of %lld tokens of %lld heads of %lld %s, with "
+                   "strides of %lld, %lld and %lld elements, reach %zu",
+                   shape->name, bytes, (long long)shape->batch, (long long)shape->tokens,
+                   (long long)shape->heads, (long long)shape->dim, ta_dtype_name(shape->dtype),
+                   (long long)tensor->batch_stride, (long long)tensor->token_stride,
+                   (long long)tensor->head_stride, reach);
+}
+
 static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
 {
     const ta_problem *p = &plan->problem;
@@ -65,11 +82,24 @@ static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step
     ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
     TA_TRY(ta_tensor_fill(&kv->k, &k, &kv->k));
     TA_TRY(ta_tensor_fill(&kv->v, &v, &kv->v));
+    TA_TRY(check_extent(&kv->k, &k, kv->k_bytes));
+    TA_TRY(check_extent(&kv->v, &v, kv->v_bytes));
     return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
+static ta_status check_call(const ta_call *given, ta_step *step)
+{
+    ta_call call;
+    if (!given)
+        return TA_OK;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_call), "call", given, &call));
+    step->tag = call.tag;
+    return TA_OK;
+}
+
 static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
-                            const ta_tensor *out, float *lse, void *stream, ta_step *step)
+                            const ta_tensor *out, float *lse, const ta_call *call, void *stream,
+                            ta_step *step)
 {
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
@@ -81,6 +111,7 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
                        "ranks has to wait for the device; capture steps of one rank, or of a group "
                        "that moves device memory",
                        stream, plan->group->ops->name, plan->ranks);
+    TA_TRY(check_call(call, step));
     TA_TRY(check_query(plan, q, step));
     TA_TRY(check_kv(plan, kv, step));
     return check_out(plan, out, lse, step);
@@ -124,17 +155,16 @@ static void count_again(ta_plan *plan, const ta_step_counts *counts)
     plan->group->stats.bytes_received += counts->group.bytes_received;
 }
 
-static ta_status record_step(ta_plan *plan, const ta_step *step)
+static ta_status record_step(ta_plan *plan, const ta_step *step, const ta_fault *own)
 {
     const ta_device_ops *ops = plan->device->ops;
     ta_recording *r = &plan->recording;
-    ta_fault none = ta_fault_of(TA_OK, plan->rank);
     ta_step_counts before = count(plan);
     void *stream = NULL;
     ops->drop(plan->device, r->graph);
     r->graph = NULL;
     TA_TRY(ops->record(plan->device, &stream));
-    ta_status status = plan->runs->decode(plan, step, &none, stream);
+    ta_status status = plan->runs->decode(plan, step, own, stream);
     if (status != TA_OK) {
         (void)ops->recorded(plan->device, stream, NULL);
         return status;
@@ -144,13 +174,13 @@ static ta_status record_step(ta_plan *plan, const ta_step *step)
     return ops->recorded(plan->device, stream, &r->graph);
 }
 
-static ta_status replay_step(ta_plan *plan, const ta_step *step, void *stream)
+static ta_status replay_step(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     const ta_recording *r = &plan->recording;
     if (r->graph && memcmp(&r->step, step, sizeof *step) == 0)
         count_again(plan, &r->counts);
     else
-        TA_TRY(record_step(plan, step));
+        TA_TRY(record_step(plan, step, own));
     return plan->device->ops->replay(plan->device, r->graph, stream);
 }
 
@@ -158,55 +188,29 @@ static ta_status replay_step(ta_plan *plan, const ta_step *step, void *stream)
 static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_fault *own,
                                void *stream)
 {
-    if (plan->replays && own->status == TA_OK &&
+    if (plan->replays && !plan->checks && own->status == TA_OK &&
         !plan->device->ops->capturing(plan->device, stream))
-        return replay_step(plan, step, stream);
+        return replay_step(plan, step, own, stream);
     return plan->runs->decode(plan, step, own, stream);
 }
 
-/* What finish() reported since it was asked last. It leaves the report alone until its status is
- * TA_OK again. */
-static ta_fault take_report(ta_plan *plan)
-{
-    ta_fault fault = ta_fault_of(TA_OK, plan->rank);
-    if (__atomic_load_n(&plan->report->status, __ATOMIC_ACQUIRE) == TA_OK)
-        return fault;
-    fault = *plan->report;
-    __atomic_store_n(&plan->report->status, TA_OK, __ATOMIC_RELEASE);
-    return fault;
-}
-
-/* In what two ranks differ. */
-static const char *difference(int32_t differs)
-{
-    if (differs & TA_DIFFERS_WHAT)
-        return "what they were called for";
-    return differs & TA_DIFFERS_HASH ? "what they were given" : "their tags";
-}
-
-static ta_status tell(const ta_fault *fault, const char *when, const char *what)
-{
-    ta_status status = (ta_status)fault->status;
-    if (fault->other >= 0)
-        return ta_fail(status, "ranks %d and %d differ in %s step, in %s; %s", (int)fault->rank,
-                       (int)fault->other, when, difference(fault->what), what);
-    return ta_fail(status, "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
-                   (int)fault->rank, when, ta_status_name(status), what);
-}
-
 ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                    float *lse, void *stream)
+                    float *lse, const ta_call *call, void *stream)
 {
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
     ta_step step = {0};
-    ta_status checked = check_step(plan, q, kv, out, lse, stream, &step);
+    ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
+    uint64_t query = 0;
+    if (checked == TA_OK && plan->checks)
+        checked = ta_check_more(plan, &step, &query, stream);
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault own = ta_fault_of(checked, plan->rank), earlier = ta_fault_of(TA_OK, plan->rank);
+    ta_fault own = ta_step_record(plan, &step, query, checked),
+             earlier = ta_fault_of(TA_OK, plan->rank);
     if (checked == TA_OK)
-        earlier = take_report(plan);
+        earlier = ta_take_report(plan);
     if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
         step.out = (ta_tensor){NULL, 0, 0, 0};
         step.lse = NULL;
@@ -223,12 +227,13 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     }
     ta_fault now = ta_fault_of(TA_OK, plan->rank);
     if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = take_report(plan);
+        now = ta_take_report(plan);
     if (checked != TA_OK)
         return checked;
     if (earlier.status != TA_OK)
-        return tell(&earlier, "an earlier", "neither that step nor this one wrote anything here");
+        return ta_fail_of_fault(&earlier, "an earlier",
+                                "neither that step nor this one wrote anything here");
     if (now.status != TA_OK)
-        return tell(&now, "this", "nothing was written");
+        return ta_fail_of_fault(&now, "this", "nothing was written");
     return TA_OK;
 }

@@ -103,6 +103,8 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
     plan->report = &plan->heard;
+    if (ta_plan_device_tells(plan) && ta_plan_stages(plan))
+        plan->told = ta_cut(&device, 1, sizeof *plan->told);
     if (ta_plan_tracks(plan)) {
         plan->faults = ta_cut(&device, STATUSES, sizeof *plan->faults);
         plan->report = ta_cut(&staging, 1, sizeof *plan->report);

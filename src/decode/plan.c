@@ -69,6 +69,16 @@ static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
     return TA_OK;
 }
 
+/* The environment can ask for checks where the program does not. */
+static ta_status check_checks(const ta_plan_config *config, ta_plan *plan)
+{
+    const char *asked = secure_getenv("TREEATTN_CHECK");
+    TA_TRY(ta_check_int("check", config->check, 0, 1));
+    TA_TRY(ta_check_int("reserved", config->reserved, 0, 0));
+    plan->checks = config->check || (asked && strcmp(asked, "1") == 0);
+    return TA_OK;
+}
+
 /* Whether what the plan will run gives reproducible bits, if the config asks for them. */
 static ta_status check_reproducible(const ta_plan *plan, const ta_plan_config *config)
 {
@@ -99,6 +109,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     TA_TRY(check_dtypes(plan));
     TA_TRY(check_replay(config, plan));
     plan->replays = config->replay;
+    TA_TRY(check_checks(config, plan));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;

@@ -24,13 +24,15 @@ typedef struct ta_step {
     ta_tensor q, out;
     ta_kv kv;
     float *lse;
+    uint64_t tag;
 } ta_step;
 
 _Static_assert(sizeof(ta_tensor) == sizeof(void *) + 3 * sizeof(int64_t), "no padding");
 _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * sizeof(void *) +
-                                    2 * sizeof(int64_t) + 2 * sizeof(int32_t),
+                                    2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t),
                "no padding");
-_Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *),
+_Static_assert(sizeof(ta_step) ==
+                   2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *) + sizeof(uint64_t),
                "no padding");
 
 /* The table of an algorithm: step.h. */
@@ -52,6 +54,7 @@ struct ta_plan {
     ta_placement query_placement, out_placement;
     int query_root, out_root;
     int lengths_hidden; /* on some rank, maybe another, the host cannot see the lengths of a step */
+    int checks;         /* checked mode */
     int replays;        /* steps are captured, and replayed where they can be */
     ta_algorithm algorithm;
     const ta_algorithm_ops *runs; /* its table */
@@ -70,9 +73,13 @@ struct ta_plan {
     ta_staging staging;   /* also of `report`; no memory if nothing is staged or reported */
     void *exchange_query; /* `query`, or its place in the staging memory */
     size_t *query_at;     /* [ranks + 1] byte offsets of the ranks' heads in the query */
-    /* If the host does not follow a step: what this rank can have to tell, by -status, in device
-     * memory. */
+    /* If the host does not follow a step: what this rank can have to tell of itself if it failed,
+     * by -status, in device memory. */
     ta_fault *faults;
+    /* Where the device writes what this rank tells of a step, if the host cannot see lengths: with
+     * staging, device memory that is copied to behind the records. */
+    ta_fault *told;
+    ta_tell telling;  /* what the next attend() of this step has to tell; `to` NULL: nothing */
     ta_fault *report; /* where finish() tells of a fault: pinned host memory, or `heard` */
     ta_fault heard;
 
@@ -108,6 +115,12 @@ static inline int ta_plan_stages(const ta_plan *plan)
 static inline int ta_plan_tracks(const ta_plan *plan)
 {
     return plan->ranks > 1 && plan->group->device;
+}
+
+/* Does the device tell the other ranks of a step's lengths, because the host cannot see them? */
+static inline int ta_plan_device_tells(const ta_plan *plan)
+{
+    return plan->ranks > 1 && plan->device->ops->alloc_host != NULL;
 }
 
 /* memory.c: the memory of a plan that is described; and how much device memory that would be. */

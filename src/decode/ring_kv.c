@@ -156,13 +156,16 @@ static ta_status pass(kv_step *s, int slice)
     return TA_OK;
 }
 
-/* All ranks hear of the lowest rank that has a fault before anything is sent: what is sent has the
- * size that the lengths give, so that a rank with a fault could not take part. In device memory the
- * host does not hear of it before the step has run, and the step goes on with a rank that is idle;
- * there slices are whole, as the host does not know the lengths. */
-static ta_status exchange_fault(ta_plan *plan, const ta_fault *own, void *stream)
+/* All ranks hear of faults before anything is sent: what is sent has the size that the lengths
+ * give, so that a rank with a fault, or with other lengths, could not take part. Where a device has
+ * the lengths it tells of them when it attends, so there faults go last, and a rank that has one of
+ * its own is idle until then; slices are whole, as the host does not know the lengths. */
+static ta_status exchange_fault(ta_plan *plan, const ta_step *step, const ta_fault *own,
+                                void *stream)
 {
-    TA_TRY(ta_begin_fault(plan, &plan->fault_job, own, stream));
+    TA_TRY(ta_end_fault(plan, &plan->fault_job, &step->kv, own, stream));
+    if (ta_plan_stages(plan))
+        TA_TRY(ta_staging_wait(&plan->staging, stream));
     return ta_exchange_run(&plan->fault_job, stream);
 }
 
@@ -178,10 +181,13 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
 {
     int first, heads;
     kv_step s = {.plan = plan, .kv = &step->kv, .stream = stream};
-    TA_TRY(exchange_fault(plan, own, stream));
     s.idle = own->status != TA_OK;
-    if (ta_step_failed(plan, &plan->fault_job))
-        return TA_OK;
+    TA_TRY(ta_begin_fault(plan, &plan->fault_job, own, stream));
+    if (!plan->lengths_hidden) {
+        TA_TRY(exchange_fault(plan, step, own, stream));
+        if (ta_step_failed(plan, &plan->fault_job))
+            return TA_OK;
+    }
     TA_TRY(ta_move_query(plan, &step->q, own, &s.query, stream));
     ta_part(plan, plan->rank, &first, &heads);
     if (plan->query_placement != TA_PLACE_HEADS) /* else it is what this rank was given */
@@ -191,6 +197,11 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
     int32_t slice_tokens = ta_ring_slice_tokens(&plan->problem);
     for (int slice = 0; slice * slice_tokens < plan->problem.max_tokens; ++slice)
         TA_TRY(pass(&s, slice));
+    if (plan->lengths_hidden) {
+        TA_TRY(exchange_fault(plan, step, own, stream));
+        if (ta_step_failed(plan, &plan->fault_job))
+            return TA_OK;
+    }
     TA_TRY(ta_staging_out(&plan->staging, plan->job.records + before, s.merged,
                           (size_t)ta_exchange_floats(&plan->job, heads) * sizeof(float), stream));
     TA_TRY(ta_parts_gather(plan, stream));

@@ -126,6 +126,9 @@ static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
         TA_TRY(device->ops->copy(device, to, packed, m.query_bytes, s->stream));
     }
     TA_TRY(s->travels ? attend_part(s, part) : attend_all(s));
+    TA_TRY(ta_end_fault(plan, &plan->job, s->kv, s->own, s->stream));
+    if (ta_plan_stages(plan))
+        TA_TRY(ta_staging_wait(&plan->staging, s->stream));
     TA_TRY(exchange->ops->copy(exchange, wire,
                                plan->job.records + ta_exchange_floats(&plan->job, m.first),
                                m.record_bytes, s->stream));

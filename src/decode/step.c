@@ -29,7 +29,9 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
     int spans = device->timing && device->ops->span;
     if (spans)
         TA_TRY(device->ops->span(device, 0, stream));
-    TA_TRY(device->ops->attend(device, problem, q, kv, records, plan->attend, stream));
+    TA_TRY(
+        device->ops->attend(device, problem, q, kv, records, plan->attend, &plan->telling, stream));
+    plan->telling.to = NULL;
     if (spans)
         TA_TRY(device->ops->span(device, 1, stream));
     plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
@@ -40,12 +42,29 @@ ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fau
                          void *stream)
 {
     ta_fault *fault = ta_exchange_fault(job);
-    if (ta_plan_tracks(plan))
+    plan->telling.to = NULL;
+    if (own->status == TA_OK && ta_plan_device_tells(plan))
+        plan->telling = (ta_tell){*own, ta_plan_stages(plan) ? plan->told : fault};
+    else if (ta_plan_tracks(plan))
         return plan->device->ops->copy(plan->device, fault, &plan->faults[-own->status],
                                        sizeof *fault, stream);
-    if (plan->ranks > 1)
+    else if (plan->ranks > 1)
         *fault = *own;
     return TA_OK;
+}
+
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+                       const ta_fault *own, void *stream)
+{
+    if (own->status != TA_OK || !ta_plan_device_tells(plan))
+        return TA_OK;
+    if (plan->telling.to) /* nothing was attended to */
+        TA_TRY(plan->device->ops->tell(plan->device, &plan->problem, kv, &plan->telling, stream));
+    plan->telling.to = NULL;
+    if (!ta_plan_stages(plan))
+        return TA_OK;
+    return ta_staging_copy(&plan->staging, ta_exchange_fault(job), plan->told, sizeof *plan->told,
+                           stream);
 }
 
 int ta_step_failed(ta_plan *plan, const ta_exchange_job *job)

@@ -52,9 +52,13 @@ void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int ra
 ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
                          const ta_kv *kv, float *records, void *stream);
 
-/* Put what this rank has to tell into the place of a job's fault. */
+/* What this rank has to tell goes into the place of a job's fault: begin before attending, which
+ * may have to add lengths that are in device memory. After the end it is there, in the order of
+ * the stream, and the job can be exchanged; with staging it takes a wait. */
 ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
                          void *stream);
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+                       const ta_fault *own, void *stream);
 
 /* Does the host know by now that some rank has a fault? Then it is reported, and nothing is written
  * to a job's records any more: an earlier step's copies of them may still be under way. */

@@ -14,7 +14,8 @@ static ta_status begin_staging(ta_plan *plan, int chunk, void *stream)
                            (size_t)(end - first) * sizeof(float), stream);
 }
 
-/* While a chunk is exchanged, the next one is copied. A rank with a fault has no records. */
+/* While a chunk is exchanged, the next one is copied. A rank with a fault has no records. Before
+ * the first chunk is sent this waits also for what the device tells. */
 static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *stream)
 {
     int chunks = plan->job.chunks, copies = own->status == TA_OK;
@@ -34,9 +35,10 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
 {
     ta_tensor query;
     TA_TRY(ta_move_query(plan, &step->q, own, &query, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
     if (own->status == TA_OK)
         TA_TRY(ta_plan_attend(plan, &plan->problem, &query, &step->kv, plan->records, stream));
-    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    TA_TRY(ta_end_fault(plan, &plan->job, &step->kv, own, stream));
     if (ta_plan_stages(plan))
         TA_TRY(exchange_staged(plan, own, stream));
     else

@@ -94,6 +94,13 @@ typedef struct ta_finish {
     ta_fault *report;          /* pinned host memory, see finish() */
 } ta_finish;
 
+/* What a device tells the other ranks of a step whose lengths and bounds are in its memory: `own`,
+ * with the hashes of both added (TA_COMMON_LENGTHS, TA_COMMON_BOUNDS), is written to `to`. */
+typedef struct ta_tell {
+    ta_fault own;
+    ta_fault *to; /* device memory; NULL: nothing is told */
+} ta_tell;
+
 typedef struct ta_device_ops ta_device_ops;
 
 /* What a device was told to do since it was opened, counted by its slots where they do it. */
@@ -182,9 +189,16 @@ struct ta_device_ops {
 
     /* The partials of all query heads and rows over the tokens of this shard: query_heads · rows
      * records (see partial.h, or base/tally.h if the problem has tiles). The result does not depend
-     * on the thread count. All strides are filled in. Sinks are left to finish(). */
+     * on the thread count. All strides are filled in. Sinks are left to finish(). Devices that have
+     * tell() also tell what is to be told, in the same launch. */
     ta_status (*attend)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                        const ta_kv *kv, float *records, void *workspace, void *stream);
+                        const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
+                        void *stream);
+
+    /* Tell it without attending: for a rank that has nothing to attend with. NULL: the device's
+     * memory is host memory, where the host tells. */
+    ta_status (*tell)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                      const ta_tell *tell, void *stream);
 
     /* Take in what arrived, message after message, and make the next one, in one pass: one kernel
      * on a GPU. Faults are merged too. Where they say that a rank has one, `records` may be left as
@@ -227,6 +241,9 @@ ta_status ta_device_merge(ta_device *device, float *into, const float *from, int
 
 /* The host device (host/host.c). */
 ta_status ta_host_open(const ta_device_config *config, ta_device **device);
+/* Its check_kv(), also for tables of another device that were copied to the host
+ * (host/attend/check.c). */
+ta_status ta_host_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 /* Which SIMD levels this CPU has, best first, separated by spaces. */
 const char *ta_host_simd_levels(void);
 

@@ -10,7 +10,6 @@
 #include "device/device.h"
 #include "host.h"
 #include "host/attend/attend.h"
-#include "host/attend/check.h"
 #include "host/attend/merge.h"
 #include "host/attend/pack.h"
 #include "host/cpus.h"

@@ -71,7 +71,7 @@ static void step(run *r, int kind)
     ta_tensor q = {r->memory, 0, 0, 0}, out = {r->memory + rows, 0, 0, 0};
     kv.k.data = kv.v.data = r->memory + 2 * rows;
     kv.lengths = r->lengths;
-    check(ta_decode(r->plans[kind], &q, &kv, &out, NULL, NULL), names[kind]);
+    check(ta_decode(r->plans[kind], &q, &kv, &out, NULL, NULL, NULL), names[kind]);
 }
 
 /* The slowest rank's seconds per step, of a few steps. */

@@ -125,6 +125,7 @@ static int64_t take_tables(bytes *b, const ta_plan_config *c, int ranks, ta_kv *
 static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks)
 {
     ta_kv kv = TA_KV_INIT;
+    ta_call call = {sizeof call, 7};
     tables t = {0};
     int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
     ta_dtype query = c->query_dtype ? c->query_dtype : c->kv_dtype;
@@ -137,7 +138,8 @@ static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks
     ta_tensor out = take_tensor(b, (int64_t[]){c->batch, tokens, c->query_heads, v_dim}, result);
     float *lse = calloc((size_t)c->batch * (size_t)tokens * (size_t)c->query_heads, sizeof *lse);
     for (int i = 0; i < 2; ++i)
-        (void)ta_decode(plan, &q, &kv, &out, take_chance(b, 3) ? NULL : lse, NULL);
+        (void)ta_decode(plan, &q, &kv, &out, take_chance(b, 3) ? NULL : lse,
+                        take_chance(b, 2) ? NULL : &call, NULL);
     free(q.data);
     free(kv.k.data);
     free(kv.v.data);

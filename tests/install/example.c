@@ -60,7 +60,7 @@ static ta_status decode(ta_group *group, void *unused)
     if (status == TA_OK)
         status = ta_plan_create(group, device, &config, &plan);
     if (status == TA_OK)
-        status = ta_decode(plan, &query, &kv, &result, lse[rank], NULL);
+        status = ta_decode(plan, &query, &kv, &result, lse[rank], NULL, NULL);
     ta_plan_destroy(plan);
     ta_device_close(device);
     return status;

@@ -166,7 +166,7 @@ ta_status case_queue(const decode_case *c, ta_plan *plan, const case_shard *shar
     bool no_q = !q.data && c->absent_null, no_out = !out.data && c->absent_null;
     float *lse = case_on_device(shard, shard->lse + CASE_GUARD);
     return ta_decode(plan, no_q ? NULL : &q, &shard->kv, no_out ? NULL : &out,
-                     c->want_lse ? lse : NULL, stream);
+                     c->want_lse ? lse : NULL, NULL, stream);
 }
 
 static ta_status decode(const decode_case *c, ta_plan *plan, case_shard *shard)

@@ -78,6 +78,7 @@ void small_step_init(small_step *step, int rank, int ranks)
     step->q.data = step->query;
     step->out.data = step->results;
     step->kv = (ta_kv)TA_KV_INIT;
+    step->call = (ta_call)TA_CALL_INIT;
     step->kv.k.data = step->keys;
     step->kv.v.data = step->values;
     step->kv.lengths = step->lengths;
@@ -103,6 +104,8 @@ ta_status small_step_to_device(small_step *step, ta_device *device)
     step->kv.k.data = place_of(step, step->keys);
     step->kv.v.data = place_of(step, step->values);
     step->kv.lengths = place_of(step, step->lengths);
+    if (step->kv.bounds)
+        step->kv.bounds = place_of(step, step->bounds);
     return TA_OK;
 }
 
@@ -124,7 +127,8 @@ ta_status small_step_fill(small_step *step)
 
 ta_status small_step_queue(small_step *step, ta_plan *plan, void *stream)
 {
-    return ta_decode(plan, &step->q, &step->kv, &step->out, place_of(step, step->lse), stream);
+    return ta_decode(plan, &step->q, &step->kv, &step->out, place_of(step, step->lse),
+                     step->call.tag ? &step->call : NULL, stream);
 }
 
 ta_status small_step_fetch(small_step *step, void *stream)

@@ -15,7 +15,8 @@ enum {
     SMALL_KV_HEADS = 2,
     SMALL_K_DIM = 16,
     SMALL_V_DIM = 8,
-    SMALL_TOKENS = 7, /* of the longer sequence */
+    SMALL_TOKENS = 7,  /* of the longer sequence */
+    SMALL_BOUNDS = 18, /* for 17 ranks */
     SMALL_ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS * SMALL_HEADS
 };
 
@@ -37,8 +38,10 @@ typedef struct small_step {
     float values[SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
     float results[SMALL_ROWS * SMALL_V_DIM], lse[SMALL_ROWS];
     int32_t lengths[SMALL_BATCH];
+    int32_t bounds[SMALL_BOUNDS]; /* used if kv.bounds is set before small_step_to_device() */
     ta_tensor q, out;
     ta_kv kv;
+    ta_call call;      /* given if it has a tag */
     ta_device *device; /* NULL: the arrays above are used where they are */
     void *memory;      /* their copies on the device */
 } small_step;

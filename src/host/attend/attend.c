@@ -109,13 +109,14 @@ static int worth_waking(const ta_attend_job *job)
 }
 
 ta_status ta_host_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, float *records, void *workspace, void *stream)
+                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
+                         void *stream)
 {
     const ta_host *host = (const ta_host *)device;
     ta_pool *pool = host->pool;
     ta_attend_job job = {
         .problem = problem, .q = q, .kv = kv, .kernels = host->kernels, .pool = pool};
-    (void)stream;
+    (void)tell, (void)stream;
     job.division = ta_divide(problem, heads_together(kv));
     job.records = records;
     job.scratch = workspace;

@@ -9,6 +9,7 @@ size_t ta_host_attend_bytes(const ta_problem *problem, int threads);
 
 /* The slot. `kv` was checked. */
 ta_status ta_host_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, float *records, void *workspace, void *stream);
+                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
+                         void *stream);
 
 #endif

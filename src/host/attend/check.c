@@ -1,11 +1,11 @@
-/* The check_kv() slot of the host device: see check.h. It runs at every step, so it reads lengths,
+/* The check_kv() slot of the host device: everything about a ta_kv that could make attend() read
+ * what is not there. It runs at every step, so it reads lengths,
  * bounds and the page table entries in use once, and nothing else. */
-#include "check.h"
-
 #include <stdbool.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/device.h"
 
 static ta_status check_tensor(const ta_problem *p, const char *name, const ta_tensor *tensor,
                               bool needed)

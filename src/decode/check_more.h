@@ -1,0 +1,12 @@
+/* Checked mode: what ta_decode() looks at beside its arguments when a plan has config.check. Called
+ * by api.c; implemented in check_more.c. */
+#ifndef TA_CHECK_MORE_H
+#define TA_CHECK_MORE_H
+
+#include "plan.h"
+
+/* Check a step whose arguments are in order; *query is the hash of the query's bits if all ranks
+ * have the query, else it is left alone. On a GPU it waits for the stream. */
+ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, void *stream);
+
+#endif

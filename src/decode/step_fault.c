@@ -1,0 +1,89 @@
+/* The fault record of a step, and ta_plan_check(): see step_fault.h. */
+#include "step_fault.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/status.h"
+
+/* As the devices do it where the host cannot look (hip/attend/tell.h). */
+static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
+{
+    uint32_t each = (uint32_t)p->shard.ranks + 1;
+    uint64_t bounds = 0;
+    ta_fault_share(own, TA_COMMON_LENGTHS, ta_hash_words(kv->lengths, (uint32_t)p->batch));
+    if (!kv->bounds)
+        return;
+    for (uint32_t i = 0; i < (uint32_t)p->batch * each; ++i)
+        bounds += ta_hash_at(i, (uint32_t)kv->bounds[i / each * kv->bounds_stride + i % each]);
+    ta_fault_share(own, TA_COMMON_BOUNDS, bounds);
+}
+
+ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query, ta_status checked)
+{
+    const ta_problem *p = &plan->problem;
+    ta_fault own = ta_fault_of(checked, plan->rank);
+    if (checked != TA_OK || plan->ranks == 1)
+        return own;
+    own.tag = step->tag;
+    ta_fault_share(&own, TA_COMMON_PLAN, (uint64_t)plan->id);
+    ta_fault_share(&own, TA_COMMON_BATCH, (uint64_t)p->batch);
+    ta_fault_share(&own, TA_COMMON_QUERY, query);
+    if (!ta_plan_device_tells(plan))
+        share_tables(p, &step->kv, &own);
+    return own;
+}
+
+/* finish() leaves the report alone until its status is TA_OK again. */
+ta_fault ta_take_report(ta_plan *plan)
+{
+    ta_fault fault = ta_fault_of(TA_OK, plan->rank);
+    if (__atomic_load_n(&plan->report->status, __ATOMIC_ACQUIRE) == TA_OK)
+        return fault;
+    fault = *plan->report;
+    __atomic_store_n(&plan->report->status, TA_OK, __ATOMIC_RELEASE);
+    return fault;
+}
+
+/* In what two ranks differ: "kv.lengths and the tag". If only the hash shows it, that may be any
+ * part. */
+static void name_differences(int32_t differs, char *text, size_t capacity)
+{
+    static const char *const names[] = {
+#define NAME(name, bits, text) [TA_COMMON_##name] = (text),
+        TA_COMMON_LIST(NAME)
+#undef NAME
+            [TA_COMMON_PARTS] = "what they were given",
+        [TA_COMMON_PARTS + 1] = "the tag"};
+    if (differs & (TA_DIFFERS_HASH - 1))
+        differs &= ~TA_DIFFERS_HASH;
+    int written = 0;
+    for (int i = 0; i < TA_COMMON_PARTS + 2; ++i)
+        if (differs >> i & 1)
+            written += snprintf(text + written, capacity - (size_t)written, "%s%s",
+                                written ? " and " : "", names[i]);
+}
+
+ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what)
+{
+    ta_status status = (ta_status)fault->status;
+    char differences[160] = "";
+    name_differences(fault->what, differences, sizeof differences);
+    if (fault->other >= 0)
+        return ta_fail(status,
+                       "ranks %d and %d differ in %s step, in %s: all ranks must give the "
+                       "same; %s",
+                       (int)fault->rank, (int)fault->other, when, differences, what);
+    return ta_fail(status, "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
+                   (int)fault->rank, when, ta_status_name(status), what);
+}
+
+ta_status ta_plan_check(ta_plan *plan)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    ta_fault fault = ta_take_report(plan);
+    if (fault.status == TA_OK)
+        return TA_OK;
+    return ta_fail_of_fault(&fault, "an earlier", "that step wrote nothing here");
+}
