@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/neighbors.h"
 #include "lib/differing_plan.h"
+#include "lib/differing_step.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
 #include "rank.h"
@@ -149,6 +150,20 @@ static ta_status plans_differ(ta_group *world)
     return TA_OK;
 }
 
+/* ---- Ranks that are not in the same step ---- */
+
+static ta_status steps_differ(ta_group *world)
+{
+    differing_step d;
+    ta_device *device;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    for (int i = 0; differing_step_get(i, ta_group_size(world), 0, &d); ++i)
+        if (d.exchange != TA_EXCHANGE_TWO_LEVEL)
+            TA_TRY(differing_step_rank(world, device, &d, NULL));
+    ta_device_close(device);
+    return TA_OK;
+}
+
 /* ---- Aborts ---- */
 
 static void *abort_later(void *group)
@@ -228,6 +243,7 @@ static const struct {
     {"message_not_finished", message_not_finished},
     {"another_size", another_size},
     {"plans_differ", plans_differ},
+    {"steps_differ", steps_differ},
     {"aborted", aborted},
     {"part_aborted", part_aborted},
     {"killed", killed},

@@ -1,0 +1,78 @@
+/* Ranks that are not in the same step (src/decode/step_fault.c), as threads with host devices:
+ * every algorithm, exchange and placement, with every kind of difference. lib/differing_step.h says
+ * what must come of it. */
+#include <stdio.h>
+
+#include "lib/differing_step.h"
+#include "lib/expect.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static ta_status run_rank(ta_group *group, void *context)
+{
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_device *device;
+    one_thread.threads = 1;
+    TA_TRY(ta_device_open("host", &one_thread, &device));
+    ta_status status = differing_step_rank(group, device, context, NULL);
+    ta_device_close(device);
+    return status;
+}
+
+/* Every `stride`-th of all, which with 5 and 7 comes to each kind, exchange and placement. */
+static void run_ranks(int ranks, int stride)
+{
+    differing_step d;
+    char text[40];
+    ta_cluster *cluster;
+    snprintf(text, sizeof text, "local:2x%d", (ranks + 1) / 2);
+    EXPECT_OK(ta_cluster_create(text, &cluster));
+    for (int i = 0; differing_step_get(i, ranks, 0, &d); i += stride) {
+        char message[400];
+        d.cluster = cluster;
+        ta_status status = ta_group_run_threads(ranks, NULL, run_rank, &d);
+        snprintf(message, sizeof message,
+                 "%d ranks, kind %d, algorithm %d, exchange %d, placement %d, reproducible %d: "
+                 "%.200s",
+                 ranks, (int)d.kind, (int)d.algorithm, (int)d.exchange, (int)d.placement,
+                 d.reproducible, status == TA_OK ? "" : ta_last_error());
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, status, message);
+    }
+    ta_cluster_destroy(cluster);
+}
+
+static void test_2_ranks(void)
+{
+    run_ranks(2, 5);
+}
+
+static void test_3_ranks(void)
+{
+    run_ranks(3, 1);
+}
+
+static void test_5_ranks(void)
+{
+    run_ranks(5, 7);
+}
+
+static void test_8_ranks(void)
+{
+    run_ranks(8, 7);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_2_ranks);
+    RUN_TEST(test_3_ranks);
+    RUN_TEST(test_5_ranks);
+    RUN_TEST(test_8_ranks);
+    return UNITY_END() != 0;
+}

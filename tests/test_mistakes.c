@@ -1,0 +1,236 @@
+/* The mistakes that a program can make in a decode step, made: three ranks, and rank 1 makes each
+ * of them, unless it says otherwise. What the ranks see is the table in docs/mistakes.md, which
+ * must be the same. With the argument "print" the table is printed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "lib/expect.h"
+#include "lib/small_step.h"
+
+#define RANKS 3
+
+static int prints;
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+/* ---- What goes wrong ---- */
+
+typedef enum way {
+    ONE_RANK,   /* `spoil` on rank 1 */
+    ALL_RANKS,  /* on all of them */
+    CHECKED,    /* on rank 1, in checked mode */
+    PLAN_ORDER, /* two plans in the other order */
+} way;
+
+typedef struct mistake {
+    const char *text;
+    way way;
+    void (*spoil)(small_step *step);
+} mistake;
+
+static int32_t pages[SMALL_BATCH * SMALL_TOKENS];
+
+#define SPOIL(name, change)                                                                        \
+    static void name(small_step *step)                                                             \
+    {                                                                                              \
+        change;                                                                                    \
+    }
+SPOIL(nothing, (void)step)
+SPOIL(one_ahead, ++step->lengths[0])
+SPOIL(other_tag, step->call.tag = 5)
+SPOIL(negative_length, step->lengths[1] = -1)
+SPOIL(long_length, step->lengths[0] = 1000)
+SPOIL(no_lengths, step->kv.lengths = NULL)
+SPOIL(all_behind, --step->lengths[0])
+SPOIL(no_query, step->q.data = NULL)
+SPOIL(no_out, step->out.data = NULL)
+SPOIL(no_keys, step->kv.k.data = NULL)
+SPOIL(no_size, step->kv.size = 0)
+SPOIL(newer, step->call.size = sizeof(ta_call) + 4096)
+SPOIL(odd_keys, step->kv.k.data = (char *)step->keys + 2)
+SPOIL(narrow_out, step->out.token_stride = 8)
+SPOIL(negative_stride, step->kv.v.token_stride = -16)
+SPOIL(other_batch, step->config.batch = 1)
+SPOIL(other_window, step->config.window = 3)
+SPOIL(odd_heads, step->config.kv_heads = 3)
+SPOIL(stride_in_bytes, step->kv.k.token_stride = SMALL_KV_HEADS * SMALL_K_DIM * 4;
+      step->kv.k_bytes = sizeof step->keys)
+SPOIL(short_memory, step->kv.v_bytes = sizeof step->values / 2)
+SPOIL(other_query, step->query[3] += 1)
+SPOIL(out_in_keys, step->out.data = step->keys)
+SPOIL(out_in_values, step->out.data = step->values)
+
+static void local_lengths(small_step *step)
+{
+    for (int b = 0; b < SMALL_BATCH; ++b)
+        step->lengths[b] = (step->lengths[b] + step->ranks - 1 - step->rank) / step->ranks;
+}
+
+static void bounds(small_step *step, int32_t second)
+{
+    step->config.map.kind = TA_SHARD_CONTIGUOUS;
+    step->config.map.block = 0;
+    step->kv.bounds = step->bounds;
+    step->bounds[1] = second;
+    step->bounds[2] = 4;
+    step->bounds[3] = SMALL_TOKENS;
+}
+
+SPOIL(other_bounds, bounds(step, step->rank == 1 ? 3 : 2))
+SPOIL(falling_bounds, bounds(step, step->rank == 1 ? 6 : 2))
+
+static void page(small_step *step, int32_t entry)
+{
+    step->kv.page_table = pages;
+    step->kv.page_table_stride = SMALL_TOKENS;
+    step->kv.page_tokens = 1;
+    step->kv.page_count = 2 * SMALL_TOKENS;
+    pages[1] = entry;
+}
+
+SPOIL(far_page, page(step, 2 * SMALL_TOKENS))
+SPOIL(stale_page, page(step, 2 * SMALL_TOKENS - 1))
+
+static const mistake mistakes[] = {
+    {"none", ONE_RANK, nothing},
+    {"every rank gives the lengths of its shard", ALL_RANKS, local_lengths},
+    {"one rank is a token ahead", ONE_RANK, one_ahead},
+    {"one rank is in another layer's call, with tags", ONE_RANK, other_tag},
+    {"other bounds", ALL_RANKS, other_bounds},
+    {"bounds that fall", ALL_RANKS, falling_bounds},
+    {"two plans called in another order", PLAN_ORDER, nothing},
+    {"all ranks forgot to count the new token", ALL_RANKS, all_behind},
+    {"a negative length", ONE_RANK, negative_length},
+    {"a length that is too long", ALL_RANKS, long_length},
+    {"no lengths", ONE_RANK, no_lengths},
+    {"a plan for another batch", ONE_RANK, other_batch},
+    {"a plan with another window", ONE_RANK, other_window},
+    {"KV heads that do not divide the query heads", ONE_RANK, odd_heads},
+    {"no query", ONE_RANK, no_query},
+    {"no output", ONE_RANK, no_out},
+    {"no keys", ONE_RANK, no_keys},
+    {"a struct without its size", ONE_RANK, no_size},
+    {"a struct with a size that cannot be", ONE_RANK, newer},
+    {"keys that are not aligned", ONE_RANK, odd_keys},
+    {"an output whose rows overlap", ONE_RANK, narrow_out},
+    {"a negative stride", ONE_RANK, negative_stride},
+    {"a stride in bytes, with `k_bytes`", ONE_RANK, stride_in_bytes},
+    {"a cache for another type or shape, with `v_bytes`", ONE_RANK, short_memory},
+    {"a page that is not in the pool", ONE_RANK, far_page},
+    {"a stale page that is in the pool", ONE_RANK, stale_page},
+    {"another query", ONE_RANK, other_query},
+    {"another query, in checked mode", CHECKED, other_query},
+    {"the output is in K, in checked mode", CHECKED, out_in_keys},
+    {"the output is in V, in checked mode", CHECKED, out_in_values},
+};
+
+/* ---- What is seen ---- */
+
+typedef struct trial {
+    const mistake *mistake;
+    ta_status status[RANKS];
+    char said[RANKS][512];
+} trial;
+
+static int is_wrong(const trial *t, int rank)
+{
+    return rank == 1 || t->mistake->way == ALL_RANKS;
+}
+
+/* What the rank does, up to the first call that fails. */
+static ta_status attempt(const trial *t, ta_group *group, ta_device *device, small_step *step)
+{
+    way kind = t->mistake->way;
+    int odd = step->rank == 1;
+    ta_plan *plans[2] = {NULL, NULL};
+    ta_status status = TA_OK;
+    for (int i = 0; i < 1 + (kind == PLAN_ORDER) && status == TA_OK; ++i)
+        status = ta_plan_create(group, device, &step->config, &plans[i]);
+    if (status == TA_OK)
+        status = small_step_decode(step, plans[kind == PLAN_ORDER && odd]);
+    ta_plan_destroy(plans[0]);
+    ta_plan_destroy(plans[1]);
+    return status;
+}
+
+static ta_status mistaken_rank(ta_group *group, void *context)
+{
+    trial *t = context;
+    int rank = ta_group_rank(group);
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_device *device;
+    small_step step;
+    one_thread.threads = 1;
+    TA_TRY(ta_device_open("host", &one_thread, &device));
+    small_step_init(&step, rank, RANKS);
+    step.config.check = t->mistake->way == CHECKED;
+    step.call.tag = 4;
+    if (is_wrong(t, rank))
+        t->mistake->spoil(&step);
+    t->status[rank] = attempt(t, group, device, &step);
+    snprintf(t->said[rank], sizeof t->said[rank], "%s",
+             t->status[rank] == TA_OK ? "" : ta_last_error());
+    return TA_OK;
+}
+
+/* A row of the table. Addresses are left out, which are never the same. */
+static void write_row(const trial *t, char *row, size_t capacity)
+{
+    const char *said = t->said[1][0] ? t->said[1] : t->said[0];
+    size_t at = (size_t)snprintf(row, capacity, "| %s | %s | %s | ", t->mistake->text,
+                                 ta_status_name(t->status[1]), ta_status_name(t->status[0]));
+    for (; *said && at + 8 < capacity; ++said) {
+        row[at++] = *said;
+        if (strncmp(said, "0x", 2) != 0)
+            continue;
+        at += (size_t)snprintf(row + at, capacity - at, "…");
+        ++said;
+        while (strspn(said + 1, "0123456789abcdef") > 0)
+            ++said;
+    }
+    snprintf(row + at, capacity - at, " |");
+}
+
+static char *read_page(void)
+{
+    static char page[65536];
+    const char *path = getenv("TA_MISTAKES");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    TEST_ASSERT_NOT_NULL_MESSAGE(file, "TA_MISTAKES must name docs/mistakes.md");
+    page[fread(page, 1, sizeof page - 1, file)] = 0;
+    fclose(file);
+    return page;
+}
+
+static void test_table(void)
+{
+    const char *table = prints ? NULL : read_page();
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; ++i) {
+        trial t = {.mistake = &mistakes[i]};
+        char row[1024];
+        for (int p = 0; p < SMALL_BATCH * SMALL_TOKENS; ++p)
+            pages[p] = p;
+        EXPECT_OK(ta_group_run_threads(RANKS, NULL, mistaken_rank, &t));
+        write_row(&t, row, sizeof row);
+        if (prints)
+            printf("%s\n", row);
+        else if (!strstr(table, row))
+            TEST_FAIL_MESSAGE(row);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    prints = argc > 1 && strcmp(argv[1], "print") == 0;
+    UNITY_BEGIN();
+    RUN_TEST(test_table);
+    return UNITY_END() != 0;
+}
