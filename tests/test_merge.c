@@ -1,6 +1,7 @@
-/* The merge() and finish() slots of a device (src/host/attend/merge.c, hip/attend/): what arrives is
- * taken in, what is sent is made, and faults go with both, for every combination that a ta_merge can
- * say. Merging in finish() gives the bits of merging before. With `--device NAME` on that device. */
+/* The merge() and finish() slots of a device (src/host/attend/merge.c, hip/attend/): what arrives
+ * is taken in, what is sent is made, and faults go with both, for every combination that a ta_merge
+ * can say. Merging in finish() gives the bits of merging before. With `--device NAME` on that
+ * device. */
 #include "device/device.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/tensor.h"
+#include "step.h"
 
 /* Copies of device memory. On the host they are what they are copies of. */
 typedef struct tables {
