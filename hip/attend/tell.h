@@ -39,11 +39,18 @@ TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell 
     bounds = ta_sum_lanes(bounds);
     if (threadIdx.x != 0)
         return;
-    ta_fault told = tell.own;
+    /* Field by field: a struct of the parameters that is copied whole goes through the stack. */
+    ta_fault told = {tell.own.status, tell.own.rank, tell.own.other,
+                     tell.own.what,   tell.own.hash, tell.own.tag};
     ta_fault_share(&told, TA_COMMON_LENGTHS, lengths);
     if (kv.bounds)
         ta_fault_share(&told, TA_COMMON_BOUNDS, bounds);
-    *tell.to = told;
+    tell.to->status = told.status;
+    tell.to->rank = told.rank;
+    tell.to->other = told.other;
+    tell.to->what = told.what;
+    tell.to->hash = told.hash;
+    tell.to->tag = told.tag;
 }
 
 #endif
