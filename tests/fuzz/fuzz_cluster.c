@@ -50,7 +50,7 @@ static void predict(const ta_cluster *cluster, int ranks)
         ta_prediction prediction = TA_PREDICTION_INIT;
         if (ta_predict(cluster, &config, ranks, candidate, &prediction) != TA_OK)
             return;
-        require(!prediction.possible || prediction.seconds >= 0);
+        require(!prediction.possible || prediction.step.seconds >= 0);
     }
 }
 
