@@ -174,7 +174,8 @@ static void compare(const ta_agreement *a, const proposal *first, const char *el
             answer->field = i;
             return;
         }
-        elements += is_array(field) ? elements_bytes(first->values[i]) : 0;
+        if (is_array(field) && elements) /* NULL: no array of rank 0's has any */
+            elements += elements_bytes(first->values[i]);
     }
 }
 
