@@ -178,6 +178,7 @@ static ta_status mistaken_rank(ta_group *group, void *context)
     t->status[rank] = attempt(t, group, device, &step);
     snprintf(t->said[rank], sizeof t->said[rank], "%s",
              t->status[rank] == TA_OK ? "" : ta_last_error());
+    ta_device_close(device);
     return TA_OK;
 }
 

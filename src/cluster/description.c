@@ -1,5 +1,6 @@
 /* The descriptions that ta_cluster_create() takes: a preset with its size and some keys, or the
  * path of a file. text.c reads the keys, file.c the file, presets.c has the presets. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,10 @@ static ta_status read_description(ta_cluster_draft *draft, char *text)
                        draft->where);
     *colon = '\0';
     TA_TRY(ta_cluster_preset(draft, item));
-    snprintf(draft->cluster->name, sizeof draft->cluster->name, "%.20s:%.40s", item, colon + 1);
+    char *name = draft->cluster->name;
+    int length = snprintf(name, sizeof draft->cluster->name, "%.20s:%.40s", item, colon + 1);
+    while (length > 0 && isspace((unsigned char)name[length - 1])) /* as a file's would be read */
+        name[--length] = '\0';
     TA_TRY(set_shape(draft, colon + 1));
     while ((item = strtok_r(NULL, " ", &rest))) {
         char *equals = strchr(item, '=');
