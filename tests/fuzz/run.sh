@@ -1,7 +1,8 @@
 #!/bin/bash
 # Build the fuzz targets with clang under the address and undefined-behaviour sanitizers, and run
-# each for so many seconds from its corpus. An input that fails is kept and its path printed; run
-# the target with that path as its only argument to see it again.
+# each for so many seconds from its corpus, or with 0 on the corpus alone, which always does the
+# same. An input that fails is kept and its path printed; run the target with that path as its only
+# argument to see it again.
 #
 #     run.sh SECONDS [TARGET...]
 set -u
@@ -49,11 +50,13 @@ export ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:detect_stack_use_
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 found=$PWD/$build/found
 mkdir -p "$found"
+length=("-max_total_time=$seconds")
+((seconds > 0)) || length=(-runs=0)
 passed=0
 failed=0
 for target in "${targets[@]}"; do
     mkdir -p "$scratch/$target"
-    if "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 \
+    if "$build/tests/fuzz/fuzz_$target" "${length[@]}" -timeout=60 -rss_limit_mb=4096 \
         -malloc_limit_mb=2048 -max_len=2048 -print_final_stats=1 \
         -artifact_prefix="$found/$target-" \
         "$scratch/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
