@@ -17,6 +17,7 @@
  *     Library      its version and what it can do; data types
  *     Devices      open, memory, copies, a stopwatch
  *     Groups       ranks as threads, MPI processes or GPUs; split, stats, abort
+ *     Collectives  sums, copies and waits over all ranks of a group
  *     Shard maps   which rank holds which token
  *     Plans        the work of a decode step
  *     Decode       tensors, the KV cache, the step itself
@@ -288,6 +289,68 @@ TA_API void ta_group_abort(ta_group *group, const char *reason);
 
 /* Never waits for other ranks. NULL is allowed. */
 TA_API void ta_group_destroy(ta_group *group);
+
+/* ---- Collectives --------------------------------------------------------------------------- */
+
+typedef enum ta_element_kind {
+    TA_ELEMENT_BYTE = 0, /* moved, never added up */
+    TA_ELEMENT_F32 = 1,
+    TA_ELEMENT_F16 = 2,
+    TA_ELEMENT_BF16 = 3,
+    TA_ELEMENT_I32 = 4,
+    TA_ELEMENT_I64 = 5
+} ta_element_kind;
+
+typedef enum ta_reduction {
+    TA_REDUCE_SUM = 0, /* of integers: wraps around */
+    TA_REDUCE_MAX = 1  /* with a NaN in it: NaN */
+} ta_reduction;
+
+/* The calls below work on every group, and every rank of the group makes them in the same order,
+ * with the same count, element, reduction and root. `count` counts elements; 0 is allowed.
+ *
+ * Memory is that of `device`; NULL: of the group's own device, or host memory if the group moves
+ * that. On a group of GPUs (ta_group_create_ccl) the call queues its work on `stream` and returns;
+ * it can be captured. On any other group it returns with the result there; the memory of a GPU goes
+ * through 2 MiB of pinned host memory, which the device keeps, after what is on the stream, which
+ * must not be captured. Ranks of one such group may have different devices. A group of one rank may
+ * be given as NULL.
+ *
+ * The same inputs on the same number of ranks give the same bits, in every run and on every rank.
+ * The order of a sum depends on ranks and count alone; f16 and bf16 are added in f32 and rounded
+ * once. Other kinds of groups may have another order. docs/collectives.md has the orders.
+ *
+ * A bad argument is an error on its rank alone, before anything is sent: the others wait for it
+ * until the timeout, unless it aborts the group. Ranks that are in different calls, or whose counts,
+ * elements, reductions or roots differ, get TA_ERR_MISMATCH, which says what each of two ranks is
+ * in, and the group is broken; a group of GPUs does not compare, and there other counts may run into
+ * the timeout. After an error the results are not to be relied on. */
+
+/* to[i] = the sum, or the largest, of all ranks' from[i]; both [count]. In place if to == from,
+ * otherwise they must not overlap. */
+TA_API ta_status ta_all_reduce(ta_group *group, ta_device *device, const void *from, void *to,
+                               size_t count, ta_element_kind element, ta_reduction reduction,
+                               void *stream);
+
+/* Rank r gives from[count], and every rank gets all of them at to[r · count]. In place if `from` is
+ * to + rank · count elements, otherwise they must not overlap. */
+TA_API ta_status ta_all_gather(ta_group *group, ta_device *device, const void *from, void *to,
+                               size_t count, ta_element_kind element, void *stream);
+
+/* Every rank gives from[ranks · count], and rank r gets the sum, or the largest, of all ranks'
+ * from[r · count + i] at to[i]. In place if `to` is from + rank · count elements, otherwise they
+ * must not overlap. */
+TA_API ta_status ta_reduce_scatter(ta_group *group, ta_device *device, const void *from, void *to,
+                                   size_t count, ta_element_kind element, ta_reduction reduction,
+                                   void *stream);
+
+/* Copy rank `root`'s data[count] to all. */
+TA_API ta_status ta_broadcast(ta_group *group, ta_device *device, void *data, size_t count,
+                              ta_element_kind element, int root, void *stream);
+
+/* No rank returns (on a group of GPUs: its stream does not go on) before all have come. A GPU's
+ * stream is waited for first. */
+TA_API ta_status ta_barrier(ta_group *group, ta_device *device, void *stream);
 
 /* ---- Shard maps ---------------------------------------------------------------------------- */
 

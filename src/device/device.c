@@ -39,7 +39,17 @@ void ta_device_close(ta_device *device)
         device->blocks = block->next;
         free(block);
     }
+    if (device->stage)
+        device->ops->free_host(device, device->stage);
     device->ops->close(device);
+}
+
+ta_status ta_device_stage(ta_device *device, void **memory)
+{
+    if (!device->stage)
+        TA_TRY(device->ops->alloc_host(device, TA_STAGE_BYTES, &device->stage));
+    *memory = device->stage;
+    return TA_OK;
 }
 
 const char *ta_device_name(const ta_device *device)
