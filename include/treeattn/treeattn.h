@@ -16,7 +16,7 @@
  *     Log          what the library has to say, through a callback
  *     Library      its version and what it can do; data types
  *     Devices      open, memory, copies, a stopwatch
- *     Groups       ranks as threads, MPI processes or GPUs; split, stats, abort
+ *     Groups       ranks as threads, MPI processes, GPUs, or over your own transport; split, abort
  *     Collectives  sums, copies and waits over all ranks of a group
  *     Shard maps   which rank holds which token
  *     Plans        the work of a decode step
@@ -219,6 +219,56 @@ TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, 
  * the group. Destroy groups before MPI_Finalize(). */
 TA_API ta_status ta_group_create_mpi(const void *comm, const ta_group_config *config,
                                      ta_group **group);
+
+/* Bytes that a transport is asked to move, to one rank or from one. The library writes all fields
+ * but `moved`, `failed` and `request`, which are 0 when a transfer is new. */
+typedef struct ta_transfer {
+    void *data;      /* host memory; of a transfer that sends it is only read */
+    size_t bytes;    /* all of them, at least 1 */
+    size_t moved;    /* by the transport: how many it has moved; complete when this is `bytes` */
+    int32_t channel; /* transfers of different channels have nothing to do with each other */
+    int32_t peer;    /* the other rank, as the transport numbers them */
+    int32_t sends;   /* 1: to `peer`, 0: from it */
+    int32_t failed;  /* by the transport: a number that is not 0 if `peer` is lost */
+    void *request;   /* the transport's own, for what it has begun */
+} ta_transfer;
+
+/* A transport of the caller's own: how bytes get from one rank to another. It can be written over
+ * sockets, gloo, UCX, torch.distributed and the like; docs/collectives.md says how. */
+typedef struct ta_transport {
+    size_t size;
+    void *context;       /* for the functions; outlives the group and its parts */
+    int32_t rank, ranks; /* this rank's number, and how many there are */
+    /* Which node this rank is on, for ta_cluster_probe(): ranks of one node give the same number
+     * above 0. 0: not told, the host's name says it. */
+    int32_t node;
+    /* 1: the transport may read and write the memory of a transfer between calls, and can't be told
+     * to stop. Then it never sees the caller's memory but copies, and what a group had on its way
+     * when it was destroyed is never freed. */
+    int32_t holds_memory;
+    /* Move what can be moved now. A transfer that is seen for the first time begins. Those of one
+     * channel and one peer are in order: what this rank sends first arrives first, and what it asks
+     * for first gets what the peer sent first; both sides always ask for the same number of bytes.
+     * Transfers are given again, in the same order and at the same addresses, until they are
+     * complete, failed or cancelled. Returns when one has moved on, or after `timeout_ms`, which
+     * may be 0: then it only begins and looks. Any other status than TA_OK breaks the group.
+     * Called by one thread at a time for each channel. */
+    ta_status (*progress)(void *context, ta_transfer *const *transfers, int count, int timeout_ms);
+    /* Stop a transfer that was begun: when this returns its memory is not used any more. NULL: the
+     * memory of a transfer is used in progress() alone, or holds_memory is 1. */
+    void (*cancel)(void *context, ta_transfer *transfer);
+} ta_transport;
+#define TA_TRANSPORT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(ta_transport), NULL, 0, 0, 0, 0, NULL, NULL                                         \
+    }
+
+/* Make a group whose messages go through a transport of the caller's own; it moves host memory, and
+ * GPU devices are staged through it. Collective: every rank of the transport calls it, once for
+ * each transport. If a rank does not come within the timeout, the error names it. The struct is
+ * copied. A part of the group (ta_group_split) is on other channels of the same transport. */
+TA_API ta_status ta_group_create_custom(const ta_transport *transport,
+                                        const ta_group_config *config, ta_group **group);
 
 /* Split a group: ranks with the same `color` form a part of their own, in which they are numbered
  * by `key`, and by their rank in `group` where keys are equal. A rank with a color below 0 is in no

@@ -79,6 +79,7 @@ struct ta_group {
     const ta_group_ops *ops;
     int rank, size;
     int timeout_ms;
+    int node;          /* which node this rank is on, above 0; 0: the host's name says it */
     ta_device *device; /* whose memory this group moves; NULL: host memory */
     /* What the call that is under way is, 0: not told (label.h). Engines of host memory send it with
      * every message, and one with another label is TA_ERR_MISMATCH. */
