@@ -234,6 +234,7 @@ ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
         *bytes = ta_attention_cut(&a);
     }
     ta_candidates_free(&a.candidates);
+    free(a.turns);
     return status;
 }
 
@@ -286,6 +287,7 @@ void ta_attention_destroy(ta_attention *attention)
     if (a->group != a->caller)
         ta_group_destroy(a->group);
     free(a->counts);
+    free(a->turns);
     free(a->order.query_runs);
     free(a->order.key_runs);
     if (a->owns_memory)

@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
+#include "base/shard_map.h"
 #include "base/status.h"
 #include "parts.h"
 #include "ring.h"
@@ -45,7 +46,7 @@ static ta_problem slice_of(const ta_plan *plan, int owner, int slice)
 {
     ta_problem p = plan->problem;
     p.max_tokens = ta_ring_slice_tokens(&p);
-    p.shard.rank = owner;
+    ta_shard_set_rank(&p.shard, plan->turns, owner);
     p.shard.slice_first = slice * p.max_tokens;
     p.shard.slice_tokens = p.max_tokens;
     return p;

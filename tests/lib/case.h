@@ -57,6 +57,7 @@ typedef struct decode_case {
     ta_plan_config plan;
     int spare_tokens; /* max_tokens beyond what the fullest rank holds */
     bool alibi, sinks;
+    int32_t weights[CASE_MAX_RANKS]; /* of a weighted shard map */
     int32_t lengths[CASE_MAX_BATCH];
     case_bounds bounds;
     bool paged;

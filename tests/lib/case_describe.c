@@ -54,8 +54,10 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
     for (int b = 0; b < p->batch; ++b)
         ta_text_add(&t, "%s%d", b ? "," : "", (int)c->lengths[b]);
     ta_text_add(&t, " %s block=%d bounds=%d",
-                p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic" : "contiguous", (int)p->map.block,
-                (int)c->bounds);
+                p->map.kind == TA_SHARD_WEIGHTED       ? "weighted"
+                : p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic"
+                                                       : "contiguous",
+                (int)p->map.block, (int)c->bounds);
     ta_text_add(&t, " algorithm=%d", (int)p->algorithm);
     describe_options(&t, c);
     if (c->paged)
