@@ -18,7 +18,7 @@ void tearDown(void)
 {
 }
 
-/* ---- One rank --------------------------------------------------------------------------------- */
+/* ---- One rank -------------------------------------------------------------------------------- */
 
 static void test_bad_arguments(void)
 {
@@ -88,7 +88,7 @@ static void test_one_rank_copies(void)
     EXPECT_OK(ta_all_reduce(NULL, NULL, NULL, NULL, 0, TA_ELEMENT_I32, TA_REDUCE_SUM, NULL));
 }
 
-/* ---- Ranks that are not in the same call ------------------------------------------------------ */
+/* ---- Ranks that are not in the same call ----------------------------------------------------- */
 
 /* One of several calls that move messages of the same sizes. */
 static ta_status one_of(int which, ta_group *group)
@@ -164,7 +164,7 @@ static void test_calls_that_differ(void)
         }
 }
 
-/* ---- Devices ---------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
 static ta_status device_alloc(void *context, size_t bytes, void **memory)
 {

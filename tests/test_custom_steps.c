@@ -49,7 +49,7 @@ static void test_decode(void)
     run_cases(options.one_seed ? options.seed : 300, cases / 2 + 1, TA_ALGORITHM_RING_Q);
 }
 
-/* ---- Attention -------------------------------------------------------------------------------- */
+/* ---- Attention ------------------------------------------------------------------------------- */
 
 typedef struct attention_job {
     attention_case c;
@@ -95,7 +95,7 @@ static void test_attention(void)
     }
 }
 
-/* ---- Ranks in different steps ----------------------------------------------------------------- */
+/* ---- Ranks in different steps ---------------------------------------------------------------- */
 
 static ta_status differ(ta_group *group, void *context)
 {

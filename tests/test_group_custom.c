@@ -35,7 +35,7 @@ static ta_group_config config_of(int timeout_ms)
     return config;
 }
 
-/* ---- Conformance ------------------------------------------------------------------------------ */
+/* ---- Conformance ----------------------------------------------------------------------------- */
 
 static ta_status conform(ta_group *group, void *context)
 {
@@ -72,7 +72,7 @@ static void test_conformance_of_other_modes(void)
     EXPECT_OK(socket_run_threads(3, SOCKET_HOLDS, &config, conform, &most));
 }
 
-/* ---- Faults ----------------------------------------------------------------------------------- */
+/* ---- Faults ---------------------------------------------------------------------------------- */
 
 static ta_status expect_failure(ta_status wanted, ta_status got, const char *first,
                                 const char *second)
@@ -174,6 +174,30 @@ static ta_status abort_part(ta_group *group, void *context)
     return ta_group_barrier(group, NULL);
 }
 
+/* Two parts of the same ranks have channels of their own: a message of one that is under way is not
+ * taken for one of the other. */
+static ta_status parts_at_once(ta_group *group, void *context)
+{
+    ta_group *parts[2];
+    char out[2][600], in[2][600];
+    int size = ta_group_size(group), next = (ta_group_rank(group) + 1) % size;
+    int previous = (ta_group_rank(group) + size - 1) % size;
+    (void)context;
+    for (int i = 0; i < 2; ++i) {
+        TA_TRY(ta_group_split(group, 0, 0, &parts[i]));
+        memset(out[i], ta_group_rank(group) + 10 * i, sizeof out[i]);
+        memset(in[i], 99, sizeof in[i]);
+    }
+    TA_TRY(ta_group_start(parts[0], out[0], 600, next, in[0], 600, previous, NULL));
+    TA_TRY(ta_group_exchange(parts[1], out[1], 600, next, in[1], 600, previous, NULL));
+    TA_TRY(ta_group_finish(parts[0], NULL));
+    for (int i = 0; i < 2; ++i) {
+        RANK_EXPECT(in[i][0] == previous + 10 * i && in[i][599] == previous + 10 * i);
+        ta_group_destroy(parts[i]);
+    }
+    return TA_OK;
+}
+
 static ta_status another_size(ta_group *group, void *context)
 {
     static const size_t sizes[] = {12, 16, 3 << 20, 4096}; /* short ones, long ones, of both */
@@ -229,6 +253,7 @@ static void test_faults(void)
         EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_rank, NULL));
         EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_in_a_call, NULL));
         EXPECT_OK(socket_run_threads(5, modes[i], &slow, abort_part, NULL));
+        EXPECT_OK(socket_run_threads(3, modes[i], &slow, parts_at_once, NULL));
         EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_call, NULL));
         for (int which = 0; which < 4; ++which)
             EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_size, &which));
@@ -239,7 +264,7 @@ static void test_faults(void)
     EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &fast, late_rank, NULL));
 }
 
-/* ---- A transport that fails, or that is wrong ------------------------------------------------- */
+/* ---- A transport that fails, or that is wrong ------------------------------------------------ */
 
 static socket_transport *transports[3];
 static socket_mesh mesh;

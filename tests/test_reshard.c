@@ -20,7 +20,7 @@ void tearDown(void)
 {
 }
 
-/* ---- The list --------------------------------------------------------------------------------- */
+/* ---- The list -------------------------------------------------------------------------------- */
 
 /* Any map that is complete for so many tokens. */
 static ta_shard_map random_map(random_source *r, int32_t length, int32_t *bounds)
@@ -127,7 +127,7 @@ static void test_lists_of_bad_maps(void)
     TEST_ASSERT_TRUE(count == 77 && move.tokens == 0);
 }
 
-/* ---- The collective --------------------------------------------------------------------------- */
+/* ---- The collective -------------------------------------------------------------------------- */
 
 static void run_jobs(uint64_t first, int cases, case_launch_fn launch)
 {
@@ -154,6 +154,8 @@ static void test_bytes_and_decode(void)
 {
     int cases = options.cases ? options.cases : options.one_seed ? 1 : 120;
     run_jobs(options.one_seed ? options.seed : 0, cases, ta_group_run_threads);
+    if (options_host() && !options.one_seed) /* moves of several messages */
+        run_jobs(CASE_LARGE_SEEDS, 8, ta_group_run_threads);
 }
 
 static void test_over_a_transport(void)
@@ -161,7 +163,7 @@ static void test_over_a_transport(void)
     run_jobs(options.one_seed ? options.seed : 300, options.one_seed ? 1 : 20, launch_sockets);
 }
 
-/* ---- Bad input -------------------------------------------------------------------------------- */
+/* ---- Bad input ------------------------------------------------------------------------------- */
 
 /* Dense f32 caches of 2 sequences, 12 tokens, 2 heads of 8. */
 typedef struct small {

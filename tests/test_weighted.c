@@ -1,5 +1,5 @@
-/* Plans with a weighted shard map: weights are copied, compared between ranks and explained, and bad
- * ones are refused. What such plans compute is in the random cases of decode and attention. */
+/* Plans with a weighted shard map: weights are copied, compared between ranks and explained, and
+ * bad ones are refused. What such plans compute is in the random cases of decode and attention. */
 #include <stdlib.h>
 #include <string.h>
 

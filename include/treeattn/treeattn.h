@@ -371,10 +371,10 @@ typedef enum ta_reduction {
  * once. Other kinds of groups may have another order. docs/collectives.md has the orders.
  *
  * A bad argument is an error on its rank alone, before anything is sent: the others wait for it
- * until the timeout, unless it aborts the group. Ranks that are in different calls, or whose counts,
- * elements, reductions or roots differ, get TA_ERR_MISMATCH, which says what each of two ranks is
- * in, and the group is broken; a group of GPUs does not compare, and there other counts may run into
- * the timeout. After an error the results are not to be relied on. */
+ * until the timeout, unless it aborts the group. Ranks that are in different calls, or whose
+ * counts, elements, reductions or roots differ, get TA_ERR_MISMATCH, which says what each of two
+ * ranks is in, and the group is broken; a group of GPUs does not compare, and there other counts
+ * may run into the timeout. After an error the results are not to be relied on. */
 
 /* to[i] = the sum, or the largest, of all ranks' from[i]; both [count]. In place if to == from,
  * otherwise they must not overlap. */
@@ -421,7 +421,7 @@ typedef enum ta_shard_kind {
  *     zigzag         of 2P blocks, rank r holds the blocks r and 2P − 1 − r; rank 0 also holds all
  *                    that follow. Under a causal mask all ranks have the same work.
  *
- *     weighted       with the weights w = bounds and W their sum: of every W blocks in a row, rank 0
+ *     weighted       with weights w = bounds and W their sum: of every W blocks in a row, rank 0
  *                    holds the first w[0], rank 1 the next w[1], and so on. For ranks of different
  *                    memory or speed; a weight of 0 holds nothing.
  *
@@ -430,9 +430,9 @@ typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
     int ranks; /* in a plan 0: the group's size; of a zigzag map at most 2^30 − 1 */
-    /* Tokens per block. 0: 64 when block-cyclic or weighted; when contiguous on more than one rank, bounds must
-     * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
-     * see ta_attention_config. */
+    /* Tokens per block. 0: 64 when block-cyclic or weighted; when contiguous on more than one rank,
+     * bounds must be given. A zigzag map needs a block. In an attention plan 0 divides every
+     * sequence evenly, see ta_attention_config. */
     int32_t block;
     int32_t reserved;
     /* Contiguous: host memory [ranks + 1] of ascending positions from 0, or NULL. In a plan it must
@@ -696,11 +696,11 @@ typedef struct ta_reshard_config {
     }
 
 /* Move K and V of some sequences from one shard map to another. Collective: every rank of the group
- * calls it. `from` and `to` are this rank's caches, of any strides, paged or not, as in ta_decode(),
- * but `lengths` and `bounds` in them are not used; NULL on a rank that is not one of the map's. They
- * must not share memory that is in use, except that pages of one pool may be those of either.
- * `device` is whose memory they are in; NULL: the group's, or host memory. Waits until all is there,
- * and allocates, so it can't be captured.
+ * calls it. `from` and `to` are this rank's caches, of any strides, paged or not, as in
+ * ta_decode(), but `lengths` and `bounds` in them are not used; NULL on a rank that is not one of
+ * the map's. They must not share memory that is in use, except that pages of one pool may be those
+ * of either. `device` is whose memory they are in; NULL: the group's, or host memory. Waits until
+ * all is there, and allocates, so it can't be captured.
  *
  * If any rank fails before the first token is sent, all do, and nothing is written: bad arguments,
  * or values that differ (TA_ERR_MISMATCH). */

@@ -1,7 +1,7 @@
 /* The first half of ta_cluster_probe(): where the ranks are. Ranks on hosts of one name share a
- * node, unless their group knows better; inside it the module "hwloc", if it is there, knows the package and NUMA node of a
- * rank's GPU or of the CPUs that the rank is bound to. Every rank looks for itself and tells the
- * others. probe.c has the other half, how fast they are. */
+ * node, unless their group knows better; inside it the module "hwloc", if it is there, knows the
+ * package and NUMA node of a rank's GPU or of the CPUs that the rank is bound to. Every rank looks
+ * for itself and tells the others. probe.c has the other half, how fast they are. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "label.h"
 
-/* ---- Arguments -------------------------------------------------------------------------------- */
+/* ---- Arguments ------------------------------------------------------------------------------- */
 
 static ta_status check_memory(ta_group *group, ta_device *device, void *stream)
 {
@@ -90,7 +90,7 @@ static ta_status check_pair(const void *from, const void *to, size_t count, ta_e
     return TA_OK;
 }
 
-/* ---- Ways ------------------------------------------------------------------------------------- */
+/* ---- Ways ------------------------------------------------------------------------------------ */
 
 /* On one rank a collective is a copy. */
 static ta_status copy_alone(ta_group *group, ta_device *device, void *to, const void *from,
@@ -134,7 +134,7 @@ static ta_status end(ta_collective *c, ta_status status)
     return status;
 }
 
-/* ---- The calls -------------------------------------------------------------------------------- */
+/* ---- The calls ------------------------------------------------------------------------------- */
 
 ta_status ta_all_reduce(ta_group *group, ta_device *device, const void *from, void *to,
                         size_t count, ta_element_kind element, ta_reduction reduction, void *stream)

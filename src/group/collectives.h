@@ -1,5 +1,5 @@
-/* Between the two files of the public collectives: collectives.c checks arguments and asks groups of
- * GPUs, collectives_host.c goes over the messages of groups of host memory. */
+/* Between the two files of the public collectives: collectives.c checks arguments and asks groups
+ * of GPUs, collectives_host.c goes over the messages of groups of host memory. */
 #ifndef TA_COLLECTIVES_H
 #define TA_COLLECTIVES_H
 

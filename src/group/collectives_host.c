@@ -60,7 +60,7 @@ static void divide(ta_collective *c, size_t count, size_t each)
         c->offsets[r] = (count / ranks * r + count % ranks * r / ranks) * each;
 }
 
-/* ---- The collectives -------------------------------------------------------------------------- */
+/* ---- The collectives ------------------------------------------------------------------------- */
 
 /* Every rank adds up its part and hands it round. */
 static ta_status reduce_long(ta_collective *c, char *data, size_t count)

@@ -1,5 +1,5 @@
-/* Groups over the caller's own transport: ta_group_create_custom() and the life of such a group. See
- * custom.h. */
+/* Groups over the caller's own transport: ta_group_create_custom() and the life of such a group.
+ * See custom.h. */
 #include "custom.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/struct_size.h"
 
-/* ---- Making and freeing ----------------------------------------------------------------------- */
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 /* Groups whose memory the transport may still touch. */
 static ta_custom_group *left_behind;
@@ -139,7 +139,7 @@ static void open_channel(ta_custom_group *g, int channel)
             ta_custom_listen(g, rank);
 }
 
-/* ---- Splitting -------------------------------------------------------------------------------- */
+/* ---- Splitting ------------------------------------------------------------------------------- */
 
 /* The first channel that no rank of the group has in use. Parts have no rank in common, so they may
  * have the same one. */
@@ -193,7 +193,7 @@ static ta_status custom_split(ta_group *group, int color, int key, ta_group **pa
     return TA_OK;
 }
 
-/* ---- Creating --------------------------------------------------------------------------------- */
+/* ---- Creating -------------------------------------------------------------------------------- */
 
 static ta_status check_transport(const ta_transport *t)
 {

@@ -12,7 +12,7 @@
 /* How long a rank tries to get a notice onto the network before it goes its way. */
 #define TELL_MS 200
 
-/* ---- Breaking a group ------------------------------------------------------------------------- */
+/* ---- Breaking a group ------------------------------------------------------------------------ */
 
 void ta_custom_break(ta_custom_group *g, ta_status status, const char *reason)
 {
@@ -42,7 +42,7 @@ ta_status ta_custom_fail(ta_custom_group *g, ta_status status, const char *forma
     return first ? ta_fail(status, "%s", reason) : broken_status(g);
 }
 
-/* ---- Frames ----------------------------------------------------------------------------------- */
+/* ---- Frames ---------------------------------------------------------------------------------- */
 
 static ta_transfer frame_transfer(const ta_custom_group *g, int rank, int sends,
                                   ta_custom_frame *frame)
@@ -133,7 +133,7 @@ void ta_custom_leave(ta_custom_group *g)
         (void)ta_custom_progress(g, 0);
 }
 
-/* ---- Rounds ----------------------------------------------------------------------------------- */
+/* ---- Rounds ---------------------------------------------------------------------------------- */
 
 static void add(ta_custom_group *g, int *count, ta_transfer *transfer)
 {

@@ -81,8 +81,8 @@ struct ta_group {
     int timeout_ms;
     int node;          /* which node this rank is on, above 0; 0: the host's name says it */
     ta_device *device; /* whose memory this group moves; NULL: host memory */
-    /* What the call that is under way is, 0: not told (label.h). Engines of host memory send it with
-     * every message, and one with another label is TA_ERR_MISMATCH. */
+    /* What the call that is under way is, 0: not told (label.h). Engines of host memory send it
+     * with every message, and one with another label is TA_ERR_MISMATCH. */
     uint64_t label;
     ta_group_stats stats;
 };

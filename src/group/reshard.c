@@ -1,7 +1,7 @@
 /* ta_reshard(): K and V from one shard map to another. Every rank lists the same moves
- * (base/reshard.c), so both sides of a message know what is in it: some tokens of the moves from one
- * rank to another, in their order. Each rank sends first to itself, then to the next one, then to
- * the one after. The caches are in reshard_cache.c. */
+ * (base/reshard.c), so both sides of a message know what is in it: some tokens of the moves from
+ * one rank to another, in their order. Each rank sends first to itself, then to the next one, then
+ * to the one after. The caches are in reshard_cache.c. */
 #include "reshard.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ typedef struct token_stream {
     int64_t left; /* tokens in all */
 } token_stream;
 
-/* ---- What is asked for ------------------------------------------------------------------------ */
+/* ---- What is asked for ----------------------------------------------------------------------- */
 
 static ta_status check_lengths(const ta_reshard_config *c)
 {
@@ -88,7 +88,7 @@ static ta_status resolve(const ta_reshard_config *config, ta_resharding *r)
     return TA_OK;
 }
 
-/* ---- The moves -------------------------------------------------------------------------------- */
+/* ---- The moves ------------------------------------------------------------------------------- */
 
 static ta_status add_moves(const ta_resharding *r, int32_t sequence, const ta_move *moves,
                            size_t count, move_list *list)
@@ -155,7 +155,7 @@ static sequence_move take_next(token_stream *s, int32_t most)
     return part;
 }
 
-/* ---- Messages --------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 /* One side of the messages: the cache, and the memory that they go through. */
 typedef struct side {
@@ -236,7 +236,7 @@ static void free_memory(const ta_resharding *r, void *memory)
         free(memory);
 }
 
-/* ---- The call --------------------------------------------------------------------------------- */
+/* ---- The call -------------------------------------------------------------------------------- */
 
 /* What this rank holds of each sequence under a map; nothing if it is not one of its ranks. */
 static ta_status open_side(const ta_resharding *r, const ta_kv *kv, const ta_shard_map *map,

@@ -1,5 +1,5 @@
-/* The caches of ta_reshard(): see reshard.h. Rows that are neighbours in memory are copied together:
- * of a dense cache a range at once, of a dense paged one a page at a time. */
+/* The caches of ta_reshard(): see reshard.h. Rows that are neighbours in memory are copied
+ * together: of a dense cache a range at once, of a dense paged one a page at a time. */
 #include "reshard.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static ta_status copy(const ta_resharding *r, void *to, const void *from, size_t
     return TA_OK;
 }
 
-/* ---- Checks ----------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 static ta_status check_pages(const ta_resharding *r, const ta_reshard_cache *cache,
                              const int32_t *held)
@@ -115,7 +115,7 @@ void ta_reshard_close(ta_reshard_cache *cache)
         free(cache->pages);
 }
 
-/* ---- Copies ----------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 static ta_status copy_one(const ta_resharding *r, char *cached, char *packed, size_t bytes,
                           int store)

@@ -52,7 +52,7 @@ struct socket_transport {
     stream streams[SOCKET_MAX_RANKS];
 };
 
-/* ---- Streams ---------------------------------------------------------------------------------- */
+/* ---- Streams --------------------------------------------------------------------------------- */
 
 static inbox *find_box(stream *s, uint32_t channel)
 {
@@ -158,7 +158,7 @@ static int receive_some(stream *s, ta_transfer *t)
     return bytes > 0 || t->failed;
 }
 
-/* ---- In calls --------------------------------------------------------------------------------- */
+/* ---- In calls -------------------------------------------------------------------------------- */
 
 /* Of two that send on one channel to one rank the first goes first, and may block the second. */
 static int is_blocked(ta_transfer *const *transfers, int index)
@@ -224,7 +224,7 @@ static ta_status progress_in_call(void *context, ta_transfer *const *transfers, 
     }
 }
 
-/* ---- By a thread ------------------------------------------------------------------------------ */
+/* ---- By a thread ----------------------------------------------------------------------------- */
 
 static void *move_by_itself(void *argument)
 {
@@ -305,7 +305,7 @@ static void cancel(void *context, ta_transfer *transfer)
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------- */
+/* ---- Life ------------------------------------------------------------------------------------ */
 
 int socket_mesh_make(socket_mesh *mesh, int ranks)
 {
