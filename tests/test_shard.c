@@ -112,7 +112,14 @@ static void test_the_largest_weights(void)
     EXPECT_OK(ta_shard_locate(&map, INT32_MAX, &rank, &local));
     TEST_ASSERT_EQUAL_INT(2, rank);
     TEST_ASSERT_EQUAL_INT32(0, local);
-    map.block = 7;
+    int32_t two[] = {2, 1};
+    map =
+        make_map(TA_SHARD_WEIGHTED, 2, INT32_MAX, two); /* the last position is in the first turn */
+    EXPECT_OK(ta_shard_locate(&map, INT32_MAX, &rank, &local));
+    TEST_ASSERT_TRUE(rank == 0 && local == INT32_MAX);
+    EXPECT_OK(ta_shard_position(&map, 0, INT32_MAX, &back));
+    TEST_ASSERT_EQUAL_INT32(INT32_MAX, back);
+    map = make_map(TA_SHARD_WEIGHTED, 4, 7, weights);
     for (int32_t p = INT32_MAX - 40; p > 0; p = p == INT32_MAX ? 0 : p + 1) {
         EXPECT_OK(ta_shard_locate(&map, p, &rank, &local));
         EXPECT_OK(ta_shard_position(&map, rank, local, &back));

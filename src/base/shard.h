@@ -25,8 +25,9 @@ typedef struct ta_shard {
     /* Only the rank's tokens from `slice_first` on, `slice_tokens` of them at most; 0: all. */
     int32_t slice_first, slice_tokens;
     /* Block-cyclic: the ranks take turns, and all turns are a round. Of each round the rank holds
-     * `turn` tokens from `turn_first` on. A turn beyond the longest sequence is cut to 2^31 − 1. */
-    int32_t turn;
+     * `turn` tokens from `turn_first` on. A turn beyond the longest sequence is cut to 2^31, which
+     * is more than any local position. */
+    uint32_t turn;
     int64_t turn_first, round;
 } ta_shard;
 
@@ -35,7 +36,7 @@ typedef struct ta_shard {
 TA_INLINE void ta_shard_set_turn(ta_shard *shard, int32_t first, int32_t blocks, int32_t round)
 {
     int64_t turn = (int64_t)blocks * shard->block;
-    shard->turn = turn > INT32_MAX ? INT32_MAX : (int32_t)turn;
+    shard->turn = turn > INT32_MAX ? (uint32_t)1 << 31 : (uint32_t)turn;
     shard->turn_first = (int64_t)first * shard->block;
     shard->round = (int64_t)round * shard->block;
 }
@@ -80,7 +81,8 @@ TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, 
     if (shard->cyclic && shard->turn == 0) /* it holds nothing */
         return shard->turn_first;
     if (shard->cyclic)
-        return local / shard->turn * shard->round + shard->turn_first + local % shard->turn;
+        return (int64_t)((uint32_t)local / shard->turn) * shard->round + shard->turn_first +
+               (int64_t)((uint32_t)local % shard->turn);
     return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
 }
 
