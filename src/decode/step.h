@@ -1,8 +1,8 @@
 /* A decode step: the table that each algorithm has, with what it runs and the memory that it
  * cuts from a plan's; and what the steps of all algorithms share (step.c): attend, timed; this
  * rank's own fault; bring the query to the ranks; and turn the merged records into the output.
- * In between, each algorithm merges the partials of all ranks in its own way: tree.c, ring_kv.c,
- * ring_q.c. */
+ * In between, each algorithm merges the partials of all ranks in its own way: tree in step.c too,
+ * the rings in ring_kv.c and ring_q.c. */
 #ifndef TA_STEP_H
 #define TA_STEP_H
 
