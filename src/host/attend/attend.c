@@ -1,6 +1,6 @@
-/* The local attention of the host device: items on the thread pool (item.h), each of which writes
- * the records of one split of the tokens, then the merge of each row's splits in ascending order.
- * host.c calls this. */
+/* The local attention of the host device: the work divided into items (attend.h), the items on the
+ * thread pool (item.h), each of which writes the records of one split of the tokens, then the merge
+ * of each row's splits in ascending order. host.c calls this. */
 #include "attend.h"
 
 #include <math.h>
@@ -13,6 +13,118 @@
 #include "item.h"
 #include "tally.h"
 #include "tile.h"
+
+/* ---- The division ---- */
+
+/* Enough items that some tens of threads finish at about the same time. */
+#define ITEMS_WANTED 128
+
+/* At least 8 splits, so that one long sequence among short ones does not keep a single thread busy
+ * at the end; at most 64, to bound the merging. */
+#define SPLITS_MIN 8
+#define SPLITS_MAX 64
+
+/* A split shorter than this costs more to merge than it gains. */
+#define SPLIT_TOKENS_MIN 512
+
+/* Rows of all heads of an item, and the bytes of their queries and sums: beyond that they leave the
+ * second cache level. Rows past it form another group, which reads K and V again: with hundreds of
+ * rows, arithmetic takes many times longer than reading. */
+#define GROUP_BYTES (1 << 20)
+#define GROUP_ROWS_MAX 1024
+#define HEADS_TOGETHER_ROWS 256
+
+/* The most memory for the records of all splits, unless one split alone needs more. */
+#define RECORDS_BYTES (64ll << 20)
+
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+static int64_t ceil_div(int64_t n, int64_t d)
+{
+    return (n + d - 1) / d;
+}
+
+static int64_t clamp(int64_t n, int64_t low, int64_t high)
+{
+    return n < low ? low : n > high ? high : n;
+}
+
+static int32_t choose_group_heads(const ta_problem *p, int32_t rows)
+{
+    int32_t block_rows = rows < TA_ROW_BLOCK ? 1 : TA_ROW_BLOCK;
+    int64_t heads = TA_BLOCK_VALUES / (block_rows * p->v_dim);
+    int64_t few_rows = HEADS_TOGETHER_ROWS / rows;
+    heads = heads < few_rows ? heads : few_rows;
+    heads = heads < TA_HEADS_MAX ? heads : TA_HEADS_MAX;
+    return (int32_t)clamp(heads, 1, p->kv_heads);
+}
+
+static int32_t choose_group_rows(const ta_problem *p, int32_t rows)
+{
+    int64_t most = GROUP_BYTES / (((int64_t)p->k_dim + p->v_dim) * (int64_t)sizeof(float));
+    most = clamp(most / 16 * 16, 16, GROUP_ROWS_MAX);
+    return (int32_t)(rows < most ? rows : most);
+}
+
+static int32_t choose_splits(const ta_problem *p, const ta_division *d)
+{
+    int64_t per_split = (int64_t)p->batch * d->head_groups * d->row_groups;
+    int64_t splits = clamp(ceil_div(ITEMS_WANTED, per_split), SPLITS_MIN, SPLITS_MAX);
+    int64_t useful = ceil_div(p->max_tokens, SPLIT_TOKENS_MIN);
+    int64_t bytes = (int64_t)p->batch * p->kv_heads * d->rows * d->record_floats * 4;
+    int64_t affordable = RECORDS_BYTES / bytes;
+    splits = splits < useful ? splits : useful;
+    return (int32_t)clamp(splits, 1, affordable > 1 ? affordable : 1);
+}
+
+ta_division ta_divide(const ta_problem *problem, int heads_together)
+{
+    const ta_problem *p = problem;
+    ta_division d;
+    d.rows = p->query_heads / p->kv_heads * p->query_tokens;
+    d.group_rows = choose_group_rows(p, d.rows);
+    d.row_groups = (int32_t)ceil_div(d.rows, d.group_rows);
+    d.group_heads = heads_together ? choose_group_heads(p, d.rows) : 1;
+    d.head_groups = (int32_t)ceil_div(p->kv_heads, d.group_heads);
+    d.record_floats = (int32_t)round_up(ta_problem_record_floats(p), 16); /* on cache lines */
+    d.tally_tile = p->tally_tile;
+    d.splits = choose_splits(p, &d);
+    d.items = (int64_t)p->batch * d.head_groups * d.row_groups * d.splits;
+    return d;
+}
+
+int32_t ta_division_split_tokens(const ta_division *division, int32_t tokens)
+{
+    int64_t even = round_up(ceil_div(tokens, division->splits), TA_TOKEN_BLOCK);
+    if (division->tally_tile)
+        even = round_up(clamp(even, SPLIT_TOKENS_MIN, INT32_MAX), division->tally_tile);
+    return (int32_t)clamp(even, SPLIT_TOKENS_MIN, INT32_MAX);
+}
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+ta_item ta_division_item(const ta_division *division, const ta_problem *problem, int64_t item)
+{
+    const ta_division *d = division;
+    ta_item i;
+    i.split = (int32_t)(item % d->splits);
+    item /= d->splits;
+    i.row = (int32_t)(item % d->row_groups) * d->group_rows;
+    item /= d->row_groups;
+    i.kv_head = (int32_t)(item % d->head_groups) * d->group_heads;
+    i.sequence = (int32_t)(item / d->head_groups);
+    i.rows = smaller(d->rows - i.row, d->group_rows);
+    i.heads = smaller(problem->kv_heads - i.kv_head, d->group_heads);
+    return i;
+}
+
+/* ---- The items, and the merge of splits ---- */
 
 /* Less K and V than this is read faster by one thread than it takes to wake a second. */
 #define BYTES_WORTH_WAKING (256 << 10)

@@ -1,12 +1,12 @@
 /* One item of attend(): query rows of a few KV heads against one split of a sequence's tokens
- * (division.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
+ * (attend.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
  * those are in memory. attend.c runs the items. */
 #ifndef TA_HOST_ITEM_H
 #define TA_HOST_ITEM_H
 
 #include <math.h>
 
-#include "division.h"
+#include "attend.h"
 #include "host/kernels.h"
 #include "host/pool.h"
 #include "tile.h"
