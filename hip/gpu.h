@@ -77,8 +77,7 @@ ta_status ta_gpu_timer_read(ta_device *device, void *stream, double *seconds);
 ta_status ta_gpu_span(ta_device *device, int end, void *stream);
 void ta_gpu_free_graphs(ta_gpu_device *gpu);
 
-/* The attend slots of the vtable (attend/attend.c) and its check of the caller's cache
- * (check.c). */
+/* The attend slots of the vtable and its check of the caller's cache (attend/attend.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);

@@ -1,5 +1,5 @@
 /* What arrived from other ranks, as the kernels that merge it see it: the merge of a ta_merge,
- * record by record, and its faults. Included by merge.hip, finish.hip and tally.hip, so that all
+ * record by record, and its faults. Included by merge.hip and tally.hip, so that both
  * take in the same messages in the same order. */
 #ifndef TA_HIP_ARRIVED_H
 #define TA_HIP_ARRIVED_H

@@ -1,10 +1,12 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
  * merge_records. Grid: one block for each record that is taken in or sent, record_threads threads.
+ * finish. Grid: one block for each (head, row), record_threads threads.
  *
  * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
  * and puts it where records go: packed for the wire. The second merges the partials of other ranks
- * into ours, and makes the next message in the same pass. What merging is, partial.h says; this is
- * who merges what. device.c launches them. */
+ * into ours, and makes the next message in the same pass. The third merges what arrived last and
+ * turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else, so it
+ * counts once. What merging is, partial.h says; this is who merges what. device.c launches them. */
 #include "arrived.h"
 
 static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
@@ -152,6 +154,35 @@ __global__ void __launch_bounds__(record_threads)
     }
 }
 
+__global__ void __launch_bounds__(record_threads) finish(ta_finish p)
+{
+    if (ta_report_fault(p))
+        return;
+    int32_t v_dim = p.problem.v_dim;
+    int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+    int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
+    ta_arrived record =
+        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
+    float own_m = record.own[v_dim], m = own_m, o_scale = 1.0f;
+    float l = ta_merge_column(record, v_dim + 1, v_dim, &m);
+    if (p.problem.sinks) { /* a partial with this score, a sum of 1 and no value */
+        ta_merge_scales s = ta_merge_scale(m, p.problem.sinks[p.first_head + head] * TA_LOG2E);
+        l = ta_merge_add(l, 1.0f, s);
+        m = s.m;
+        o_scale = s.a;
+    }
+    float factor = o_scale * ta_partial_normalizer(m, l);
+    int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
+                 row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
+    if (p.out.data)
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += record_threads) {
+            float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
+            ta_store_element(p.problem.out_dtype, p.out.data, at + i, o * factor);
+        }
+    if (p.lse && threadIdx.x == 0)
+        p.lse[row * p.heads + head] = ta_partial_lse(m, l);
+}
+
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
@@ -169,5 +200,15 @@ ta_launched ta_launch_merge(const ta_merge *merge, void *stream)
     ta_launch_result result =
         TA_LAUNCH(merge_records, dim3(ta_merge_blocks(first, end)), record_threads, 0,
                   static_cast<hipStream_t>(stream), *merge, first, end);
+    return ta_launched_of(result);
+}
+
+ta_launched ta_launch_finish(const ta_finish *params, void *stream)
+{
+    TA_NEED_TYPE("finish", params->problem.out_dtype);
+    int64_t blocks =
+        static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
+    ta_launch_result result = TA_LAUNCH(finish, dim3(static_cast<unsigned>(blocks)), record_threads,
+                                        0, static_cast<hipStream_t>(stream), *params);
     return ta_launched_of(result);
 }

@@ -3,7 +3,7 @@
  * finish_tallies. Grid: one block for each (head, row), tally_threads threads. Merges what arrived
  * last.
  *
- * Reproducible mode, in place of merge.hip and finish.hip: what the blocks of attend found in each
+ * Reproducible mode, in place of merge.hip: what the blocks of attend found in each
  * tile becomes a tally of integers, which does not depend on the order. What a tally is,
  * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
 #include "arrived.h"
