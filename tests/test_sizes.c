@@ -1,8 +1,8 @@
-/* Structs that can grow (src/base/struct_size.c): what a release handed out stays where it is, and
+/* Structs that can grow (src/base/arguments.c): what a release handed out stays where it is, and
  * every function that takes such a struct works with programs of other versions, and reads and
  * writes no further than the size it is given. Each struct lies at the end of a page that has
  * nothing behind it. */
-#include "base/struct_size.h"
+#include "base/arguments.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

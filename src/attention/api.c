@@ -1,9 +1,8 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
+#include "base/arguments.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/struct_size.h"
-#include "base/tensor.h"
 #include "grid.h"
 #include "group/agree.h"
 #include "make.h"

@@ -2,7 +2,7 @@
  * what would be right. choice.c chooses what it leaves open. */
 #include <math.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"

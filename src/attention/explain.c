@@ -5,9 +5,9 @@
 
 #include <treeattn/cluster.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "cost.h"
 #include "make.h"
 

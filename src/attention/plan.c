@@ -5,11 +5,10 @@
 
 #include <stdlib.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "group/agree.h"
 #include "group/staged.h"
 

@@ -1,10 +1,9 @@
 /* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/struct_size.h"
-#include "base/tensor.h"
 #include "check_more.h"
 #include "step.h"
 #include "step_fault.h"

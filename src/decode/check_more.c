@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "base/tensor.h"
 #include "step.h"
 
 /* Copies of device memory. On the host they are what they are copies of. */

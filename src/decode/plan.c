@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "config.h"
 #include "step.h"
 

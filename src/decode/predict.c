@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/shard_map.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "config.h"
 #include "planner.h"
 

@@ -1,7 +1,7 @@
 /* What the steps of a plan cost, as it is measured: where time goes, and memory. ta_plan_attend()
  * and ta_decode() add up, ta_plan_get_stats() tells. */
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "plan.h"
 
 ta_status ta_plan_get_stats(const ta_plan *plan, ta_plan_stats *stats)

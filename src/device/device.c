@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/clock.h"
-#include "base/config_check.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "base/text.h"
 #include "modules.h"
 

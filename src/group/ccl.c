@@ -1,7 +1,7 @@
 /* Groups of GPUs: ta_ccl_id() and ta_group_create_ccl() check their arguments and call the module
  * of the device; hip/ccl/create.c is the other side. */
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "device/modules.h"
 #include "group.h"
 

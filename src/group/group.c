@@ -4,9 +4,8 @@
 
 #include <string.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "device/modules.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
