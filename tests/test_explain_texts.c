@@ -1,0 +1,307 @@
+/* Every sentence that ta_explain() and ta_explain_json() have (src/decode/explain.c,
+ * explain_choice.c, src/cluster/candidate.c), word for word, as tests/explain/decode.txt keeps
+ * them. Cases that no config reaches on this machine are made by hand from a plan. */
+#include <stdlib.h>
+
+#include <treeattn/cluster.h>
+
+#include "decode/plan.h"
+#include "decode/step.h"
+#include "lib/expect.h"
+#include "lib/golden.h"
+#include "lib/json.h"
+#include "lib/small_step.h"
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+typedef struct scene {
+    const char *name;
+    int ranks;
+    const char *cluster;                 /* its description; NULL: none */
+    void (*ask)(ta_plan_config *config); /* for it; NULL: nothing more */
+    void (*change)(ta_plan *plan);       /* the plan of rank 0 before it is explained; NULL */
+    int steps;                           /* that are decoded before */
+    int workspace;                       /* the caller's */
+} scene;
+
+/* ---- What a config asks for ---- */
+
+#define ASK(name, asked)                                                                           \
+    static void name(ta_plan_config *config)                                                       \
+    {                                                                                              \
+        asked;                                                                                     \
+    }
+static const float numbers[] = {1, 2, 3, 4};
+ASK(ask_all, config->query_dtype = TA_BF16; config->out_dtype = TA_F16; config->mask = TA_MASK_FULL;
+    config->window = 77; config->scale = 0.375f; config->softcap = 30.5f;
+    config->alibi_slopes = config->sinks = numbers; config->map.block = 19;
+    config->max_tokens = 123)
+ASK(ask_bounds, config->map.kind = TA_SHARD_CONTIGUOUS; config->map.block = 0)
+ASK(ask_block, config->map.kind = TA_SHARD_CONTIGUOUS; config->map.block = 9;
+    config->query_placement = TA_PLACE_ROOT; config->query_root = 1)
+ASK(ask_root, config->query_placement = TA_PLACE_HEADS; config->out_placement = TA_PLACE_ROOT;
+    config->out_root = 2)
+ASK(ask_heads, config->out_placement = TA_PLACE_HEADS)
+ASK(ask_tree, config->algorithm = TA_ALGORITHM_TREE)
+ASK(ask_ring_kv, config->algorithm = TA_ALGORITHM_RING_KV)
+ASK(ask_ring_kv_token, config->algorithm = TA_ALGORITHM_RING_KV; config->max_tokens = 1;
+    config->out_placement = TA_PLACE_HEADS)
+ASK(ask_ring_q, config->algorithm = TA_ALGORITHM_RING_Q)
+ASK(ask_ring_q_heads, config->algorithm = TA_ALGORITHM_RING_Q;
+    config->query_placement = config->out_placement = TA_PLACE_HEADS)
+ASK(ask_binomial, config->exchange = TA_EXCHANGE_BINOMIAL)
+ASK(ask_scatter, config->exchange = TA_EXCHANGE_SCATTER)
+ASK(ask_two_level, config->exchange = TA_EXCHANGE_TWO_LEVEL)
+ASK(ask_all_gather, config->exchange = TA_EXCHANGE_ALL_GATHER)
+ASK(ask_all_reduce, config->exchange = TA_EXCHANGE_ALL_REDUCE)
+ASK(ask_tallies, config->exchange = TA_EXCHANGE_ALL_REDUCE; config->reproducible_tile = 64;
+    config->map.block = 64; config->max_tokens = 128)
+ASK(ask_tallies_doubling, config->reproducible_tile = 64; config->map.block = 64;
+    config->max_tokens = 128)
+ASK(ask_chunks, config->batch = 32; config->query_heads = config->kv_heads = 64; config->k_dim = 8;
+    config->v_dim = 128)
+ASK(ask_much, config->max_tokens = 500000000)
+
+/* ---- What is made by hand ---- */
+
+static ta_candidate *way(ta_plan *plan, int number)
+{
+    return &plan->choice.candidates.list[number];
+}
+
+static void ring_is_faster(ta_plan *plan)
+{
+    way(plan, TA_WAY_RING_Q)->calls[0].seconds = 1.5e-6;
+}
+
+static void faster_ring_is_impossible(ta_plan *plan)
+{
+    ring_is_faster(plan);
+    way(plan, TA_WAY_RING_Q)->possible = 0;
+}
+
+static void faster_ring_does_not_fit(ta_plan *plan)
+{
+    ring_is_faster(plan);
+    way(plan, TA_WAY_RING_Q)->fits = way(plan, TA_WAY_RING_KV)->fits = 0;
+    way(plan, TA_WAY_RING_Q)->memory_bytes = 123456789;
+}
+
+/* The other ring is named where it is the faster one. */
+static void other_ring_is_faster(ta_plan *plan)
+{
+    way(plan, TA_WAY_RING_KV)->calls[0].seconds = 2.5e-6;
+    way(plan, TA_WAY_RING_Q)->calls[0].seconds = 3e-6;
+}
+
+static void one_device_is_slower(ta_plan *plan)
+{
+    way(plan, TA_WAY_ONE_DEVICE)->calls[0].seconds = 0.25;
+}
+
+static void one_device_is_too_small(ta_plan *plan)
+{
+    one_device_is_slower(plan);
+    way(plan, TA_WAY_ONE_DEVICE)->fits = 0;
+}
+
+static void counted_a_step(ta_plan *plan)
+{
+    plan->replays = 1;
+    plan->steps = 12;
+    plan->last_step.device = (ta_device_stats){
+        .launches = 3, .copies = 4, .waits = 5, .bytes_to_device = 6, .bytes_from_device = 7};
+    plan->last_step.group = (ta_group_stats){
+        .messages_sent = 8, .bytes_sent = 9, .messages_received = 10, .bytes_received = 11};
+}
+
+static ta_device other_device;
+static void through_the_host(ta_plan *plan)
+{
+    plan->job.device = &other_device;
+    plan->staging.bytes = 4321;
+}
+
+/* Bytes are slow there, and a ring sends the fewest. */
+#define SLOW                                                                                       \
+    "h100:1x3 node.latency_seconds=1e-9 node.rank_bytes_per_second=1e3 "                           \
+    "node.total_bytes_per_second=2e3"
+
+static const scene scenes[] = {
+    {.name = "one rank", .ranks = 1},
+    {.name = "all that can be asked for", .ranks = 1, .ask = ask_all, .workspace = 1},
+    {.name = "contiguous on one rank", .ranks = 1, .ask = ask_bounds, .steps = 3},
+    {.name = "bounds with each call", .ranks = 3, .ask = ask_bounds},
+    {.name = "contiguous, the query on one rank", .ranks = 4, .ask = ask_block},
+    {.name = "from heads to one rank, two steps", .ranks = 5, .ask = ask_root, .steps = 2},
+    {.name = "output scattered", .ranks = 4, .ask = ask_heads},
+    {.name = "ring pass-KV", .ranks = 3, .ask = ask_ring_kv},
+    {.name = "ring pass-KV of one token", .ranks = 3, .ask = ask_ring_kv_token},
+    {.name = "ring pass-KV of one rank", .ranks = 1, .ask = ask_ring_kv},
+    {.name = "ring pass-Q", .ranks = 4, .ask = ask_ring_q},
+    {.name = "ring pass-Q of scattered queries", .ranks = 4, .ask = ask_ring_q_heads},
+    {.name = "binomial", .ranks = 4, .ask = ask_binomial},
+    {.name = "scatter", .ranks = 4, .ask = ask_scatter},
+    {.name = "two levels", .ranks = 4, .cluster = "h100:2x2", .ask = ask_two_level},
+    {.name = "all-gather", .ranks = 4, .ask = ask_all_gather},
+    {.name = "all-reduce", .ranks = 4, .ask = ask_all_reduce},
+    {.name = "all-reduce of tallies", .ranks = 2, .ask = ask_tallies},
+    {.name = "doubling of tallies", .ranks = 2, .ask = ask_tallies_doubling},
+    {.name = "chunks", .ranks = 2, .ask = ask_chunks},
+    {.name = "a cluster of one rank", .ranks = 1, .cluster = "h100:1x1"},
+    {.name = "a node", .ranks = 4, .cluster = "h100:1x4"},
+    {.name = "nodes, output scattered", .ranks = 4, .cluster = "h100:2x2", .ask = ask_heads},
+    {.name = "packages", .ranks = 8, .cluster = "FOLDER/two-packages.cluster"},
+    {.name = "a ring on a cluster", .ranks = 3, .cluster = SLOW, .ask = ask_ring_q},
+    {.name = "a ring that was chosen", .ranks = 3, .cluster = SLOW},
+    {.name = "the tree is asked for",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .ask = ask_tree,
+     .change = ring_is_faster},
+    {.name = "an exchange is asked for",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .ask = ask_scatter,
+     .change = ring_is_faster},
+    {.name = "a ring is hardly faster",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = ring_is_faster},
+    {.name = "a faster ring does not fit",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = faster_ring_does_not_fit},
+    {.name = "a faster ring is impossible",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = faster_ring_is_impossible},
+    {.name = "the other ring is faster",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = other_ring_is_faster},
+    {.name = "one device is slower",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = one_device_is_slower},
+    {.name = "one device is too small",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = one_device_is_too_small},
+    {.name = "a rank is too small", .ranks = 1, .cluster = "h100:1x1", .ask = ask_much},
+    {.name = "a replayed step", .ranks = 1, .change = counted_a_step},
+    {.name = "staging", .ranks = 2, .change = through_the_host},
+};
+
+/* ---- Running them ---- */
+
+static char text[20000], json[40000];
+
+typedef struct run {
+    const scene *scene;
+    ta_cluster *cluster;
+    const char *fault; /* of the JSON */
+    int candidates;
+} run;
+
+static ta_status explain(ta_plan *plan, run *r)
+{
+    size_t text_bytes, json_bytes;
+    if (r->scene->change)
+        r->scene->change(plan);
+    TA_TRY(ta_explain(plan, text, sizeof text, &text_bytes));
+    TA_TRY(ta_explain_json(plan, json, sizeof json, &json_bytes));
+    RANK_EXPECT(text_bytes == strlen(text) + 1 && text_bytes < sizeof text);
+    RANK_EXPECT(json_bytes == strlen(json) + 1 && json_bytes < sizeof json);
+    r->fault = explanation_fault(json, &r->candidates);
+    /* What kernels need changes with them. */
+    RANK_EXPECT(golden_hide(text, plan->memory_bytes, ' '));
+    RANK_EXPECT(golden_hide(json, plan->memory_bytes, ','));
+    return TA_OK;
+}
+
+static ta_status run_rank(ta_group *group, void *context)
+{
+    run *r = context;
+    const scene *s = r->scene;
+    static _Alignas(256) char memory[1 << 20];
+    ta_device_config plain = TA_DEVICE_CONFIG_INIT;
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    small_step_init(&step, ta_group_rank(group), s->ranks);
+    step.config.cluster = r->cluster;
+    if (s->ask)
+        s->ask(&step.config);
+    if (s->workspace) {
+        step.config.workspace = memory;
+        step.config.workspace_bytes = sizeof memory;
+    }
+    plain.threads = 1;
+    plain.simd = "scalar";
+    TA_TRY(ta_device_open("host", &plain, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    for (int i = 0; i < s->steps; ++i)
+        TA_TRY(small_step_decode(&step, plan));
+    ta_device *job_device = plan->job.device;
+    if (ta_group_rank(group) == 0)
+        TA_TRY(explain(plan, r));
+    plan->job.device = job_device;
+    plan->replays = 0;
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static ta_cluster *make_cluster(const char *description)
+{
+    static const char folder[] = "FOLDER";
+    const char *clusters = getenv("TA_TEST_CLUSTERS");
+    char path[512];
+    ta_cluster *cluster = NULL;
+    if (!description)
+        return NULL;
+    int is_file = strncmp(description, folder, strlen(folder)) == 0;
+    snprintf(path, sizeof path, "%s%s", is_file ? clusters ? clusters : "tests/clusters" : "",
+             is_file ? description + strlen(folder) : description);
+    EXPECT_OK(ta_cluster_create(path, &cluster));
+    return cluster;
+}
+
+static void test_every_sentence(void)
+{
+    golden g;
+    golden_open(&g, "decode.txt");
+    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; ++i) {
+        const scene *s = &scenes[i];
+        char name[100], message[400];
+        run r = {.scene = s, .cluster = make_cluster(s->cluster)};
+        if (s->ranks == 1)
+            EXPECT_OK(run_rank(NULL, &r));
+        else
+            EXPECT_OK(ta_group_run_threads(s->ranks, NULL, run_rank, &r));
+        ta_cluster_destroy(r.cluster);
+        golden_expect(&g, s->name, text);
+        snprintf(name, sizeof name, "%s, as JSON", s->name);
+        if (!s->change)
+            golden_expect(&g, name, json);
+        snprintf(message, sizeof message, "%s: %s", s->name, r.fault ? r.fault : "");
+        /* What is changed by hand need not add up. */
+        TEST_ASSERT_TRUE_MESSAGE(!r.fault || s->change, message);
+        TEST_ASSERT_TRUE_MESSAGE(s->change || (s->cluster != NULL) == (r.candidates > 0), message);
+    }
+    golden_close(&g);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_every_sentence);
+    return UNITY_END() != 0;
+}
