@@ -111,6 +111,14 @@ static void one_device_is_too_small(ta_plan *plan)
     way(plan, TA_WAY_ONE_DEVICE)->fits = 0;
 }
 
+static void all_are_too_small(ta_plan *plan)
+{
+    ta_candidate *chosen = way(plan, plan->choice.candidates.chosen);
+    one_device_is_too_small(plan);
+    chosen->fits = 0;
+    chosen->memory_bytes = 8e10;
+}
+
 static void counted_a_step(ta_plan *plan)
 {
     plan->replays = 1;
@@ -194,6 +202,10 @@ static const scene scenes[] = {
      .ranks = 2,
      .cluster = "h100:1x2",
      .change = one_device_is_too_small},
+    {.name = "all ranks are too small",
+     .ranks = 2,
+     .cluster = "h100:1x2",
+     .change = all_are_too_small},
     {.name = "a rank is too small", .ranks = 1, .cluster = "h100:1x1", .ask = ask_much},
     {.name = "a replayed step", .ranks = 1, .change = counted_a_step},
     {.name = "staging", .ranks = 2, .change = through_the_host},
@@ -299,9 +311,31 @@ static void test_every_sentence(void)
     golden_close(&g);
 }
 
+static void test_what_is_refused(void)
+{
+    size_t needed = 5;
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_explain(NULL, text, 10, &needed),
+                 "plan is NULL: make one with ta_plan_create()", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_explain_json(NULL, text, 10, &needed),
+                 "plan is NULL: make one with ta_plan_create()", NULL);
+    small_step_init(&step, 0, 1);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_explain(plan, NULL, 10, &needed), "text is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_explain_json(plan, NULL, 10, &needed), "text is NULL", NULL);
+    TEST_ASSERT_EQUAL_size_t(5, needed);
+    EXPECT_OK(ta_explain_json(plan, text, sizeof text, NULL));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_every_sentence);
+    RUN_TEST(test_what_is_refused);
     return UNITY_END() != 0;
 }

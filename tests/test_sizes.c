@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/layout.h"
 #include "lib/small_step.h"
@@ -228,16 +229,6 @@ static ta_status predict(void *prediction)
     return ta_predict(cluster, &step.config, 1, 0, prediction);
 }
 
-static ta_attention_config attention_config(void)
-{
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = 8;
-    config.dtype = TA_F32;
-    config.max_tokens = 2;
-    return config;
-}
-
 static ta_attention_input attention_input(void)
 {
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
@@ -306,7 +297,7 @@ static ta_status attention_predict_config(void *config)
 
 static ta_status attention_predict(void *prediction)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     return ta_attention_predict(cluster, &config, 1, 0, prediction);
 }
 
@@ -417,7 +408,7 @@ static void test_decode(void)
 
 static void test_attention(void)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     ta_attention_gradient gradient = attention_gradient();
     const try tries[] = {
@@ -440,7 +431,7 @@ static void test_reserved_and_null(void)
     ta_device_config of_device = TA_DEVICE_CONFIG_INIT;
     ta_group_config of_group = TA_GROUP_CONFIG_INIT;
     ta_shard_map map = TA_SHARD_MAP_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     int32_t count;
     of_device.reserved = of_group.reserved = 3;
@@ -470,7 +461,7 @@ static void map_pages(void)
 static void open_all(void)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     one_thread.threads = 1;
     map_pages();
     small_step_init(&step, 0, 1);

@@ -6,8 +6,6 @@
 #include "grid.h"
 #include "group/agree.h"
 #include "make.h"
-#include "overlap.h"
-#include "ring.h"
 
 /* Fill in the strides of a tensor of this rank's tokens, which is read or written. */
 static ta_status check_tensor(const ta_attention *a, const char *name, const ta_tensor *tensor,
@@ -138,6 +136,16 @@ static void add_counts(ta_group *group, ta_group *other)
     *from = (ta_group_stats)TA_GROUP_STATS_INIT;
 }
 
+/* A call begins. */
+static ta_status begin_call(ta_attention *a, int pass, void *stream)
+{
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
+    a->pass = pass;
+    return TA_OK;
+}
+
 /* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
  * for it. */
 static ta_status end_call(ta_attention *a, int64_t begin_ns, ta_status status)
@@ -178,10 +186,8 @@ static ta_status agree_call(const ta_attention *a, const ta_attention_input *inp
 
 /* How each algorithm does a call. */
 typedef struct algorithm_ops {
-    ta_status (*forward)(ta_attention *attention, const ta_attention_input *input,
-                         const ta_tensor *out, float *lse, void *stream);
-    ta_status (*backward)(ta_attention *attention, const ta_attention_input *input,
-                          const ta_attention_gradient *gradient, void *stream);
+    ta_forward_call *forward;
+    ta_backward_call *backward;
 } algorithm_ops;
 
 static const algorithm_ops algorithms[] = {
@@ -196,11 +202,8 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
     ta_attention *a = attention;
     ta_attention_input filled_input;
     ta_tensor filled_out;
-    if (!a)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
-    TA_TRY(check_capture(a, stream));
     int64_t begin = ta_clock_ns();
-    a->pass = 0;
+    TA_TRY(begin_call(a, 0, stream));
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
@@ -217,11 +220,8 @@ ta_status ta_attention_backward(ta_attention *attention, const ta_attention_inpu
     ta_attention *a = attention;
     ta_attention_input filled_input;
     ta_attention_gradient filled_gradient;
-    if (!a)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
-    TA_TRY(check_capture(a, stream));
     int64_t begin = ta_clock_ns();
-    a->pass = 1;
+    TA_TRY(begin_call(a, 1, stream));
     ta_status status = check_input(a, input, stream, &filled_input);
     if (status == TA_OK)
         status = check_gradient(a, gradient, &filled_gradient);

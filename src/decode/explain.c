@@ -133,7 +133,5 @@ ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *n
     add_work(plan, &out);
     add_run(plan, &out);
     add_last_step(plan, &out);
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }

@@ -154,7 +154,5 @@ ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity, size
     if (plan->choice.candidates.list)
         add_json_choice(plan, &out);
     ta_text_add(&out, "}\n");
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }

@@ -157,9 +157,7 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
     ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
     ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }
 
 int ta_version(void)
