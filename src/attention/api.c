@@ -136,16 +136,6 @@ static void add_counts(ta_group *group, ta_group *other)
     *from = (ta_group_stats)TA_GROUP_STATS_INIT;
 }
 
-/* A call begins. */
-static ta_status begin_call(ta_attention *a, int pass, void *stream)
-{
-    if (!a)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
-    TA_TRY(check_capture(a, stream));
-    a->pass = pass;
-    return TA_OK;
-}
-
 /* A call has ended: a rank that failed in the middle of it takes the others down, since they wait
  * for it. */
 static ta_status end_call(ta_attention *a, int64_t begin_ns, ta_status status)
@@ -184,6 +174,26 @@ static ta_status agree_call(const ta_attention *a, const ta_attention_input *inp
     return ta_agree(a->caller, &agreement, TA_OK);
 }
 
+/* A call on its way: its input with strides filled in, and what is wrong with it on this rank,
+ * which the others hear of when they agree. */
+typedef struct call {
+    int64_t begin_ns;
+    ta_attention_input input;
+    ta_status status;
+} call;
+
+static ta_status begin_call(ta_attention *a, int pass, const ta_attention_input *input,
+                            void *stream, call *c)
+{
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
+    c->begin_ns = ta_clock_ns();
+    a->pass = pass;
+    c->status = check_input(a, input, stream, &c->input);
+    return TA_OK;
+}
+
 /* How each algorithm does a call. */
 typedef struct algorithm_ops {
     ta_forward_call *forward;
@@ -200,32 +210,27 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
                                const ta_tensor *out, float *lse, void *stream)
 {
     ta_attention *a = attention;
-    ta_attention_input filled_input;
-    ta_tensor filled_out;
-    int64_t begin = ta_clock_ns();
-    TA_TRY(begin_call(a, 0, stream));
-    ta_status status = check_input(a, input, stream, &filled_input);
-    if (status == TA_OK)
-        status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
-    if (status == TA_OK)
-        status = check_lse(a, lse, 0);
-    TA_TRY(agree_call(a, &filled_input, status, stream));
-    return end_call(a, begin,
-                    algorithms[a->algorithm].forward(a, &filled_input, &filled_out, lse, stream));
+    ta_tensor filled;
+    call c = {0};
+    TA_TRY(begin_call(a, 0, input, stream, &c));
+    if (c.status == TA_OK)
+        c.status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled);
+    if (c.status == TA_OK)
+        c.status = check_lse(a, lse, 0);
+    TA_TRY(agree_call(a, &c.input, c.status, stream));
+    return end_call(a, c.begin_ns,
+                    algorithms[a->algorithm].forward(a, &c.input, &filled, lse, stream));
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                 const ta_attention_gradient *gradient, void *stream)
 {
     ta_attention *a = attention;
-    ta_attention_input filled_input;
-    ta_attention_gradient filled_gradient;
-    int64_t begin = ta_clock_ns();
-    TA_TRY(begin_call(a, 1, stream));
-    ta_status status = check_input(a, input, stream, &filled_input);
-    if (status == TA_OK)
-        status = check_gradient(a, gradient, &filled_gradient);
-    TA_TRY(agree_call(a, &filled_input, status, stream));
-    return end_call(a, begin,
-                    algorithms[a->algorithm].backward(a, &filled_input, &filled_gradient, stream));
+    ta_attention_gradient filled;
+    call c = {0};
+    TA_TRY(begin_call(a, 1, input, stream, &c));
+    if (c.status == TA_OK)
+        c.status = check_gradient(a, gradient, &filled);
+    TA_TRY(agree_call(a, &c.input, c.status, stream));
+    return end_call(a, c.begin_ns, algorithms[a->algorithm].backward(a, &c.input, &filled, stream));
 }

@@ -58,8 +58,8 @@ static inline float take_float(bytes *b)
     return value;
 }
 
-/* What the configs of all plans have: head counts and dims, mostly ones that are right together; and
- * how scores are made. For a ta_plan_config and a ta_attention_config `c`. */
+/* What the configs of all plans have: head counts and dims, mostly ones that are right together;
+ * and how scores are made. For a ta_plan_config and a ta_attention_config `c`. */
 #define TAKE_HEADS(b, c)                                                                           \
     do {                                                                                           \
         (c)->kv_heads = take_int(b, 1, 3);                                                         \
