@@ -5,9 +5,7 @@
 
 #include "attention/plan.h"
 #include "lib/attention_plan.h"
-#include "lib/expect.h"
-#include "lib/golden.h"
-#include "lib/json.h"
+#include "lib/explained.h"
 
 void setUp(void)
 {
@@ -83,18 +81,15 @@ static ta_attention_config config_of(const scene *s)
     return config;
 }
 
-static char text[20000], json[40000];
-
 typedef struct run {
     const scene *scene;
     ta_cluster *cluster;
-    const char *fault; /* of the JSON */
-    int candidates;
+    explained *result;
 } run;
 
 static ta_status explain(ta_attention *plan, run *r)
 {
-    size_t text_bytes, json_bytes;
+    explained *e = r->result;
     int calls = r->scene->calls;
     if (calls) {
         plan->counted[0].calls = (uint64_t)calls;
@@ -106,18 +101,13 @@ static ta_status explain(ta_attention *plan, run *r)
         plan->counted[1].ns = 4 * 7000;
         plan->counted[1].attend_ns = 4 * 6000;
     }
-    TA_TRY(ta_attention_explain(plan, text, sizeof text, &text_bytes));
-    TA_TRY(ta_attention_explain_json(plan, json, sizeof json, &json_bytes));
-    RANK_EXPECT(text_bytes == strlen(text) + 1 && text_bytes < sizeof text);
-    RANK_EXPECT(json_bytes == strlen(json) + 1 && json_bytes < sizeof json);
-    r->fault = explanation_fault(json, &r->candidates);
-    /* What kernels need changes with them. */
-    RANK_EXPECT(golden_hide(text, plan->memory_bytes, ' '));
-    RANK_EXPECT(golden_hide(json, plan->memory_bytes, ','));
+    TA_TRY(ta_attention_explain(plan, e->text, sizeof e->text, &e->text_bytes));
+    TA_TRY(ta_attention_explain_json(plan, e->json, sizeof e->json, &e->json_bytes));
+    TA_TRY(explained_check(e, plan->memory_bytes));
     if (r->scene->brief) {
-        *strstr(text, "candidate: ") = '\0';
-        *strstr(json, "\n \"cluster\"") = '\0';
-        strcat(json, "\n");
+        *strstr(e->text, "candidate: ") = '\0';
+        *strstr(e->json, "\n \"cluster\"") = '\0';
+        strcat(e->json, "\n");
     }
     return TA_OK;
 }
@@ -151,22 +141,18 @@ static ta_cluster *make_cluster(const char *description)
 
 static void test_every_sentence(void)
 {
+    static explained result;
     golden g;
     golden_open(&g, "attention.txt");
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; ++i) {
         const scene *s = &scenes[i];
-        char name[100];
-        run r = {.scene = s, .cluster = make_cluster(s->cluster)};
+        run r = {.scene = s, .cluster = make_cluster(s->cluster), .result = &result};
         if (s->ranks == 1)
             EXPECT_OK(run_rank(NULL, &r));
         else
             EXPECT_OK(ta_group_run_threads(s->ranks, NULL, run_rank, &r));
         ta_cluster_destroy(r.cluster);
-        golden_expect(&g, s->name, text);
-        snprintf(name, sizeof name, "%s, as JSON", s->name);
-        golden_expect(&g, name, json);
-        TEST_ASSERT_NULL_MESSAGE(r.fault, s->name);
-        TEST_ASSERT_EQUAL_INT_MESSAGE(s->cluster != NULL, r.candidates > 0, s->name);
+        explained_expect(&g, s->name, &result, s->cluster != NULL, 0);
     }
     golden_close(&g);
 }
@@ -182,6 +168,8 @@ static size_t add_call(char *to, size_t capacity, const char *name, const ta_pre
                             (int)c->messages_received, (int)c->bytes_sent, (int)c->bytes_received,
                             (int)c->total_bytes_sent);
 }
+
+static char text[20000];
 
 static void test_every_prediction(void)
 {
