@@ -1,6 +1,7 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
  * attend/attend.c has the attend slots. Every slot makes its device current and puts the caller's
  * back. */
+#include "archs.h"
 #include "attention/attention.h"
 #include "gpu.h"
 
@@ -257,6 +258,10 @@ static const ta_device_ops gpu_ops = {
 static ta_status prepare(ta_gpu_device *gpu)
 {
     const ta_gpu *g = &gpu->properties;
+    char refused[400];
+    ta_arch_refused(g->arch, TA_ARCHS, refused, sizeof refused);
+    if (refused[0])
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%s %s", gpu->device.name, refused);
     gpu->limits.units = g->compute_units;
     gpu->limits.wave = g->wave;
     gpu->limits.matrix = ta_mma_runs(g->wave);
