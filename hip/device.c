@@ -1,6 +1,7 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
  * attend/attend.c has the attend slots. Every slot makes its device current and puts the caller's
  * back. */
+#include "archs.h"
 #include "attention/attention.h"
 #include "gpu.h"
 
@@ -46,7 +47,7 @@ ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched)
                         "launching kernel %.*s (last kernel: %.*s)", KERNEL_NAME(launched.kernel),
                         LAST_KERNEL(gpu)));
     gpu->last_kernel = launched.kernel;
-    ++gpu->device.stats.launches;
+    ta_device_count(&gpu->device.stats.launches, 1);
     return TA_OK;
 }
 
@@ -118,7 +119,7 @@ static void gpu_free_host(ta_device *device, void *memory)
 
 static ta_status wait(ta_gpu_device *gpu, void *stream)
 {
-    ++gpu->device.stats.waits;
+    ta_device_count(&gpu->device.stats.waits, 1);
     return ta_gpu_check(gpu, hipStreamSynchronize((hipStream_t)stream),
                         "the work on a stream (last kernel: %.*s)", LAST_KERNEL(gpu));
 }
@@ -164,11 +165,11 @@ static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t byt
                                  bytes, stream);
     TA_TRY(ta_gpu_check(gpu, hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream),
                         "copying %zu bytes (last kernel: %.*s)", bytes, LAST_KERNEL(gpu)));
-    ++gpu->device.stats.copies;
+    ta_device_count(&gpu->device.stats.copies, 1);
     if (source != TA_MEMORY_DEVICE && target == TA_MEMORY_DEVICE)
-        gpu->device.stats.bytes_to_device += bytes;
+        ta_device_count(&gpu->device.stats.bytes_to_device, bytes);
     if (source == TA_MEMORY_DEVICE && target != TA_MEMORY_DEVICE)
-        gpu->device.stats.bytes_from_device += bytes;
+        ta_device_count(&gpu->device.stats.bytes_from_device, bytes);
     return source == TA_MEMORY_HOST ? wait(gpu, stream) : TA_OK;
 }
 
@@ -257,6 +258,10 @@ static const ta_device_ops gpu_ops = {
 static ta_status prepare(ta_gpu_device *gpu)
 {
     const ta_gpu *g = &gpu->properties;
+    char refused[400];
+    ta_arch_refused(g->arch, TA_ARCHS, refused, sizeof refused);
+    if (refused[0])
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%s %s", gpu->device.name, refused);
     gpu->limits.units = g->compute_units;
     gpu->limits.wave = g->wave;
     gpu->limits.matrix = ta_mma_runs(g->wave);

@@ -28,7 +28,8 @@ typedef struct ta_gpu_device {
     int index;
     ta_gpu properties;
     ta_gpu_limits limits;
-    const char *last_kernel; /* queued on this device: what a late error can be about */
+    /* Queued last on this device, by any thread: what a late error can be about. */
+    const char *_Atomic last_kernel;
     ta_gpu_pinned pinned[TA_GPU_PINNED];
     size_t pinned_bytes;                   /* of each */
     int next_pinned;                       /* the one to use next */

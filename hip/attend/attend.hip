@@ -167,7 +167,9 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
 {
     int32_t r = t.thread / row_lanes, lane = t.thread % row_lanes;
     bool has_row = r < Rows;
-    ta_row row = t.rows()[has_row ? r : 0];
+    ta_row row = {}; /* of a thread too many: row 0 is written by another */
+    if (has_row)
+        row = t.rows()[r];
     float scores[row_keys];
     bool seen[row_keys];
 #pragma unroll

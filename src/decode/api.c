@@ -118,7 +118,7 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
 
 static ta_step_counts count(const ta_plan *plan)
 {
-    ta_step_counts counts = {.device = plan->device->stats};
+    ta_step_counts counts = {.device = ta_device_stats_of(plan->device)};
     if (plan->group)
         counts.group = plan->group->stats;
     return counts;
@@ -145,7 +145,7 @@ static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *bef
 /* A graph does again what was counted when it was recorded. */
 static void count_again(ta_plan *plan, const ta_step_counts *counts)
 {
-    plan->device->stats.launches += counts->device.launches;
+    ta_device_count(&plan->device->stats.launches, counts->device.launches);
     if (!plan->group)
         return;
     plan->group->stats.messages_sent += counts->group.messages_sent;

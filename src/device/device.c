@@ -65,6 +65,16 @@ ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dt
     return TA_OK;
 }
 
+ta_device_stats ta_device_stats_of(const ta_device *device)
+{
+    ta_device_stats now;
+    const uint64_t *from = (const uint64_t *)&device->stats;
+    uint64_t *to = (uint64_t *)&now;
+    for (size_t i = 0; i < sizeof now / sizeof *to; ++i)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    return now;
+}
+
 ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
 {
     TA_TRY(check_device(device, NULL));

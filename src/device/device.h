@@ -113,6 +113,15 @@ typedef struct ta_device_stats {
     uint64_t attend_ns;                          /* of attend(), by the device's stopwatch */
 } ta_device_stats;
 
+/* Add to a count. Two groups of one device may be at work on two threads. */
+static inline void ta_device_count(uint64_t *counter, uint64_t more)
+{
+    (void)__atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+/* A copy of the counts as they are now. */
+ta_device_stats ta_device_stats_of(const ta_device *device);
+
 /* Memory of ta_device_alloc(), so that freeing it can be counted. */
 typedef struct ta_device_block {
     void *memory;
