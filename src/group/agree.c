@@ -209,8 +209,8 @@ static ta_status report(const ta_agreement *a, const verdict *answers, int ranks
     for (int rank = 0; rank < ranks; ++rank) { /* a failure may be why others differ */
         const verdict *v = &answers[rank];
         if (v->status != TA_OK && v->field < 0)
-            return ta_fail(a->others == TA_OK ? (ta_status)v->status : a->others, "rank %d %s: %s",
-                           rank, a->failed, v->error);
+            return ta_found_by_other(ta_fail(a->others == TA_OK ? (ta_status)v->status : a->others,
+                                             "rank %d %s: %s", rank, a->failed, v->error));
     }
     for (int rank = 0; rank < ranks; ++rank)
         if (answers[rank].status != TA_OK)

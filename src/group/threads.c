@@ -88,7 +88,9 @@ static int break_team(ta_team *team, ta_status status, const char *reason)
 static ta_status broken_status(ta_team *team)
 {
     ta_status status = (ta_status)atomic_load(&team->broken);
-    return status == TA_OK ? TA_OK : ta_fail_quietly(status, "%s", team->reason);
+    if (status == TA_OK)
+        return TA_OK;
+    return ta_found_by_other(ta_fail_quietly(status, "%s", team->reason));
 }
 
 __attribute__((format(printf, 3, 4))) static ta_status fail_team(ta_team *team, ta_status status,

@@ -50,7 +50,9 @@ void ta_mpi_break(ta_mpi_group *g, ta_status status, const char *reason)
 static ta_status broken_status(ta_mpi_group *g)
 {
     ta_status status = (ta_status)atomic_load(&g->broken);
-    return status == TA_OK ? TA_OK : ta_mpi_core->fail_quietly(status, "%s", g->reason);
+    if (status == TA_OK)
+        return TA_OK;
+    return ta_mpi_core->found_by_other(ta_mpi_core->fail_quietly(status, "%s", g->reason));
 }
 
 void ta_mpi_tell(ta_mpi_group *g)
