@@ -1,12 +1,13 @@
 /* The machine, as Linux describes it; what cannot be found has a plain default. See machine.h. */
 #include "machine.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "host/cpus.h"
 
 /* The value of the first line "key : value" of a file under /proc. Returns 0 if there is one. */
 static int read_line(const char *path, const char *key, char *value, size_t capacity)
@@ -29,15 +30,6 @@ static int read_line(const char *path, const char *key, char *value, size_t capa
     return found ? 0 : -1;
 }
 
-static int usable_cpus(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
-}
-
 void machine_read(bench_machine *machine)
 {
     char text[128];
@@ -50,7 +42,7 @@ void machine_read(bench_machine *machine)
     if (uname(&name) == 0)
         snprintf(machine->system, sizeof machine->system, "%s %s %s", name.sysname, name.release,
                  name.machine);
-    machine->cpus = usable_cpus();
+    machine->cpus = ta_cpus();
     machine->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     machine->available_bytes = machine->memory_bytes;
     if (read_line("/proc/meminfo", "MemAvailable", text, sizeof text) == 0 &&

@@ -54,7 +54,8 @@ ta_status ta_ccl_broken(const ta_ccl_group *g)
 {
     if (!atomic_load(&g->world->broken))
         return TA_OK;
-    return ta_gpu_core->fail_quietly(g->world->status, "%s", g->world->reason);
+    return ta_gpu_core->found_by_other(
+        ta_gpu_core->fail_quietly(g->world->status, "%s", g->world->reason));
 }
 
 ta_status ta_ccl_break(ta_ccl_group *g, ta_status status, const char *format, ...)

@@ -149,12 +149,13 @@ typedef struct ta_device_config {
         sizeof(ta_device_config), 0, 0, NULL                                                       \
     }
 
-/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. The device
- * must outlive its plans; close it with ta_device_close(). */
+/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. Close it
+ * with ta_device_close(). */
 TA_API ta_status ta_device_open(const char *name, const ta_device_config *config,
                                 ta_device **device);
 
-/* NULL is allowed. */
+/* Plans and groups that use the device keep it: they go on to work, and it ends with the last of
+ * them. The handle itself may not be used any more. NULL is allowed. */
 TA_API void ta_device_close(ta_device *device);
 
 /* The device's name with its number, e.g. "host" or "cuda:0"; valid until it is closed. */
@@ -251,8 +252,8 @@ typedef struct ta_ccl_config {
 
 /* Make a group whose ranks are GPUs, one each, connected by NCCL or RCCL; it moves the memory of
  * `device`, on the stream of each call, so a step needs no copy to the host, does not wait and can
- * be captured. Collective: every rank calls it with its own device, which outlives the group. A
- * plan with such a group must be on that device. If a rank does not join within the timeout, the
+ * be captured. Collective: every rank calls it with its own device, which the group keeps (see
+ * ta_device_close()). A plan with such a group must be on that device. If a rank does not join within the timeout, the
  * error says how many came, and with a bootstrap which one did not.
  *
  * Once a call has returned, its work can still fail: the library may report an error, or another
@@ -467,8 +468,9 @@ TA_API ta_status ta_plan_workspace(const ta_group *group, const ta_device *devic
                                    const ta_plan_config *config, size_t *bytes);
 
 /* Make a plan. Collective: every rank of the group calls it. Rank 0 decides what the config leaves
- * open and the others follow. If any rank fails, all do; nothing is left behind. `group` and
- * `device` must outlive the plan. A group of one rank may be given as NULL. */
+ * open and the others follow. If any rank fails, all do; nothing is left behind. `group` must
+ * outlive the plan, which keeps `device` (see ta_device_close()). A group of one rank may be given
+ * as NULL. */
 TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                                 ta_plan **plan);
 

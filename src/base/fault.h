@@ -6,7 +6,8 @@
  * A record with status TA_OK says which step a rank is in: `what`, `hash` and `tag` must be the
  * same on all ranks. One with another status is a fault, of one of two sorts:
  *
- *     a rank's own      `rank` has `status`, its ta_last_error() says why; `other` is -1
+ *     a rank's own      `rank` has `status`, its ta_last_error() says why; `other` is -1; the rest
+ *                       has the first words of that, if the host wrote the record, or is 0
  *     a difference      status is TA_ERR_MISMATCH, ranks `rank` < `other` are not in the same step,
  *                       and `what` says in what they differ: bits of ta_difference
  *

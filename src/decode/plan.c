@@ -156,6 +156,15 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
     return followed;
 }
 
+static void free_plan(ta_plan *plan)
+{
+    if (!plan)
+        return;
+    ta_plan_free_memory(plan);
+    ta_choice_free(&plan->choice);
+    free(plan);
+}
+
 ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                          ta_plan **plan)
 {
@@ -174,9 +183,10 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = ta_plan_make_memory(&known, made);
     status = ta_plan_agree(group, made, &known, status); /* also to tell of a failure here */
     if (status != TA_OK) {
-        ta_plan_destroy(made);
+        free_plan(made);
         return status;
     }
+    ta_device_hold(device);
     *plan = made;
     return TA_OK;
 }
@@ -185,9 +195,9 @@ void ta_plan_destroy(ta_plan *plan)
 {
     if (!plan)
         return;
+    ta_device *device = plan->device;
     if (plan->recording.graph)
-        plan->device->ops->drop(plan->device, plan->recording.graph);
-    ta_plan_free_memory(plan);
-    ta_choice_free(&plan->choice);
-    free(plan);
+        device->ops->drop(device, plan->recording.graph);
+    free_plan(plan);
+    ta_device_let_go(device);
 }

@@ -29,9 +29,15 @@ ta_status ta_device_open(const char *name, const ta_device_config *config, ta_de
     return ta_host_open(&known, device);
 }
 
-void ta_device_close(ta_device *device)
+void ta_device_hold(ta_device *device)
 {
-    if (!device)
+    __atomic_fetch_add(&device->users, 1, __ATOMIC_RELAXED);
+}
+
+/* Who opened it counts as none: the last to go, whoever that is, finds no other user. */
+void ta_device_let_go(ta_device *device)
+{
+    if (__atomic_fetch_sub(&device->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     while (device->blocks) { /* what was not given back is forgotten */
         ta_device_block *block = device->blocks;
@@ -39,6 +45,12 @@ void ta_device_close(ta_device *device)
         free(block);
     }
     device->ops->close(device);
+}
+
+void ta_device_close(ta_device *device)
+{
+    if (device)
+        ta_device_let_go(device);
 }
 
 const char *ta_device_name(const ta_device *device)

@@ -136,7 +136,13 @@ struct ta_device {
     ta_device_block *blocks;
     int timing;         /* the stopwatch runs */
     int64_t started_ns; /* the stopwatch of a device that has no clock of its own */
+    int users;          /* plans and groups; atomic, see ta_device_hold(); -1: closed, and freed */
 };
+
+/* Plans and groups hold the device that they use, so that one that is closed before them goes on to
+ * exist until the last of them is destroyed. */
+void ta_device_hold(ta_device *device);
+void ta_device_let_go(ta_device *device);
 
 struct ta_device_ops {
     int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */

@@ -72,6 +72,7 @@ struct ta_group {
     int rank, size;
     int timeout_ms;
     ta_device *device; /* whose memory this group moves; NULL: host memory */
+    int holds_device;  /* and lets go of it when it is destroyed */
     ta_group_stats stats;
 };
 
@@ -124,6 +125,9 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
  * the stream. */
 ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
                             void *stream);
+
+/* From now on the device, if the group moves its memory, exists as long as the group. */
+void ta_group_hold_device(ta_group *group);
 
 /* The config's timeout with its default filled in; `config` may be NULL. */
 ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms);
