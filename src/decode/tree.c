@@ -34,11 +34,11 @@ static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *strea
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     ta_tensor query;
-    TA_TRY(ta_move_query(plan, &step->q, own, &query, stream));
+    TA_TRY(ta_move_query(plan, step, own, &query, stream));
     TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
     if (own->status == TA_OK)
-        TA_TRY(ta_plan_attend(plan, &plan->problem, &query, &step->kv, plan->records, stream));
-    TA_TRY(ta_end_fault(plan, &plan->job, &step->kv, own, stream));
+        TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));
+    TA_TRY(ta_end_fault(plan, &plan->job, step, own, stream));
     if (ta_plan_stages(plan))
         TA_TRY(exchange_staged(plan, own, stream));
     else
