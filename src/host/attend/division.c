@@ -58,20 +58,22 @@ static int32_t choose_group_rows(const ta_problem *p, int32_t rows)
 
 static int32_t choose_splits(const ta_problem *p, const ta_division *d)
 {
-    int64_t per_split = (int64_t)p->batch * d->head_groups * d->row_groups;
+    int64_t per_split = (int64_t)p->plan_batch * d->head_groups * d->row_groups;
     int64_t splits = clamp(ceil_div(ITEMS_WANTED, per_split), SPLITS_MIN, SPLITS_MAX);
     int64_t useful = ceil_div(p->max_tokens, SPLIT_TOKENS_MIN);
-    int64_t bytes = (int64_t)p->batch * p->kv_heads * d->rows * d->record_floats * 4;
+    int64_t bytes = p->plan_rows * p->query_heads * d->record_floats * 4;
     int64_t affordable = RECORDS_BYTES / bytes;
     splits = splits < useful ? splits : useful;
     return (int32_t)clamp(splits, 1, affordable > 1 ? affordable : 1);
 }
 
-ta_division ta_divide(const ta_problem *problem, int heads_together)
+ta_division ta_divide(const ta_problem *problem, int32_t query_tokens, int heads_together)
 {
     const ta_problem *p = problem;
-    ta_division d;
-    d.rows = p->query_heads / p->kv_heads * p->query_tokens;
+    ta_division d = {0};
+    if (query_tokens == 0)
+        return d;
+    d.rows = p->query_heads / p->kv_heads * query_tokens;
     d.group_rows = choose_group_rows(p, d.rows);
     d.row_groups = (int32_t)ceil_div(d.rows, d.group_rows);
     d.group_heads = heads_together ? choose_group_heads(p, d.rows) : 1;
@@ -79,8 +81,26 @@ ta_division ta_divide(const ta_problem *problem, int heads_together)
     d.record_floats = (int32_t)round_up(ta_problem_record_floats(p), 16); /* on cache lines */
     d.tally_tile = p->tally_tile;
     d.splits = choose_splits(p, &d);
-    d.items = (int64_t)p->batch * d.head_groups * d.row_groups * d.splits;
+    d.items = (int64_t)d.head_groups * d.row_groups * d.splits;
     return d;
+}
+
+void ta_divide_all(const ta_problem *problem, int heads_together, ta_division *divisions)
+{
+    const ta_problem *p = problem;
+    int64_t item = 0, record = 0;
+    for (int32_t b = 0; b < p->batch; b++) {
+        ta_division *d = &divisions[b];
+        int32_t tokens = ta_problem_query_tokens(p, b);
+        if (b > 0 && tokens == ta_problem_query_tokens(p, b - 1))
+            *d = divisions[b - 1];
+        else
+            *d = ta_divide(p, tokens, heads_together);
+        d->first_item = item;
+        d->first_record = record;
+        item += d->items;
+        record += (int64_t)p->kv_heads * d->splits * d->rows;
+    }
 }
 
 int32_t ta_division_split_tokens(const ta_division *division, int32_t tokens)
@@ -96,16 +116,31 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-ta_item ta_division_item(const ta_division *division, const ta_problem *problem, int64_t item)
+/* The last sequence that does not begin after the item. */
+static int32_t sequence_of(const ta_division *divisions, int32_t batch, int64_t item)
 {
-    const ta_division *d = division;
-    ta_item i;
+    int32_t first = 0, end = batch;
+    while (end - first > 1) {
+        int32_t middle = first + (end - first) / 2;
+        if (divisions[middle].first_item <= item)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+ta_item ta_division_item(const ta_division *divisions, const ta_problem *problem, int64_t item)
+{
+    int32_t sequence = sequence_of(divisions, problem->batch, item);
+    const ta_division *d = &divisions[sequence];
+    ta_item i = {.sequence = sequence};
+    item -= d->first_item;
     i.split = (int32_t)(item % d->splits);
     item /= d->splits;
     i.row = (int32_t)(item % d->row_groups) * d->group_rows;
     item /= d->row_groups;
     i.kv_head = (int32_t)(item % d->head_groups) * d->group_heads;
-    i.sequence = (int32_t)(item / d->head_groups);
     i.rows = smaller(d->rows - i.row, d->group_rows);
     i.heads = smaller(problem->kv_heads - i.kv_head, d->group_heads);
     return i;
