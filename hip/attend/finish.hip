@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(finish_threads) finish(ta_finish p)
     if (ta_report_fault(p))
         return;
     int32_t v_dim = p.problem.v_dim;
-    int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+    int64_t rows = p.problem.rows;
     int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
     ta_arrived record =
         ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
@@ -27,8 +27,7 @@ __global__ void __launch_bounds__(finish_threads) finish(ta_finish p)
         o_scale = s.a;
     }
     float factor = o_scale * ta_partial_normalizer(m, l);
-    int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
-                 row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
+    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
     if (p.out.data)
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += finish_threads) {
             float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
@@ -56,8 +55,7 @@ __global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
 ta_launched ta_launch_finish(const ta_finish *params, void *stream)
 {
     TA_NEED_TYPE("finish", params->problem.out_dtype);
-    int64_t blocks =
-        static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
+    int64_t blocks = params->problem.rows * params->heads;
     ta_launch_result result = TA_LAUNCH(finish, dim3(static_cast<unsigned>(blocks)), finish_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
     return ta_launched_of(result);
