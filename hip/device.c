@@ -193,7 +193,8 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
     ta_gpu_device *gpu = ta_gpu_of(device);
     ta_pack_params params = {.q = *q,
                              .rows = (int32_t)ta_problem_rows(problem),
-                             .query_tokens = problem->query_tokens,
+                             .query_tokens =
+                                 (int32_t)(problem->starts ? problem->rows : problem->query_tokens),
                              .heads = heads,
                              .k_dim = problem->k_dim,
                              .dtype = problem->query_dtype,

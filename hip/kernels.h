@@ -34,8 +34,8 @@ typedef struct ta_attend_params {
     ta_score_rule rule;
     ta_attend_shape shape;
     int32_t splits;
-    /* Records [query head][row] if there is one split, else [sequence][KV head][split][row] of
-     * split_floats each, a row being token · heads + head. */
+    /* Records [query head][row] if there is one split, else [KV head][split][row][head of it] of
+     * split_floats each. */
     float *records;
     int32_t split_floats;
     ta_tell tell;

@@ -318,6 +318,9 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     ta_dtype unknown = TA_DTYPE_NONE; /* in C++ an enum can have no number above its last */
     ta_problem good = {.batch = 1,
                        .query_tokens = 1,
+                       .rows = 1,
+                       .plan_rows = 1,
+                       .plan_batch = 1,
                        .query_heads = 1,
                        .kv_heads = 1,
                        .k_dim = 8,

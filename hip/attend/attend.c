@@ -7,8 +7,8 @@
 
 #include "gpu.h"
 
-/* How a problem is computed. The number of splits depends on the plan and the device alone; the
- * kernel also on how this call's cache is aligned. */
+/* How a problem is computed. The number of splits depends on the plan, on how many sequences and
+ * tokens the call has, and on the device; the kernel also on how this call's cache is aligned. */
 typedef struct method {
     ta_attend_shape shape;
     int32_t splits;
@@ -23,19 +23,55 @@ static ta_attend_shape choose_shape(const ta_gpu_limits *limits, const ta_proble
     return ta_fma_shape(p, aligned);
 }
 
+static int32_t split_floats(const ta_problem *p)
+{
+    return (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
+}
+
+static int32_t choose_splits(const ta_gpu_limits *limits, const ta_problem *p,
+                             const ta_attend_shape *shape, int64_t most)
+{
+    ta_split_question question = {
+        .blocks = p->kv_heads * ta_all_groups(p, shape),
+        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, shape),
+        .max_tokens = p->max_tokens,
+        .record_bytes = p->plan_rows * p->query_heads * split_floats(p) * 4,
+        .most = most,
+    };
+    return ta_splits_choose(&question);
+}
+
+/* The largest call of a problem's plan. */
+static ta_problem largest_call(const ta_problem *problem)
+{
+    ta_problem p = *problem;
+    p.batch = p.plan_batch;
+    p.rows = p.plan_rows;
+    p.starts = NULL;
+    return p;
+}
+
+/* Splits that the workspace has room for, of a call with so many rows. It is made for the largest
+ * call; one with fewer sequences has more splits of fewer rows. */
+static int64_t splits_room(const ta_gpu_limits *limits, const ta_problem *problem, int64_t rows)
+{
+    ta_problem all = largest_call(problem);
+    ta_attend_shape shape = choose_shape(limits, &all, 1);
+    return choose_splits(limits, &all, &shape, 0) * all.rows / rows;
+}
+
 static method choose(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
 {
     method m;
     m.shape = choose_shape(limits, p, 1);
-    m.split_floats = (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
-    ta_split_question question = {
-        .blocks = (int64_t)p->batch * p->kv_heads * m.shape.groups,
-        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, &m.shape),
-        .max_tokens = p->max_tokens,
-        .record_bytes = ta_problem_rows(p) * p->query_heads * m.split_floats * 4,
-    };
-    m.splits = p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile)
-                             : ta_splits_choose(&question);
+    m.split_floats = split_floats(p);
+    int64_t room = p->tally_tile ? 0 : splits_room(limits, p, p->rows);
+    if (p->tally_tile)
+        m.splits = (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile);
+    else if (!p->starts && p->rows == p->plan_rows)
+        m.splits = (int32_t)room;
+    else
+        m.splits = choose_splits(limits, p, &m.shape, room);
     if (!aligned)
         m.shape = choose_shape(limits, p, 0);
     return m;
@@ -43,11 +79,13 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
 
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
-    method m = choose(&((const ta_gpu_device *)device)->limits, problem, 1);
-    if (m.splits == 1 && !problem->tally_tile)
+    const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
+    int64_t splits = problem->tally_tile ? ta_ceil_div(problem->max_tokens, problem->tally_tile)
+                                         : splits_room(limits, problem, problem->plan_rows);
+    if (splits == 1 && !problem->tally_tile && problem->plan_rows == 1)
         return 0;
-    return (size_t)(ta_problem_rows(problem) * problem->query_heads) * (size_t)m.splits *
-           (size_t)m.split_floats * sizeof(float);
+    return (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
+           (size_t)split_floats(problem) * sizeof(float);
 }
 
 static int tensor_aligned(const ta_tensor *t, int64_t size)
@@ -132,7 +170,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
     int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
     method m = choose(&gpu->limits, problem, aligned);
-    int64_t blocks = (int64_t)problem->batch * problem->kv_heads * m.splits * m.shape.groups;
+    int64_t blocks = problem->kv_heads * m.splits * ta_all_groups(problem, &m.shape);
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
     if (blocks > INT32_MAX || rows > INT32_MAX)
         return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,

@@ -302,8 +302,9 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
     TA_SHARED(ta_block, b);
     const ta_attend_shape &s = p.shape;
     ta_tell_step(p.problem, p.kv, p.tell);
-    ta_start_block(p, sizeof(typename Type::element), b,
-                   reinterpret_cast<ta_row *>(shared + s.rows_at));
+    if (!ta_start_block(p, sizeof(typename Type::element), b,
+                        reinterpret_cast<ta_row *>(shared + s.rows_at)))
+        return;
     ta_team t(s, shared);
     ta_columns<Rows> o;
     start_columns<Rows>(p, t, o);
@@ -349,8 +350,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
 template <class Type>
 static ta_launch_result launch_type(const ta_attend_params &p, int aligned, hipStream_t stream)
 {
-    int64_t blocks =
-        static_cast<int64_t>(p.problem.batch) * p.problem.kv_heads * p.splits * p.shape.groups;
+    int64_t blocks = p.problem.kv_heads * p.splits * ta_all_groups(&p.problem, &p.shape);
     dim3 grid(static_cast<unsigned>(blocks));
     unsigned threads = static_cast<unsigned>(p.shape.threads);
     size_t bytes = static_cast<size_t>(p.shape.shared_bytes);

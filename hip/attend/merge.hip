@@ -59,7 +59,7 @@ template <class Take> TA_DEVICE float reduce_block(float x, Take take, float *sc
 TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence)
 {
     const int32_t *bounds = ta_sequence_bounds(p.bounds, p.bounds_stride, sequence);
-    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence]);
+    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     int32_t tokens = all.end - all.first;
     return static_cast<int32_t>(ta_ceil_div(tokens, ta_split_tokens(tokens, p.splits)));
 }
@@ -97,18 +97,14 @@ __global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_pa
     TA_SHARED(float, reduced, [reduce_groups]);
     TA_SHARED(float, scratch, [merge_threads * 4]);
     int32_t thread = static_cast<int32_t>(threadIdx.x), v_dim = p.problem.v_dim;
-    int32_t rows = p.problem.query_heads / p.problem.kv_heads * p.problem.query_tokens;
-    int32_t row = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(rows));
-    int32_t head = static_cast<int32_t>(blockIdx.x / static_cast<uint32_t>(rows));
-    int32_t sequence = head / p.problem.kv_heads, kv_head = head % p.problem.kv_heads;
+    ta_merged_row r = ta_find_merged_row(p.problem);
 
-    int32_t splits = count_splits(p, sequence);
-    int64_t stride = static_cast<int64_t>(rows) * p.split_floats;
+    int32_t splits = count_splits(p, r.sequence);
+    int64_t stride = ta_split_record_index(p.problem, p.splits, 0, 1, 0) * p.split_floats;
     const float *from =
         p.split_records +
-        ta_split_record_index(p.problem, p.splits, sequence, kv_head, 0, row) * p.split_floats;
-    float *to =
-        p.records + ta_record_index(p.problem, sequence, kv_head, row) * ta_record_floats(v_dim);
+        ta_split_record_index(p.problem, p.splits, r.head, 0, r.row) * p.split_floats;
+    float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
 
     float m = -INFINITY, l = 0.0f;
     if (thread < splits) {
@@ -159,7 +155,7 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
     if (ta_report_fault(p))
         return;
     int32_t v_dim = p.problem.v_dim;
-    int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+    int64_t rows = p.problem.rows;
     int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
     ta_arrived record =
         ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
@@ -172,8 +168,7 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
         o_scale = s.a;
     }
     float factor = o_scale * ta_partial_normalizer(m, l);
-    int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
-                 row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
+    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
     if (p.out.data)
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += record_threads) {
             float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
@@ -186,7 +181,7 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
-    int64_t rows = static_cast<int64_t>(p.batch) * p.query_heads * p.query_tokens;
+    int64_t rows = p.rows * p.query_heads;
     ta_launch_result result =
         TA_LAUNCH(merge_splits, dim3(static_cast<unsigned>(rows)), merge_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
@@ -206,8 +201,7 @@ ta_launched ta_launch_merge(const ta_merge *merge, void *stream)
 ta_launched ta_launch_finish(const ta_finish *params, void *stream)
 {
     TA_NEED_TYPE("finish", params->problem.out_dtype);
-    int64_t blocks =
-        static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
+    int64_t blocks = params->problem.rows * params->heads;
     ta_launch_result result = TA_LAUNCH(finish, dim3(static_cast<unsigned>(blocks)), record_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
     return ta_launched_of(result);

@@ -22,7 +22,7 @@ TA_DEVICE ta_packed_token find_token(const ta_pack_kv_params &p, int32_t sequenc
 {
     const ta_problem &problem = p.problem;
     const int32_t *bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, sequence);
-    ta_visible seen = ta_tokens_see(problem, bounds, p.kv.lengths[sequence]);
+    ta_visible seen = ta_tokens_see(problem, bounds, p.kv.lengths[sequence], sequence);
     ta_packed_token t;
     int32_t token = slot + problem.shard.slice_first;
     t.slot = slot >= seen.first && slot < min(seen.end, p.slots) ? slot : -1;

@@ -451,7 +451,9 @@ typedef struct ta_plan_config {
      * page tables before they are used, as the host always does. For that it copies them to the
      * host, allocates and waits, so a step cannot be captured, and nothing is replayed. */
     int32_t check;
-    int32_t reserved; /* 0 */
+    /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The plan's
+     * memory is made for so many. */
+    int32_t max_call_tokens;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
@@ -538,16 +540,30 @@ typedef struct ta_kv {
         sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0        \
     }
 
-/* What one call adds to its plan. Fields will be added at the end. */
+/* What one call adds to its plan. All ranks must give the same values (what pointers point to, not
+ * the pointers). Fields will be added at the end.
+ *
+ * A call is uniform or ragged. Uniform: every sequence has the plan's query_tokens. Ragged: `tokens`
+ * and `starts` say how many each has, from 0 to the plan's query_tokens. They are its last ones:
+ * token t of the n of sequence b has position lengths[b] − n + t. */
 typedef struct ta_call {
     size_t size;
-    /* Any number that says which call this is: a layer, a request, a count of steps. All ranks must
-     * give the same one. 0: none. */
+    /* Any number that says which call this is: a layer, a request, a count of steps. 0: none. */
     uint64_t tag;
+    int32_t batch; /* sequences of this call, 1 to the plan's; 0: the plan's */
+    /* Ragged: query tokens over all sequences, 1 to the plan's max_call_tokens. 0: uniform. */
+    int32_t tokens;
+    /* Ragged: device memory [batch + 1], ascending from 0 to `tokens`: the tokens of sequence b are
+     * the rows [starts[b], starts[b + 1]) of q, out and lse. */
+    const int32_t *starts;
+    const float *sinks;        /* device memory [query_heads]; NULL: the plan's */
+    const float *alibi_slopes; /* device memory [query_heads]; NULL: the plan's */
+    int32_t window;            /* > 0: this one; 0: the plan's; -1: none */
+    float softcap;             /* > 0: this one; 0: the plan's; below 0: none */
 } ta_call;
 #define TA_CALL_INIT                                                                               \
     {                                                                                              \
-        sizeof(ta_call), 0                                                                         \
+        sizeof(ta_call), 0, 0, 0, NULL, NULL, NULL, 0, 0.0f                                        \
     }
 
 /* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group

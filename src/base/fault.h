@@ -48,11 +48,14 @@ _Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes o
 /* The parts of a step that all ranks must share, in the order of their importance, and how many
  * bits of `what` each of them has: X(NAME, bits, as errors speak of it). */
 #define TA_COMMON_LIST(X)                                                                          \
-    X(PLAN, 6, "the plan")                                                                         \
-    X(BATCH, 6, "the batch")                                                                       \
-    X(LENGTHS, 7, "kv.lengths")                                                                    \
-    X(BOUNDS, 7, "kv.bounds")                                                                      \
-    X(QUERY, 6, "the query")
+    X(PLAN, 4, "the plan")                                                                         \
+    X(BATCH, 4, "call.batch")                                                                      \
+    X(TOKENS, 4, "call.tokens")                                                                    \
+    X(OPTIONS, 3, "call.window or softcap")                                                        \
+    X(STARTS, 4, "call.starts")                                                                    \
+    X(LENGTHS, 5, "kv.lengths")                                                                    \
+    X(BOUNDS, 4, "kv.bounds")                                                                      \
+    X(QUERY, 4, "the query")
 
 typedef enum ta_common {
 #define TA_COMMON_NUMBER(name, bits, text) TA_COMMON_##name,

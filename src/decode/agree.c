@@ -42,6 +42,7 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.replay", plan->replays),
         TA_FIELD_OF_INTEGER("config.check", plan->checks),
         TA_FIELD_OF_INTEGER("config.reproducible_tile", p->tally_tile),
+        TA_FIELD_OF_INTEGER("config.max_call_tokens", p->rows),
     };
     agreement.fields = fields;
     agreement.field_count = sizeof fields / sizeof *fields;

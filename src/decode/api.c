@@ -4,13 +4,14 @@
 #include "base/arguments.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "call.h"
 #include "check_more.h"
 #include "step.h"
 #include "step_fault.h"
 
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     int first, heads;
     ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
     if (heads == 0)
@@ -20,13 +21,13 @@ static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *s
                        "q is NULL: rank %d has %d query heads under the plan's "
                        "query_placement",
                        plan->rank, heads);
-    ta_tensor_shape shape = {"q", p->batch, p->query_tokens, heads, p->k_dim, p->query_dtype};
+    ta_tensor_shape shape = ta_call_shape(p, "q", heads, p->k_dim, p->query_dtype);
     return ta_tensor_fill(q, &shape, &step->q);
 }
 
 static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     int first, heads;
     ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
     if (heads == 0)
@@ -38,7 +39,7 @@ static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse
                        plan->rank, heads);
     if ((uintptr_t)lse % sizeof(float))
         return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (void *)lse);
-    ta_tensor_shape shape = {"out", p->batch, p->query_tokens, heads, p->v_dim, p->out_dtype};
+    ta_tensor_shape shape = ta_call_shape(p, "out", heads, p->v_dim, p->out_dtype);
     TA_TRY(ta_tensor_fill(out, &shape, &step->out));
     step->lse = lse;
     return ta_tensor_check_distinct(&step->out, &shape);
@@ -61,7 +62,7 @@ static ta_status check_extent(const ta_tensor *tensor, const ta_tensor_shape *sh
 
 static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     ta_kv *kv = &step->kv;
     TA_TRY(ta_struct_read(TA_STRUCT(ta_kv), "kv", given, kv));
     int64_t blocks = p->batch, tokens = p->max_tokens;
@@ -86,20 +87,11 @@ static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step
     return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
-static ta_status check_call(const ta_call *given, ta_step *step)
-{
-    ta_call call;
-    if (!given)
-        return TA_OK;
-    TA_TRY(ta_struct_read(TA_STRUCT(ta_call), "call", given, &call));
-    step->tag = call.tag;
-    return TA_OK;
-}
-
 static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
                             const ta_tensor *out, float *lse, const ta_call *call, void *stream,
                             ta_step *step)
 {
+    TA_TRY(ta_call_read(plan, call, step));
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, plan->device->name);
@@ -110,7 +102,6 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
                        "ranks has to wait for the device; capture steps of one rank, or of a group "
                        "that moves device memory",
                        stream, plan->group->ops->name, plan->ranks);
-    TA_TRY(check_call(call, step));
     TA_TRY(check_query(plan, q, step));
     TA_TRY(check_kv(plan, kv, step));
     return check_out(plan, out, lse, step);
@@ -214,6 +205,7 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         step.out = (ta_tensor){NULL, 0, 0, 0};
         step.lse = NULL;
     }
+    ta_plan_fit(plan, step.problem.rows);
     ta_step_counts before = count(plan);
     int64_t begin_ns = ta_clock_ns();
     ta_status status = run_or_replay(plan, &step, &own, stream);

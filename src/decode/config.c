@@ -28,6 +28,11 @@ static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
     p->max_tokens = config->max_tokens;
     TA_TRY(ta_check_int("batch", p->batch, 1, 1 << 20));
     TA_TRY(ta_check_int("query_tokens", p->query_tokens, 1, TA_MAX_QUERY_TOKENS));
+    int64_t rows = (int64_t)p->batch * p->query_tokens;
+    TA_TRY(ta_check_int("max_call_tokens", config->max_call_tokens, 0, rows));
+    p->rows = config->max_call_tokens ? config->max_call_tokens : rows;
+    p->plan_rows = p->rows;
+    p->plan_batch = p->batch;
     TA_TRY(ta_check_int("query_heads", p->query_heads, 1, 1 << 16));
     TA_TRY(ta_check_int("kv_heads", p->kv_heads, 1, p->query_heads));
     if (p->query_heads % p->kv_heads)

@@ -73,7 +73,6 @@ static ta_status check_checks(const ta_plan_config *config, ta_plan *plan)
 {
     const char *asked = secure_getenv("TREEATTN_CHECK");
     TA_TRY(ta_check_int("check", config->check, 0, 1));
-    TA_TRY(ta_check_int("reserved", config->reserved, 0, 0));
     plan->checks = config->check || (asked && strcmp(asked, "1") == 0);
     return TA_OK;
 }

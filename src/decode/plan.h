@@ -25,14 +25,19 @@ typedef struct ta_step {
     ta_kv kv;
     float *lse;
     uint64_t tag;
+    ta_problem problem; /* the plan's, with what the call adds */
 } ta_step;
 
 _Static_assert(sizeof(ta_tensor) == sizeof(void *) + 3 * sizeof(int64_t), "no padding");
 _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * sizeof(void *) +
                                     2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t),
                "no padding");
-_Static_assert(sizeof(ta_step) ==
-                   2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *) + sizeof(uint64_t),
+_Static_assert(sizeof(ta_problem) == 11 * sizeof(int32_t) + sizeof(ta_shard) +
+                                         3 * sizeof(ta_dtype) + 2 * sizeof(float) +
+                                         2 * sizeof(int64_t) + 3 * sizeof(void *),
+               "no padding");
+_Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *) +
+                                      sizeof(uint64_t) + sizeof(ta_problem),
                "no padding");
 
 /* The table of an algorithm: step.h. */
@@ -48,7 +53,7 @@ typedef struct ta_recording {
 struct ta_plan {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
-    ta_problem problem;
+    ta_problem problem; /* of the largest call */
     int rank, ranks;
     int64_t id; /* the same on all ranks, another one for each plan */
     ta_placement query_placement, out_placement;
@@ -73,6 +78,7 @@ struct ta_plan {
     ta_staging staging;   /* also of `report`; no memory if nothing is staged or reported */
     void *exchange_query; /* `query`, or its place in the staging memory */
     size_t *query_at;     /* [ranks + 1] byte offsets of the ranks' heads in the query */
+    int64_t fitted_rows;  /* what the job and all offsets are for: ta_plan_fit() */
     /* If the host does not follow a step: what this rank can have to tell of itself if it failed,
      * by -status, in device memory. */
     ta_fault *faults;
@@ -126,6 +132,9 @@ static inline int ta_plan_device_tells(const ta_plan *plan)
 /* memory.c: the memory of a plan that is described; and how much device memory that would be. */
 ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan);
 ta_status ta_plan_measure(ta_plan *plan, size_t *bytes);
+/* The pieces as a call with so many query rows uses them: less of each, nothing moves but where an
+ * all-gather has this rank's records. */
+void ta_plan_fit(ta_plan *plan, int64_t rows);
 void ta_plan_free_memory(ta_plan *plan);
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.

@@ -54,13 +54,14 @@ ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fau
     return TA_OK;
 }
 
-ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
                        const ta_fault *own, void *stream)
 {
     if (own->status != TA_OK || !ta_plan_device_tells(plan))
         return TA_OK;
     if (plan->telling.to) /* nothing was attended to */
-        TA_TRY(plan->device->ops->tell(plan->device, &plan->problem, kv, &plan->telling, stream));
+        TA_TRY(plan->device->ops->tell(plan->device, &step->problem, &step->kv, &plan->telling,
+                                       stream));
     plan->telling.to = NULL;
     if (!ta_plan_stages(plan))
         return TA_OK;
@@ -76,22 +77,30 @@ int ta_step_failed(ta_plan *plan, const ta_exchange_job *job)
     return 1;
 }
 
-ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
+ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem)
+{
+    const ta_problem *p = problem;
+    return (ta_tensor){.data = plan->query,
+                       .batch_stride = (int64_t)p->query_tokens * p->k_dim,
+                       .token_stride = p->k_dim,
+                       .head_stride = p->rows * p->k_dim};
+}
+
+ta_status ta_move_query(ta_plan *plan, const ta_step *step, const ta_fault *own,
                         ta_tensor *everywhere, void *stream)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     if (!plan->query) {
-        *everywhere = *q;
+        *everywhere = step->q;
         return TA_OK;
     }
     int first, heads;
     ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
-    int64_t rows = ta_problem_rows(p);
-    size_t head_bytes = (size_t)(rows * p->k_dim) * ta_dtype_bytes(p->query_dtype);
+    size_t head_bytes = (size_t)(p->rows * p->k_dim) * ta_dtype_bytes(p->query_dtype);
     size_t all_bytes = (size_t)p->query_heads * head_bytes, before = (size_t)first * head_bytes;
     if (heads > 0 && own->status == TA_OK) {
         char *packed = (char *)plan->query + before;
-        TA_TRY(plan->device->ops->pack_query(plan->device, p, q, heads, packed, stream));
+        TA_TRY(plan->device->ops->pack_query(plan->device, p, &step->q, heads, packed, stream));
         TA_TRY(ta_staging_out(&plan->staging, (char *)plan->exchange_query + before, packed,
                               (size_t)heads * head_bytes, stream));
     }
@@ -100,10 +109,7 @@ ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
                                   stream));
     else
         TA_TRY(ta_group_all_gather(plan->group, plan->exchange_query, plan->query_at, stream));
-    *everywhere = (ta_tensor){.data = plan->query,
-                              .batch_stride = (int64_t)p->query_tokens * p->k_dim,
-                              .token_stride = p->k_dim,
-                              .head_stride = rows * p->k_dim};
+    *everywhere = ta_moved_query(plan, p);
     if (own->status != TA_OK) /* nothing will read it */
         return TA_OK;
     return ta_staging_copy(&plan->staging, plan->query, plan->exchange_query, all_bytes, stream);
@@ -134,7 +140,7 @@ static ta_status stage_in(ta_plan *plan, ta_finish *finish, void *stream)
 ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *step,
                           const ta_fault *own, void *stream)
 {
-    ta_finish finish = {.problem = plan->problem,
+    ta_finish finish = {.problem = step->problem,
                         .last = *last,
                         .out = step->out,
                         .lse = step->lse,
@@ -189,11 +195,11 @@ static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *strea
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     ta_tensor query;
-    TA_TRY(ta_move_query(plan, &step->q, own, &query, stream));
+    TA_TRY(ta_move_query(plan, step, own, &query, stream));
     TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
     if (own->status == TA_OK)
-        TA_TRY(ta_plan_attend(plan, &plan->problem, &query, &step->kv, plan->records, stream));
-    TA_TRY(ta_end_fault(plan, &plan->job, &step->kv, own, stream));
+        TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));
+    TA_TRY(ta_end_fault(plan, &plan->job, step, own, stream));
     if (ta_plan_stages(plan))
         TA_TRY(exchange_staged(plan, own, stream));
     else

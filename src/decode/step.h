@@ -57,7 +57,7 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
  * the stream, and the job can be exchanged; with staging it takes a wait. */
 ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
                          void *stream);
-ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
                        const ta_fault *own, void *stream);
 
 /* Does the host know by now that some rank has a fault? Then it is reported, and nothing is written
@@ -65,8 +65,11 @@ ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *k
 int ta_step_failed(ta_plan *plan, const ta_exchange_job *job);
 
 /* Bring the query to every rank. Afterwards *everywhere describes all query heads. */
-ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
+ta_status ta_move_query(ta_plan *plan, const ta_step *step, const ta_fault *own,
                         ta_tensor *everywhere, void *stream);
+
+/* The query as it is in plan->query: [head][row][k_dim]. */
+ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem);
 
 /* End the exchange that was started before some work, of which `status` is the result. If the work
  * failed, so does the group. */

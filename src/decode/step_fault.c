@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -13,6 +14,8 @@ static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
     uint32_t each = (uint32_t)p->shard.ranks + 1;
     uint64_t bounds = 0;
     ta_fault_share(own, TA_COMMON_LENGTHS, ta_hash_words(kv->lengths, (uint32_t)p->batch));
+    if (p->starts)
+        ta_fault_share(own, TA_COMMON_STARTS, ta_hash_words(p->starts, (uint32_t)p->batch + 1));
     if (!kv->bounds)
         return;
     for (uint32_t i = 0; i < (uint32_t)p->batch * each; ++i)
@@ -45,7 +48,7 @@ static void write_quote(const ta_fault *fault, char *text, size_t capacity)
 
 ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query, ta_status checked)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     ta_fault own = ta_fault_of(checked, plan->rank);
     if (checked != TA_OK)
         quote(&own, ta_last_error());
@@ -54,6 +57,9 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query
     own.tag = step->tag;
     ta_fault_share(&own, TA_COMMON_PLAN, (uint64_t)plan->id);
     ta_fault_share(&own, TA_COMMON_BATCH, (uint64_t)p->batch);
+    ta_fault_share(&own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
+    ta_fault_share(&own, TA_COMMON_OPTIONS,
+                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)));
     ta_fault_share(&own, TA_COMMON_QUERY, query);
     if (!ta_plan_device_tells(plan))
         share_tables(p, &step->kv, &own);
@@ -93,7 +99,7 @@ static void name_differences(int32_t differs, char *text, size_t capacity)
 ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what)
 {
     ta_status status = (ta_status)fault->status;
-    char text[160] = "";
+    char text[240] = "";
     if (fault->other >= 0) {
         name_differences(fault->what, text, sizeof text);
         return ta_fail(status,

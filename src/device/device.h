@@ -19,7 +19,9 @@
 /* The largest head dimension of K and V. */
 #define TA_MAX_DIM 576
 
-/* The work of a plan as a device sees it: plain numbers, all defaults filled in. */
+/* The work of a call as a device sees it: plain numbers, all defaults filled in. A plan has one, of
+ * the largest call; each step has a copy with what its call says (decode/call.c). No padding: steps
+ * are compared by their bytes. */
 typedef struct ta_problem {
     int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
     ta_dtype kv_dtype, query_dtype, out_dtype;
@@ -35,16 +37,75 @@ typedef struct ta_problem {
      * tile is on more than one rank, so on every rank tile i begins at local position i ·
      * tally_tile. */
     int32_t tally_tile;
+    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes of
+     * a sequence does not depend on how many others there are. */
+    int32_t plan_batch;
+    int64_t plan_rows;
+    int64_t rows; /* query rows of one head: one for each query token of each sequence */
+    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at most
+     * query_tokens of them. NULL: uniform, every sequence has query_tokens. */
+    const int32_t *starts;
 } ta_problem;
 
-/* Query rows of one head: one for each sequence and query token. */
-static inline int64_t ta_problem_rows(const ta_problem *p)
+/* Query rows of one head. Records are [head][row]. */
+TA_INLINE int64_t ta_problem_rows(const ta_problem *p)
 {
-    return (int64_t)p->batch * p->query_tokens;
+    return p->rows;
+}
+
+/* The first row of a sequence. Starts that a GPU cannot check lead to no other memory. */
+TA_INLINE int64_t ta_problem_first_row(const ta_problem *p, int32_t sequence)
+{
+    if (!p->starts)
+        return (int64_t)sequence * p->query_tokens;
+    int64_t first = p->starts[sequence];
+    return first < 0 ? 0 : first > p->rows ? p->rows : first;
+}
+
+/* The query tokens of a sequence: its last ones. */
+TA_INLINE int32_t ta_problem_query_tokens(const ta_problem *p, int32_t sequence)
+{
+    if (!p->starts)
+        return p->query_tokens;
+    int64_t tokens = ta_problem_first_row(p, sequence + 1) - ta_problem_first_row(p, sequence);
+    return tokens < 0 ? 0 : tokens > p->query_tokens ? p->query_tokens : (int32_t)tokens;
+}
+
+/* The sequence that a row belongs to. */
+TA_INLINE int32_t ta_problem_sequence_of(const ta_problem *p, int64_t row)
+{
+    if (!p->starts)
+        return (int32_t)(row / p->query_tokens);
+    int32_t first = 0, end = p->batch; /* the last one that does not start after the row */
+    while (end - first > 1) {
+        int32_t middle = first + (end - first) / 2;
+        if (p->starts[middle] <= row)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* Elements from the beginning of a query or output to head 0 of token `token` of a sequence, and of
+ * a row. A ragged one is packed: row after row. */
+TA_INLINE int64_t ta_problem_token_at(const ta_problem *p, const ta_tensor *t, int32_t sequence,
+                                      int32_t token)
+{
+    if (p->starts)
+        return (ta_problem_first_row(p, sequence) + token) * t->token_stride;
+    return sequence * t->batch_stride + token * t->token_stride;
+}
+
+TA_INLINE int64_t ta_problem_row_at(const ta_problem *p, const ta_tensor *t, int64_t row)
+{
+    if (p->starts)
+        return row * t->token_stride;
+    return row / p->query_tokens * t->batch_stride + row % p->query_tokens * t->token_stride;
 }
 
 /* Floats of a record: a partial's, or a tally's. */
-static inline int64_t ta_problem_record_floats(const ta_problem *p)
+TA_INLINE int64_t ta_problem_record_floats(const ta_problem *p)
 {
     return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
@@ -94,8 +155,8 @@ typedef struct ta_finish {
     ta_fault *report;          /* pinned host memory, see finish() */
 } ta_finish;
 
-/* What a device tells the other ranks of a step whose lengths and bounds are in its memory: `own`,
- * with the hashes of both added (TA_COMMON_LENGTHS, TA_COMMON_BOUNDS), is written to `to`. */
+/* What a device tells the other ranks of a step whose lengths, starts and bounds are in its memory:
+ * `own`, with their hashes added (TA_COMMON_LENGTHS and so on), is written to `to`. */
 typedef struct ta_tell {
     ta_fault own;
     ta_fault *to; /* device memory; NULL: nothing is told */

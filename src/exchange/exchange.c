@@ -134,9 +134,20 @@ ta_status ta_exchange_prepare(ta_exchange_job *job)
     job->gather_at = calloc(ranks + 1, sizeof *job->gather_at);
     if (!job->gather_at)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %zu ranks", ranks);
-    for (size_t rank = 0; rank <= ranks; ++rank)
-        job->gather_at[rank] = rank * ta_exchange_partial_bytes(job);
+    ta_exchange_fit(job, job->shape.head_bytes);
     return TA_OK;
+}
+
+/* Fewer bytes never take more chunks. With one chunk, what comes last is left to finish() only if
+ * it was so when the memory was cut. */
+void ta_exchange_fit(ta_exchange_job *job, size_t head_bytes)
+{
+    job->shape.head_bytes = head_bytes;
+    job->chunks = job->shape.ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
+    for (int rank = 0; job->gather_at && rank <= job->shape.ranks; ++rank)
+        job->gather_at[rank] = (size_t)rank * ta_exchange_partial_bytes(job);
+    if (ta_exchange_in_place(job))
+        job->records = ta_exchange_place(job);
 }
 
 void ta_exchange_release(ta_exchange_job *job)

@@ -80,8 +80,7 @@ static ta_status host_pack_query(ta_device *device, const ta_problem *problem, c
     (void)stream;
     for (int32_t h = 0; h < heads; h++) {
         for (int64_t row = 0; row < ta_problem_rows(p); row++) {
-            int64_t at = row / p->query_tokens * q->batch_stride +
-                         row % p->query_tokens * q->token_stride + h * q->head_stride;
+            int64_t at = ta_problem_row_at(p, q, row) + h * q->head_stride;
             memcpy(to, ta_element(p->query_dtype, q->data, at), row_bytes);
             to += row_bytes;
         }

@@ -1,7 +1,9 @@
 /* The local attention of the host device: the attend() slot of device.h, its workspace, and how its
- * work is divided. An item is (sequence, head group, row group, split): some of the query rows that
- * read a few neighbouring KV heads, against one range of that sequence's tokens. attend.c runs
- * items on the thread pool and merges the splits of a row in ascending order.
+ * work is divided. Each sequence is divided by itself, as its number of query tokens asks for: a
+ * prefill beside decodes is cut into many items and takes no thread for long, and what becomes of a
+ * sequence does not depend on the others. An item is (sequence, head group, row group, split): some
+ * of the query rows that read a few neighbouring KV heads, against one range of that sequence's
+ * tokens. attend.c runs items on the thread pool and merges the splits of a row in ascending order.
  *
  * The division depends on the problem, the strides and the lengths, never on the number of threads
  * or on timing: so neither do the results. */
@@ -30,10 +32,23 @@ typedef struct ta_division {
     int32_t record_floats; /* from one record in the workspace to the next */
     int32_t tally_tile;    /* the problem's: splits begin where tiles do */
     int64_t items;
+    int64_t first_item;   /* of this sequence among all */
+    int64_t first_record; /* its first record in the workspace; then [KV head][split][row] */
 } ta_division;
 
-/* `heads_together`: are the heads of a token neighbours in memory? Then they are read together. */
-ta_division ta_divide(const ta_problem *problem, int heads_together);
+/* The division of a sequence with so many query tokens, as if it were the first. `heads_together`:
+ * are the heads of a token neighbours in memory? Then they are read together. */
+ta_division ta_divide(const ta_problem *problem, int32_t query_tokens, int heads_together);
+
+/* Of all sequences of a call: divisions [batch]. */
+void ta_divide_all(const ta_problem *problem, int heads_together, ta_division *divisions);
+
+/* The items of a call. */
+static inline int64_t ta_division_items(const ta_division *divisions, const ta_problem *problem)
+{
+    const ta_division *last = &divisions[problem->batch - 1];
+    return last->first_item + last->items;
+}
 
 /* Tokens in each split of a sequence of which `tokens` are visible here. */
 int32_t ta_division_split_tokens(const ta_division *division, int32_t tokens);
@@ -45,6 +60,6 @@ typedef struct ta_item {
     int32_t split;
 } ta_item;
 
-ta_item ta_division_item(const ta_division *division, const ta_problem *problem, int64_t item);
+ta_item ta_division_item(const ta_division *divisions, const ta_problem *problem, int64_t item);
 
 #endif

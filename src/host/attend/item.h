@@ -17,7 +17,7 @@ typedef struct ta_attend_job {
     const ta_tensor *q;
     const ta_kv *kv;
     const ta_host_kernels *kernels;
-    ta_division division;
+    const ta_division *divisions; /* [batch] */
     ta_pool *pool;
     float *split_records; /* [sequence][KV head][split][row] records of record_floats */
     float *records;       /* the result */
@@ -49,9 +49,9 @@ ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item);
 static inline float *ta_job_record(const ta_attend_job *job, int32_t sequence, int32_t kv_head,
                                    int32_t row, int32_t split)
 {
-    int64_t head = (int64_t)sequence * job->problem->kv_heads + kv_head;
-    int64_t index = (head * job->division.splits + split) * job->division.rows + row;
-    return job->split_records + index * job->division.record_floats;
+    const ta_division *d = &job->divisions[sequence];
+    int64_t index = d->first_record + ((int64_t)kv_head * d->splits + split) * d->rows + row;
+    return job->split_records + index * d->record_floats;
 }
 
 /* Compute the records of an item. An item past its sequence's tokens has none. */
@@ -80,6 +80,7 @@ typedef struct ta_item_buffers {
  * group_rows rows, except for the records. */
 typedef struct ta_item_state {
     const ta_attend_job *job;
+    const ta_division *division; /* of its sequence */
     ta_item item;
     ta_tile_source source;
     ta_item_buffers *buffers;
@@ -99,7 +100,7 @@ typedef struct ta_item_state {
 /* The index of a head's row in the arrays of an item. */
 static inline int64_t ta_row_index(const ta_item_state *s, int head, int32_t row)
 {
-    return (int64_t)head * s->job->division.group_rows + row;
+    return (int64_t)head * s->division->group_rows + row;
 }
 
 static inline float *ta_row_record(const ta_item_state *s, int head, int32_t row)

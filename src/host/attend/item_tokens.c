@@ -24,9 +24,9 @@ static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
 {
     const ta_attend_job *job = s->job;
     int64_t next = ta_pool_next(job->pool);
-    if (next >= job->division.items || job->kv->page_table)
+    if (next >= ta_division_items(job->divisions, job->problem) || job->kv->page_table)
         return (ta_vectors){0};
-    ta_item item = ta_division_item(&job->division, job->problem, next);
+    ta_item item = ta_division_item(job->divisions, job->problem, next);
     ta_visible range = ta_job_item_range(job, item);
     ta_tile_source source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
     int64_t step = s->buffers->tile.k.step;
