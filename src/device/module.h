@@ -13,7 +13,7 @@ typedef struct ta_members ta_members;
 
 /* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h, partial.h,
  * base/tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 9
+#define TA_MODULE_ABI 10
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
