@@ -30,9 +30,6 @@ static void random_rows(random_source *r, combine_case *c)
 combine_case combine_case_random(uint64_t seed, int ranks)
 {
     static const int counts[] = {1, 2, 3, 5, 8};
-    static const ta_exchange kinds[] = {TA_EXCHANGE_AUTO,       TA_EXCHANGE_DOUBLING,
-                                        TA_EXCHANGE_BINOMIAL,   TA_EXCHANGE_SCATTER,
-                                        TA_EXCHANGE_ALL_GATHER, TA_EXCHANGE_ALL_REDUCE};
     static const double deviations[] = {0.5, 3, 30, 1000};
     random_source r = random_from(seed);
     combine_case c = {.seed = seed, .ranks = RANDOM_PICK(&r, counts)};
@@ -45,8 +42,10 @@ combine_case combine_case_random(uint64_t seed, int ranks)
     c.out_dtype = (ta_dtype)random_int(&r, TA_F32, NUMBER_DTYPE_END - 1);
     c.placement = (ta_placement)random_int(&r, 0, 2);
     c.root = c.placement == TA_PLACE_ROOT ? random_int(&r, 0, c.ranks - 1) : 0;
-    c.exchange = RANDOM_PICK(&r, kinds);
-    if (c.placement == TA_PLACE_ROOT && c.exchange == TA_EXCHANGE_DOUBLING)
+    c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_ALL_REDUCE);
+    if ((c.placement == TA_PLACE_ROOT && c.exchange == TA_EXCHANGE_DOUBLING) ||
+        (c.ranks < 5 && c.exchange == TA_EXCHANGE_TWO_LEVEL) ||
+        (options.ccl && c.exchange == TA_EXCHANGE_ALL_REDUCE))
         c.exchange = TA_EXCHANGE_AUTO;
     c.sinks = (combine_sinks)random_int(&r, 0, 2);
     c.part = (combine_layout)random_int(&r, 0, COMBINE_LAYOUTS - 1);
@@ -281,8 +280,13 @@ static ta_status make_plan(const whole *w, ta_group *group, ta_device *device, t
     config.out_root = c->root;
     config.exchange = c->exchange;
     config.sinks = c->sinks == COMBINE_PLAN_SINKS ? w->sinks : NULL;
-    config.replay = c->replay;
-    return ta_plan_create(group, device, &config, plan);
+    ta_cluster *cluster = NULL; /* of several nodes, which the last one does not fill */
+    if (c->exchange == TA_EXCHANGE_TWO_LEVEL)
+        TA_TRY(ta_cluster_create(c->ranks > 5 ? "h100:3x3" : "h100:2x3", &cluster));
+    config.cluster = cluster;
+    ta_status status = ta_plan_create(group, device, &config, plan);
+    ta_cluster_destroy(cluster);
+    return status;
 }
 
 static ta_status combine(const whole *w, ta_plan *plan, int rank, buffers *b)

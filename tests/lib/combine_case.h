@@ -48,7 +48,6 @@ typedef struct combine_case {
     int empty_in;            /* one in so many rows of a rank is empty */
     double deviation;        /* of the log-sum-exps */
     bool want_lse;
-    bool replay;
 } combine_case;
 
 combine_case combine_case_random(uint64_t seed, int ranks); /* ranks 0: random */
