@@ -203,6 +203,26 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
 }
 
+static ta_status gpu_make_records(ta_device *device, const ta_problem *problem,
+                                  const ta_shard_output *given, float *records, const ta_tell *tell,
+                                  void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_make_records_params params = {*problem, *given, records, *tell};
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_make_records(&params, stream)));
+}
+
+static ta_status gpu_append(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                            const ta_new_tokens *tokens, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_append_params params = {.problem = *problem,
+                               .kv = *kv,
+                               .tokens = *tokens,
+                               .element_bytes = (int32_t)ta_dtype_bytes(tokens->dtype)};
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_append(&params, stream)));
+}
+
 static ta_status gpu_merge(ta_device *device, const ta_merge *merge, void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
@@ -243,6 +263,8 @@ static const ta_device_ops gpu_ops = {
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .tell = ta_gpu_tell,
+    .make_records = gpu_make_records,
+    .append = gpu_append,
     .merge = gpu_merge,
     .finish = gpu_finish,
     .attention = &ta_gpu_attention_ops,

@@ -92,6 +92,24 @@ typedef struct ta_tell_params {
 
 ta_launched ta_launch_tell(const ta_tell_params *params, void *stream);
 
+typedef struct ta_make_records_params {
+    ta_problem problem;
+    ta_shard_output given;
+    float *records;
+    ta_tell tell;
+} ta_make_records_params;
+
+ta_launched ta_launch_make_records(const ta_make_records_params *params, void *stream);
+
+typedef struct ta_append_params {
+    ta_problem problem;
+    ta_kv kv;
+    ta_new_tokens tokens;
+    int32_t element_bytes; /* of the new tokens */
+} ta_append_params;
+
+ta_launched ta_launch_append(const ta_append_params *params, void *stream);
+
 typedef struct ta_pack_params {
     ta_tensor q;
     int32_t rows, query_tokens, heads, k_dim;

@@ -10,6 +10,9 @@
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
+ * ta_append() stores new keys and values where the shard map wants them; ta_combine() is the second
+ * half of a decode step, for programs with attention kernels of their own.
+ *
  * Sections of this header:
  *
  *     Status       errors as values, and the sentence about the last one
@@ -20,6 +23,8 @@
  *     Shard maps   which rank holds which token
  *     Plans        the work of a decode step
  *     Decode       tensors, the KV cache, the step itself
+ *     Append       new tokens into the cache
+ *     Combine      outputs and log-sum-exps of the shards, by any kernel, into one
  *
  * attention.h has attention over full sequences (prefill and training), cluster.h what a plan would
  * cost on a cluster, and why it does what it does.
@@ -454,12 +459,19 @@ typedef struct ta_plan_config {
     /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The plan's
      * memory is made for so many. */
     int32_t max_call_tokens;
+    /* 1: the plan is for ta_combine() alone. It has rows and heads, v_dim and out_dtype, sinks,
+     * out_placement and an exchange; query_dtype must be set and is that of the parts. All that is
+     * about the query, K, V and scores must be left at 0, and so must reproducible_tile. */
+    int32_t combine_only;
+    /* 1: ta_append() may be given new tokens that are scattered by heads (TA_APPEND_HEADS), for which
+     * the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
+    int32_t append_scattered;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0        \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0, 0, 0  \
     }
 
 typedef struct ta_plan ta_plan;
@@ -609,6 +621,76 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
  * replay of a graph that the caller captured, say. It does not wait: what a step found is known
  * when its stream is done. Local: a rank may call it or not. */
 TA_API ta_status ta_plan_check(ta_plan *plan);
+
+/* ---- Append -------------------------------------------------------------------------------- */
+
+/* Which rank has the new tokens that are to be stored. */
+typedef enum ta_append_source {
+    TA_APPEND_ALL = 0,   /* every rank has all of them */
+    TA_APPEND_HEADS = 1, /* each rank has its ta_head_range() of the KV heads of all of them */
+    TA_APPEND_LOCAL = 2  /* each rank has those that it will hold, and no others */
+} ta_append_source;
+
+/* New keys and values. K is [batch][query_tokens][heads][k_dim], or in a ragged call packed,
+ * [token][heads][k_dim]; V likewise with v_dim. With TA_APPEND_LOCAL the tokens that this rank will
+ * hold stand first in each sequence, in their order, and what follows is not read; in a ragged call
+ * those of all sequences follow one another, as ta_attention_forward() leaves them. */
+typedef struct ta_append_input {
+    size_t size;
+    ta_tensor k, v; /* data may be NULL on a rank that has none */
+    ta_dtype dtype; /* of both; TA_DTYPE_NONE: as the cache */
+    ta_append_source source;
+} ta_append_input;
+#define TA_APPEND_INPUT_INIT                                                                       \
+    {                                                                                              \
+        sizeof(ta_append_input), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, TA_DTYPE_NONE, TA_APPEND_ALL    \
+    }
+
+/* Store new tokens: each rank writes those that the shard map gives it to kv.k and kv.v, in the
+ * cache's type, to their pages if there are any. They are the last tokens of their sequences:
+ * kv.lengths are those after appending, and a sequence gets query_tokens of them, or as many as
+ * call.starts says. A sequence that is shorter than that has fewer. Of `call` only tag, batch,
+ * tokens and starts count.
+ *
+ * With TA_APPEND_HEADS the call is collective, as ta_decode() is: a bad argument on one rank, or
+ * ranks that are not in the same step, are an error on all of them, and nobody stores anything. An
+ * `input` that does not say which source it is (NULL, a wrong size) is an error on that rank alone.
+ * With the other sources nothing moves, no rank waits for another, and an error is this rank's; that
+ * lengths differ between ranks, the next ta_decode() tells.
+ *
+ * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked mode
+ * alone, and otherwise leaves out a token that has no place. On a stream the call queues its work
+ * and returns; it can be captured where a step of ta_decode() can. Elements of the cache's own type
+ * are copied as they are, others are rounded to nearest. */
+TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
+                           const ta_call *call, void *stream);
+
+/* ---- Combine ------------------------------------------------------------------------------- */
+
+/* The base of the logarithm in a log-sum-exp. */
+typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
+
+/* Combine: every rank has the attention of its own keys, by any kernel, and gets that of all keys.
+ * Collective: every rank of the group calls it with a plan made with config.combine_only, and the
+ * same batch, tokens and tag.
+ *
+ * part      [batch][query_tokens][query_heads][v_dim] in the plan's query_dtype, or packed in a
+ *           ragged call: the output of this rank's keys, divided by the sum of their weights.
+ * part_lse  device memory [batch][query_tokens][query_heads], dense: the log-sum-exp of this rank's
+ *           scores, without the sink. −inf: the rank has no key for that row, and the row's output
+ *           is not read. +inf or NaN: the row becomes NaN.
+ * base      of part_lse; may differ between ranks.
+ * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may be
+ *           the memory of part or part_lse.
+ * call      tag, batch, tokens, starts and sinks count; window, softcap and alibi_slopes must be
+ *           left out. Sinks count once in total.
+ *
+ * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where the
+ * output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay are
+ * those of ta_decode(). */
+TA_API ta_status ta_combine(ta_plan *plan, const ta_tensor *part, const float *part_lse,
+                            ta_lse_base base, const ta_tensor *out, float *lse,
+                            const ta_call *call, void *stream);
 
 #ifdef __cplusplus
 }

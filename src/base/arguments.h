@@ -26,6 +26,7 @@
     X(ta_plan_stats, TA_PLAN_STATS_INIT, device_attend_ns)                                         \
     X(ta_kv, TA_KV_INIT, page_count)                                                               \
     X(ta_call, TA_CALL_INIT, tag)                                                                  \
+    X(ta_append_input, TA_APPEND_INPUT_INIT, source)                                               \
     X(ta_attention_config, TA_ATTENTION_CONFIG_INIT, workspace_bytes)                              \
     X(ta_attention_input, TA_ATTENTION_INPUT_INIT, v)                                              \
     X(ta_attention_gradient, TA_ATTENTION_GRADIENT_INIT, dv)                                       \

@@ -1,4 +1,7 @@
-/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
+/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else.
+ * combine.c and append.c have checks in common with it: api.h. */
+#include "api.h"
+
 #include <string.h>
 
 #include "base/arguments.h"
@@ -25,7 +28,7 @@ static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *s
     return ta_tensor_fill(q, &shape, &step->q);
 }
 
-static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
+ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
 {
     const ta_problem *p = &step->problem;
     int first, heads;
@@ -60,7 +63,7 @@ static ta_status check_extent(const ta_tensor *tensor, const ta_tensor_shape *sh
                    (long long)tensor->head_stride, reach);
 }
 
-static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
+ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
 {
     const ta_problem *p = &step->problem;
     ta_kv *kv = &step->kv;
@@ -87,11 +90,8 @@ static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step
     return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
-static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
-                            const ta_tensor *out, float *lse, const ta_call *call, void *stream,
-                            ta_step *step)
+ta_status ta_check_stream(const ta_plan *plan, void *stream)
 {
-    TA_TRY(ta_call_read(plan, call, step));
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, plan->device->name);
@@ -102,9 +102,21 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
                        "ranks has to wait for the device; capture steps of one rank, or of a group "
                        "that moves device memory",
                        stream, plan->group->ops->name, plan->ranks);
+    return TA_OK;
+}
+
+static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
+                            const ta_tensor *out, float *lse, const ta_call *call, void *stream,
+                            ta_step *step)
+{
+    TA_TRY(ta_call_read(plan, call, step));
+    if (ta_plan_combines(plan))
+        return ta_fail(TA_ERR_INVALID, "plan has config.combine_only: it has no K and V, call "
+                                       "ta_combine(), or make another plan");
+    TA_TRY(ta_check_stream(plan, stream));
     TA_TRY(check_query(plan, q, step));
-    TA_TRY(check_kv(plan, kv, step));
-    return check_out(plan, out, lse, step);
+    TA_TRY(ta_check_kv(plan, kv, step));
+    return ta_check_out(plan, out, lse, step);
 }
 
 static ta_step_counts count(const ta_plan *plan)
@@ -184,31 +196,23 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
     return plan->runs->decode(plan, step, own, stream);
 }
 
-ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                    float *lse, const ta_call *call, void *stream)
+ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
 {
-    if (!plan)
-        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
-    ta_step step = {0};
-    ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
-    uint64_t query = 0;
-    if (checked == TA_OK && plan->checks)
-        checked = ta_check_more(plan, &step, &query, stream);
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault own = ta_step_record(plan, &step, query, checked),
+    ta_fault own = ta_step_record(plan, step, query, checked),
              earlier = ta_fault_of(TA_OK, plan->rank);
     if (checked == TA_OK)
         earlier = ta_take_report(plan);
     if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
-        step.out = (ta_tensor){NULL, 0, 0, 0};
-        step.lse = NULL;
+        step->out = (ta_tensor){NULL, 0, 0, 0};
+        step->lse = NULL;
     }
-    ta_plan_fit(plan, step.problem.rows);
+    ta_plan_fit(plan, step->problem.rows);
     ta_step_counts before = count(plan);
     int64_t begin_ns = ta_clock_ns();
-    ta_status status = run_or_replay(plan, &step, &own, stream);
+    ta_status status = run_or_replay(plan, step, &own, stream);
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
     plan->last_step = count_since(plan, &before);
     ++plan->steps;
@@ -227,4 +231,17 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     if (now.status != TA_OK)
         return ta_fail_of_fault(&now, "this", "nothing was written");
     return TA_OK;
+}
+
+ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                    float *lse, const ta_call *call, void *stream)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    ta_step step = {0};
+    ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
+    uint64_t query = 0;
+    if (checked == TA_OK && plan->checks)
+        checked = ta_check_more(plan, &step, &query, stream);
+    return ta_run_step(plan, &step, query, checked, stream);
 }

@@ -202,17 +202,35 @@ static ta_status hash_query(const ta_plan *plan, const ta_step *step, tables *t,
     return TA_OK;
 }
 
+static ta_status check_capture(const ta_plan *plan, void *stream)
+{
+    const ta_device_ops *ops = plan->device->ops;
+    if (ops->capturing && ops->capturing(plan->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: a step in checked mode waits for the device; "
+                       "leave config.check at 0, and TREEATTN_CHECK unset",
+                       stream);
+    return TA_OK;
+}
+
+ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream)
+{
+    tables t = {0};
+    if (!plan->device->ops->alloc_host)
+        return TA_OK;
+    TA_TRY(check_capture(plan, stream));
+    ta_status status = check_tables(plan, step, &t, stream);
+    free_tables(&t);
+    return status;
+}
+
 ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, void *stream)
 {
     const ta_device_ops *ops = plan->device->ops;
     tables t = {0};
     ta_status status;
     TA_TRY(check_overlaps(plan, step));
-    if (ops->capturing && ops->capturing(plan->device, stream))
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "stream %p is being captured: a step in checked mode waits for the device; "
-                       "leave config.check at 0, and TREEATTN_CHECK unset",
-                       stream);
+    TA_TRY(check_capture(plan, stream));
     if (ops->alloc_host)
         TA_TRY_GOTO(check_tables(plan, step, &t, stream), free_tables);
     if (plan->ranks > 1 && plan->query_placement == TA_PLACE_ALL)

@@ -27,7 +27,9 @@ void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
 {
     const ta_choice *choice = &plan->choice;
     const ta_candidate *ring = ta_choice_ring(choice);
-    if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
+    if (ta_plan_combines(plan)) {
+        ta_text_add(out, "the plan only combines; the attention of each shard is the caller's");
+    } else if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
         ta_text_add(out, "the config asks for it");
     } else if (ta_plan_is_ring(plan)) {
         ta_text_add(out, "the least predicted time of all ways on this cluster");
@@ -63,7 +65,9 @@ static void add_advice(const ta_plan *plan, ta_text *out)
 {
     const ta_candidate *chosen = ta_candidates_chosen(&plan->choice.candidates);
     const ta_candidate *one = &plan->choice.candidates.list[TA_WAY_ONE_DEVICE];
-    if (ta_choice_one_device_is_cheaper(&plan->choice))
+    if (ta_plan_combines(plan))
+        ta_text_add(out, "none: what attending costs is not known");
+    else if (ta_choice_one_device_is_cheaper(&plan->choice))
         ta_text_add(out,
                     "do not shard: one device holds the %.3g bytes of all ranks and would take "
                     "%.1f us",

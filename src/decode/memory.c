@@ -64,6 +64,17 @@ static void cut_query(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
         plan->exchange_query = ta_cut(exchange, (size_t)p->query_heads, head_bytes);
 }
 
+/* Room for new tokens of any type. */
+static void cut_gathered(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+{
+    const ta_problem *p = &plan->problem;
+    if (!plan->gathers_tokens || plan->ranks == 1)
+        return;
+    size_t bytes = (size_t)ta_gathered_piece(p, ta_problem_rows(p), sizeof(float), plan->ranks);
+    plan->gathered = ta_cut(device, bytes, 1);
+    plan->exchange_gathered = ta_plan_stages(plan) ? ta_cut(exchange, bytes, 1) : plan->gathered;
+}
+
 /* From here on the problem points to the plan's own copies. */
 static ta_status copy_head_values(ta_plan *plan, void *slopes, void *sinks)
 {
@@ -100,6 +111,7 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     plan->runs->cut(plan, &device, exchange);
     cut_records(plan, &device, exchange);
     cut_query(plan, &device, exchange);
+    cut_gathered(plan, &device, exchange);
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
@@ -131,6 +143,8 @@ static ta_status make_offsets(const ta_plan *plan, size_t **offsets)
 
 static ta_status make_all_offsets(ta_plan *plan)
 {
+    if (plan->gathers_tokens && plan->ranks > 1)
+        TA_TRY(make_offsets(plan, &plan->gathered_at));
     if (plan->query_placement == TA_PLACE_HEADS)
         TA_TRY(make_offsets(plan, &plan->query_at));
     if (!ta_plan_is_ring(plan))
@@ -214,6 +228,7 @@ void ta_plan_free_memory(ta_plan *plan)
         ta_device_close(plan->job.device);
     free(plan->part_at);
     free(plan->query_at);
+    free(plan->gathered_at);
     ta_exchange_release(&plan->job);
     ta_exchange_release(&plan->fault_job);
 }

@@ -25,7 +25,9 @@ static void take_choice(ta_plan *plan)
     ta_exchange_job *job = &plan->job;
     size_t record = (size_t)ta_problem_record_floats(p) * sizeof(float);
     plan->algorithm = plan->choice.algorithm;
-    plan->runs = plan->ranks > 1 ? ta_algorithms[plan->algorithm] : &ta_tree_algorithm;
+    plan->runs = ta_plan_combines(plan) ? &ta_combine_algorithm
+                 : plan->ranks > 1      ? ta_algorithms[plan->algorithm]
+                                        : &ta_tree_algorithm;
     job->group = plan->group;
     job->rank = plan->rank;
     job->kind = plan->choice.exchange;
@@ -45,7 +47,8 @@ static void take_choice(ta_plan *plan)
 static ta_status check_dtypes(const ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
-    TA_TRY(ta_device_check_dtype(plan->device, "kv_dtype", p->kv_dtype, TA_AS_KV));
+    if (!ta_plan_combines(plan))
+        TA_TRY(ta_device_check_dtype(plan->device, "kv_dtype", p->kv_dtype, TA_AS_KV));
     TA_TRY(ta_device_check_dtype(plan->device, "query_dtype", p->query_dtype, TA_AS_QUERY));
     return ta_device_check_dtype(plan->device, "out_dtype", p->out_dtype, TA_AS_OUT);
 }
@@ -107,6 +110,8 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     TA_TRY(check_dtypes(plan));
     TA_TRY(check_replay(config, plan));
     plan->replays = config->replay;
+    TA_TRY(ta_check_int("append_scattered", config->append_scattered, 0, 1));
+    plan->gathers_tokens = config->append_scattered;
     TA_TRY(check_checks(config, plan));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;

@@ -26,6 +26,9 @@ typedef struct ta_step {
     float *lse;
     uint64_t tag;
     ta_problem problem; /* the plan's, with what the call adds */
+    const float *part_lse; /* of a combine, whose shard output is `q`; and its base, 0 or 1 for 2 */
+    uint64_t part_base_2;
+    ta_new_tokens tokens; /* of an append */
 } ta_step;
 
 _Static_assert(sizeof(ta_tensor) == sizeof(void *) + 3 * sizeof(int64_t), "no padding");
@@ -36,8 +39,12 @@ _Static_assert(sizeof(ta_problem) == 11 * sizeof(int32_t) + sizeof(ta_shard) +
                                          3 * sizeof(ta_dtype) + 2 * sizeof(float) +
                                          2 * sizeof(int64_t) + 3 * sizeof(void *),
                "no padding");
-_Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *) +
-                                      sizeof(uint64_t) + sizeof(ta_problem),
+_Static_assert(sizeof(ta_new_tokens) == 2 * sizeof(ta_tensor) + sizeof(ta_dtype) +
+                                            sizeof(int32_t) + 2 * sizeof(void *),
+               "no padding");
+_Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + 2 * sizeof(float *) +
+                                      2 * sizeof(uint64_t) + sizeof(ta_problem) +
+                                      sizeof(ta_new_tokens),
                "no padding");
 
 /* The table of an algorithm: step.h. */
@@ -79,6 +86,11 @@ struct ta_plan {
     void *exchange_query; /* `query`, or its place in the staging memory */
     size_t *query_at;     /* [ranks + 1] byte offsets of the ranks' heads in the query */
     int64_t fitted_rows;  /* what the job and all offsets are for: ta_plan_fit() */
+    /* New tokens that are scattered by heads (append.c): everybody's, or NULL; where they meet; the
+     * [ranks + 1] byte offsets of the ranks' pieces, set by each call. */
+    int gathers_tokens;
+    char *gathered, *exchange_gathered;
+    size_t *gathered_at;
     /* If the host does not follow a step: what this rank can have to tell of itself if it failed,
      * by -status, in device memory. */
     ta_fault *faults;
@@ -108,6 +120,12 @@ static inline int ta_plan_is_ring(const ta_plan *plan)
 {
     return plan->ranks > 1 &&
            (plan->algorithm == TA_ALGORITHM_RING_KV || plan->algorithm == TA_ALGORITHM_RING_Q);
+}
+
+/* Does the plan combine what others attended, and has neither K nor V? */
+static inline int ta_plan_combines(const ta_plan *plan)
+{
+    return ta_problem_combines(&plan->problem);
 }
 
 /* Is device memory copied to the host before other ranks see it? */

@@ -200,6 +200,11 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
     if (own->status == TA_OK)
         TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));
     TA_TRY(ta_end_fault(plan, &plan->job, step, own, stream));
+    return ta_tree_merge(plan, step, own, stream);
+}
+
+ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
+{
     if (ta_plan_stages(plan))
         TA_TRY(exchange_staged(plan, own, stream));
     else
@@ -208,7 +213,7 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
 }
 
 /* What arrives and what is copied on its way out. */
-static void cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
 {
     ta_exchange_job *job = &plan->job;
     size_t partial = ta_exchange_partial_bytes(job);
@@ -223,4 +228,4 @@ static size_t attend_bytes(const ta_plan *plan)
 }
 
 const ta_algorithm_ops ta_tree_algorithm = {
-    .name = "tree", .decode = decode, .cut = cut, .attend_bytes = attend_bytes};
+    .name = "tree", .decode = decode, .cut = ta_tree_cut, .attend_bytes = attend_bytes};

@@ -39,6 +39,9 @@ struct ta_algorithm_ops {
 
 extern const ta_algorithm_ops ta_tree_algorithm, ta_ring_kv_algorithm, ta_ring_q_algorithm;
 
+/* A plan that only combines: the second half of a tree (combine.c). */
+extern const ta_algorithm_ops ta_combine_algorithm;
+
 /* By ta_algorithm; none for TA_ALGORITHM_AUTO (plan.c). */
 extern const ta_algorithm_ops *const ta_algorithms[];
 
@@ -74,6 +77,11 @@ ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem);
 /* End the exchange that was started before some work, of which `status` is the result. If the work
  * failed, so does the group. */
 ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream);
+
+/* What a tree does once every rank has its records and its fault in place: exchange, finish. And the
+ * memory that it takes. */
+ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream);
+void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange);
 
 /* Make output and lse of the heads that belong on this rank, from the records that `last` names and
  * what it says is still to be merged; if there is a fault, report it. A rank with one of its own

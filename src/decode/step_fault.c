@@ -61,7 +61,7 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query
     ta_fault_share(&own, TA_COMMON_OPTIONS,
                    ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)));
     ta_fault_share(&own, TA_COMMON_QUERY, query);
-    if (!ta_plan_device_tells(plan))
+    if (!ta_plan_device_tells(plan) && !ta_problem_combines(p))
         share_tables(p, &step->kv, &own);
     return own;
 }

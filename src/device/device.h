@@ -25,7 +25,7 @@
 typedef struct ta_problem {
     int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
     ta_dtype kv_dtype, query_dtype, out_dtype;
-    int32_t max_tokens;
+    int32_t max_tokens; /* 0: there are no K and V, the plan combines */
     ta_shard shard;
     int32_t causal;
     int32_t window;            /* 0: none */
@@ -104,6 +104,49 @@ TA_INLINE int64_t ta_problem_row_at(const ta_problem *p, const ta_tensor *t, int
     return row / p->query_tokens * t->batch_stride + row % p->query_tokens * t->token_stride;
 }
 
+static inline int ta_problem_combines(const ta_problem *p)
+{
+    return p->max_tokens == 0;
+}
+
+/* The sequence that a row belongs to: the last one that does not begin after it. */
+TA_INLINE int32_t ta_problem_sequence(const ta_problem *p, int64_t row)
+{
+    int32_t first = 0, last = p->batch - 1;
+    while (first < last) {
+        int32_t middle = first + (last - first + 1) / 2;
+        if (ta_problem_first_row(p, middle) <= row)
+            first = middle;
+        else
+            last = middle - 1;
+    }
+    return first;
+}
+
+/* Where rank `rank`'s piece of the gathered new tokens begins, in bytes: its fault, then K of its KV
+ * heads, [head][row][k_dim], then V likewise. The last one ends where that of rank `ranks` would
+ * begin. */
+TA_INLINE int64_t ta_gathered_piece(const ta_problem *p, int64_t rows, int64_t element_bytes,
+                                    int32_t rank)
+{
+    int64_t heads = (int64_t)p->kv_heads * rank / p->shard.ranks;
+    return rank * (int64_t)TA_FAULT_BYTES + heads * rows * (p->k_dim + p->v_dim) * element_bytes;
+}
+
+/* Where the rows of a KV head are in it: of K, or of V. */
+TA_INLINE int64_t ta_gathered_head(const ta_problem *p, int64_t rows, int64_t element_bytes,
+                                   int32_t head, int values)
+{
+    int32_t ranks = p->shard.ranks;
+    int32_t rank = (int32_t)(((int64_t)ranks * (head + 1) - 1) / p->kv_heads);
+    int64_t first = (int64_t)p->kv_heads * rank / ranks;
+    int64_t heads = (int64_t)p->kv_heads * (rank + 1) / ranks - first;
+    int64_t before = values ? heads * p->k_dim + (head - first) * p->v_dim
+                            : (head - first) * p->k_dim;
+    return ta_gathered_piece(p, rows, element_bytes, rank) + TA_FAULT_BYTES +
+           before * rows * element_bytes;
+}
+
 /* Floats of a record: a partial's, or a tally's. */
 TA_INLINE int64_t ta_problem_record_floats(const ta_problem *p)
 {
@@ -161,6 +204,27 @@ typedef struct ta_tell {
     ta_fault own;
     ta_fault *to; /* device memory; NULL: nothing is told */
 } ta_tell;
+
+/* The attention of a rank's own keys, as somebody's kernel left it: what a rank brings to a
+ * combine. */
+typedef struct ta_shard_output {
+    ta_tensor out;    /* normalised, all query heads, in the query's dtype; strides are filled in */
+    const float *lse; /* device memory [row][query_heads]; -inf: no key, and `out` is not read */
+    int32_t base_2;   /* the log-sum-exp's base is 2; 0: e */
+} ta_shard_output;
+
+/* New tokens of a cache, and where they come from. A sequence's are its last ones, as many as it has
+ * query tokens. */
+typedef struct ta_new_tokens {
+    ta_tensor k, v; /* [row][kv_heads][dim] as the query's rows are; strides are filled in */
+    ta_dtype dtype; /* of them */
+    int32_t local;  /* 1: only those that this rank holds, one after the other from 0 on: in each
+                     * sequence if calls are uniform, of all sequences if they are ragged */
+    /* Instead of k and v: what all ranks gathered, a piece of each rank, see ta_gathered_piece(). */
+    const void *gathered;
+    ta_fault *report; /* pinned host memory; the pieces' faults are looked at as finish() does;
+                       * NULL: they have been */
+} ta_new_tokens;
 
 typedef struct ta_device_ops ta_device_ops;
 
@@ -275,6 +339,17 @@ struct ta_device_ops {
      * memory is host memory, where the host tells. */
     ta_status (*tell)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                       const ta_tell *tell, void *stream);
+
+    /* Make the partials of a combine: query_heads · rows records, whose l is 1. Tells what is to be
+     * told as attend() does, though there are no lengths. */
+    ta_status (*make_records)(ta_device *device, const ta_problem *problem,
+                              const ta_shard_output *given, float *records, const ta_tell *tell,
+                              void *stream);
+
+    /* Store the new tokens that the shard holds in the cache, `kv`, whose lengths count them. A
+     * token that is not held, or to which the arguments give no place, is left out. */
+    ta_status (*append)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                        const ta_new_tokens *tokens, void *stream);
 
     /* Take in what arrived, message after message, and make the next one, in one pass: one kernel
      * on a GPU. Faults are merged too. Where they say that a rank has one, `records` may be left as

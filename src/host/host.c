@@ -9,9 +9,11 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "host.h"
+#include "host/attend/append.h"
 #include "host/attend/attend.h"
 #include "host/attend/merge.h"
 #include "host/attend/pack.h"
+#include "host/attend/records.h"
 #include "host/cpus.h"
 
 static ta_host *host_of(ta_device *device)
@@ -108,6 +110,8 @@ static const ta_device_ops host_ops = {
     .pack_query = host_pack_query,
     .pack_kv = host_pack_kv,
     .attend = ta_host_attend,
+    .make_records = ta_host_make_records,
+    .append = ta_host_append,
     .merge = ta_host_merge,
     .finish = ta_host_finish,
     .attention = &ta_host_attention,
