@@ -78,8 +78,8 @@ typedef struct ta_reduce_params {
     void *to; /* may be `own` */
     int64_t count, stride;
     int32_t rank, ranks;
-    int32_t integers; /* 1: int64_t, 0: float */
-    int32_t sum;      /* 1: sum, 0: maximum */
+    int32_t element; /* of ta_element_kind, but not bytes */
+    int32_t sum;     /* 1: sum, 0: maximum */
 } ta_reduce_params;
 
 ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream);

@@ -67,7 +67,7 @@ static ta_status reduce_chunk(ta_ccl_group *g, const reduction *r, size_t done, 
         .stride = (int64_t)chunk,
         .rank = g->group.rank,
         .ranks = g->group.size,
-        .integers = r->element == TA_ELEMENT_I64,
+        .element = (int32_t)r->element,
         .sum = r->kind == TA_REDUCE_SUM,
     };
     TA_TRY(ta_ccl_begin(g));

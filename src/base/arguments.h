@@ -20,6 +20,7 @@
 #define TA_STRUCT_LIST(X)                                                                          \
     X(ta_device_config, TA_DEVICE_CONFIG_INIT, simd)                                               \
     X(ta_group_config, TA_GROUP_CONFIG_INIT, reserved)                                             \
+    X(ta_transport, TA_TRANSPORT_INIT, cancel)                                                     \
     X(ta_ccl_config, TA_CCL_CONFIG_INIT, bootstrap)                                                \
     X(ta_group_stats, TA_GROUP_STATS_INIT, bytes_received)                                         \
     X(ta_plan_config, TA_PLAN_CONFIG_INIT, reproducible_tile)                                      \

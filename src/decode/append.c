@@ -9,7 +9,6 @@
 #include "base/shard_map.h"
 #include "base/status.h"
 #include "base/arguments.h"
-#include "base/arguments.h"
 #include "call.h"
 #include "check_more.h"
 #include "device/new_token.h"

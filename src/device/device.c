@@ -44,6 +44,8 @@ void ta_device_let_go(ta_device *device)
         device->blocks = block->next;
         free(block);
     }
+    if (device->stage)
+        device->ops->free_host(device, device->stage);
     device->ops->close(device);
 }
 
@@ -51,6 +53,14 @@ void ta_device_close(ta_device *device)
 {
     if (device)
         ta_device_let_go(device);
+}
+
+ta_status ta_device_stage(ta_device *device, void **memory)
+{
+    if (!device->stage)
+        TA_TRY(device->ops->alloc_host(device, TA_STAGE_BYTES, &device->stage));
+    *memory = device->stage;
+    return TA_OK;
 }
 
 const char *ta_device_name(const ta_device *device)

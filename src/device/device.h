@@ -259,6 +259,7 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
+    void *stage;        /* see ta_device_stage() */
     int timing;         /* the stopwatch runs */
     int64_t started_ns; /* the stopwatch of a device that has no clock of its own */
     int users;          /* plans and groups; atomic, see ta_device_hold(); -1: closed, and freed */
@@ -385,6 +386,11 @@ struct ta_device_ops {
 /* TA_ERR_UNSUPPORTED, with the field `name` of the config and its type, if the device lacks it. */
 ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
                                 ta_dtype_role role);
+
+/* TA_STAGE_BYTES of pinned host memory that the device keeps, for calls outside of plans; made when
+ * it is first asked for. Only of a device whose memory is not host memory. */
+#define TA_STAGE_BYTES ((size_t)2 << 20)
+ta_status ta_device_stage(ta_device *device, void **memory);
 
 /* into = merge(into, from), partial by partial (device.c). */
 ta_status ta_device_merge(ta_device *device, float *into, const float *from, int64_t records,

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/rank_list.h"
 #include "base/status.h"
+#include "label.h"
 #include "threads.h"
 
 /* How often a waiting rank looks before it sleeps: a few microseconds, then a few time slices. */
@@ -26,6 +27,7 @@ typedef struct ta_channel {
     atomic_int state;
     const void *data;
     size_t bytes;
+    uint64_t label; /* of the sender's call */
 } ta_channel;
 
 /* Where one rank sleeps, and what others may know of it. */
@@ -188,11 +190,12 @@ static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int want
                      "rank %d destroyed its group while rank %d waited for it", peer, rank);
 }
 
-static void post(ta_team *team, int rank, int to, const void *data, size_t bytes)
+static void post(ta_team *team, int rank, int to, const void *data, size_t bytes, uint64_t label)
 {
     ta_channel *out = &team->channels[rank * team->size + to];
     out->data = data;
     out->bytes = bytes;
+    out->label = label;
     atomic_store(&out->state, CHANNEL_POSTED);
     wake_rank(team, to);
 }
@@ -209,7 +212,8 @@ static int withdraw(ta_team *team, int rank, int to)
     return withdrawn;
 }
 
-static ta_status receive_from(ta_team *team, int rank, int from, void *data, size_t bytes)
+static ta_status receive_from(ta_team *team, int rank, int from, void *data, size_t bytes,
+                              uint64_t label)
 {
     ta_channel *in = &team->channels[from * team->size + rank];
     TA_TRY(wait_for(team, rank, in, CHANNEL_POSTED, from));
@@ -217,10 +221,16 @@ static ta_status receive_from(ta_team *team, int rank, int from, void *data, siz
     if (!atomic_compare_exchange_strong(&in->state, &posted, CHANNEL_COPYING))
         return broken_status(team); /* its sender withdrew it */
     size_t sent = in->bytes;
-    if (sent == bytes && bytes)
+    uint64_t theirs = in->label;
+    if (sent == bytes && theirs == label && bytes)
         memcpy(data, in->data, bytes);
     atomic_store(&in->state, CHANNEL_EMPTY);
     wake_rank(team, from);
+    if (theirs != label) {
+        char sentence[TA_LABEL_SENTENCE];
+        ta_label_difference(rank, label, from, theirs, sentence);
+        return fail_team(team, TA_ERR_MISMATCH, "%s", sentence);
+    }
     if (sent != bytes)
         return fail_team(team, TA_ERR_MISMATCH,
                          "rank %d sent %zu bytes where rank %d expected %zu: the ranks are not in "
@@ -238,7 +248,7 @@ static ta_status threads_start(ta_group *group, const void *send, size_t send_by
     TA_TRY(broken_status(own->team));
     own->begun = (begun_exchange){to, from, receive, receive_bytes};
     if (to >= 0)
-        post(own->team, group->rank, to, send, send_bytes);
+        post(own->team, group->rank, to, send, send_bytes, group->label);
     return TA_OK;
 }
 
@@ -250,7 +260,8 @@ static ta_status threads_finish(ta_group *group, void *stream)
     ta_status status = TA_OK;
     (void)stream;
     if (begun.from >= 0)
-        status = receive_from(team, group->rank, begun.from, begun.receive, begun.receive_bytes);
+        status = receive_from(team, group->rank, begun.from, begun.receive, begun.receive_bytes,
+                              group->label);
     if (status != TA_OK && to >= 0)
         withdraw(team, group->rank, to);
     if (status != TA_OK || to < 0)

@@ -43,7 +43,7 @@ typedef struct ta_wire {
  * it after a call has failed. */
 typedef struct ta_mpi_slot {
     uint64_t message_bytes; /* of the whole message: the receiver compares */
-    uint64_t pad;
+    uint64_t label;         /* of the sender's call, likewise */
     char data[TA_MPI_PIECE_BYTES];
 } ta_mpi_slot;
 #define TA_MPI_SLOT_HEADER offsetof(ta_mpi_slot, data)
