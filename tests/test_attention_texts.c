@@ -13,6 +13,12 @@ void tearDown(void)
 {
 }
 
+/* Latency is all, or bytes are. */
+#define FAR                                                                                        \
+    "h100:4x1 network.latency_seconds=10 network.rank_bytes_per_second=1e15 "                      \
+    "network.total_bytes_per_second=1e15"
+#define NEAR "h100:1x4 name=\"near\""
+
 typedef struct scene {
     const char *name;
     int ranks;
@@ -23,12 +29,6 @@ typedef struct scene {
     int calls; /* as if it had been called forward; once: backward too */
     int brief; /* without the candidates, which another scene has */
 } scene;
-
-/* Latency is all, or bytes are. */
-#define FAR                                                                                        \
-    "h100:4x1 network.latency_seconds=10 network.rank_bytes_per_second=1e15 "                      \
-    "network.total_bytes_per_second=1e15"
-#define NEAR "h100:1x4 name=\"near\""
 
 static const scene scenes[] = {
     {.name = "one rank", .ranks = 1},
