@@ -1,8 +1,6 @@
 /* Every sentence of ta_attention_explain(), its JSON and every field of ta_attention_predict()
  * (src/attention/explain.c, src/cluster/candidate.c), word for word, as tests/explain/attention.txt
  * keeps them. */
-#include <treeattn/cluster.h>
-
 #include "attention/plan.h"
 #include "lib/attention_plan.h"
 #include "lib/explained.h"
@@ -15,6 +13,12 @@ void tearDown(void)
 {
 }
 
+/* Latency is all, or bytes are. */
+#define FAR                                                                                        \
+    "h100:4x1 network.latency_seconds=10 network.rank_bytes_per_second=1e15 "                      \
+    "network.total_bytes_per_second=1e15"
+#define NEAR "h100:1x4 name=\"near\""
+
 typedef struct scene {
     const char *name;
     int ranks;
@@ -25,12 +29,6 @@ typedef struct scene {
     int calls; /* as if it had been called forward; once: backward too */
     int brief; /* without the candidates, which another scene has */
 } scene;
-
-/* Latency is all, or bytes are. */
-#define FAR                                                                                        \
-    "h100:4x1 network.latency_seconds=10 network.rank_bytes_per_second=1e15 "                      \
-    "network.total_bytes_per_second=1e15"
-#define NEAR "h100:1x4 name=\"near\""
 
 static const scene scenes[] = {
     {.name = "one rank", .ranks = 1},
@@ -81,16 +79,9 @@ static ta_attention_config config_of(const scene *s)
     return config;
 }
 
-typedef struct run {
-    const scene *scene;
-    ta_cluster *cluster;
-    explained *result;
-} run;
-
-static ta_status explain(ta_attention *plan, run *r)
+static ta_status explain(ta_attention *plan, const scene *s, explained *e)
 {
-    explained *e = r->result;
-    int calls = r->scene->calls;
+    int calls = s->calls;
     if (calls) {
         plan->counted[0].calls = (uint64_t)calls;
         plan->counted[0].ns = 2500 * (uint64_t)calls;
@@ -104,7 +95,7 @@ static ta_status explain(ta_attention *plan, run *r)
     TA_TRY(ta_attention_explain(plan, e->text, sizeof e->text, &e->text_bytes));
     TA_TRY(ta_attention_explain_json(plan, e->json, sizeof e->json, &e->json_bytes));
     TA_TRY(explained_check(e, plan->memory_bytes));
-    if (r->scene->brief) {
+    if (s->brief) {
         *strstr(e->text, "candidate: ") = '\0';
         *strstr(e->json, "\n \"cluster\"") = '\0';
         strcat(e->json, "\n");
@@ -115,44 +106,32 @@ static ta_status explain(ta_attention *plan, run *r)
 static ta_status run_rank(ta_group *group, void *context)
 {
     static _Alignas(256) char memory[8 << 20];
-    run *r = context;
-    ta_attention_config config = config_of(r->scene);
+    explained *e = context;
+    const scene *s = e->scene;
+    ta_attention_config config = config_of(s);
     ta_device *device;
     ta_attention *plan;
-    config.cluster = r->cluster;
-    if (r->scene->workspace) {
+    config.cluster = e->cluster;
+    if (s->workspace) {
         config.workspace = memory;
         config.workspace_bytes = sizeof memory;
     }
     TA_TRY(attention_plan_open(group, &config, &device, &plan));
     if (ta_group_rank(group) == 0)
-        TA_TRY(explain(plan, r));
+        TA_TRY(explain(plan, s, e));
     attention_plan_close(device, plan);
     return TA_OK;
 }
 
-static ta_cluster *make_cluster(const char *description)
-{
-    ta_cluster *cluster = NULL;
-    if (description)
-        EXPECT_OK(ta_cluster_create(description, &cluster));
-    return cluster;
-}
-
 static void test_every_sentence(void)
 {
-    static explained result;
+    static explained e;
     golden g;
     golden_open(&g, "attention.txt");
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; ++i) {
         const scene *s = &scenes[i];
-        run r = {.scene = s, .cluster = make_cluster(s->cluster), .result = &result};
-        if (s->ranks == 1)
-            EXPECT_OK(run_rank(NULL, &r));
-        else
-            EXPECT_OK(ta_group_run_threads(s->ranks, NULL, run_rank, &r));
-        ta_cluster_destroy(r.cluster);
-        explained_expect(&g, s->name, &result, s->cluster != NULL, 0);
+        explained_run(&e, s, s->ranks, s->cluster, run_rank);
+        explained_expect(&g, s->name, &e, s->cluster != NULL, 0);
     }
     golden_close(&g);
 }
@@ -174,7 +153,7 @@ static char text[20000];
 static void test_every_prediction(void)
 {
     golden g;
-    ta_cluster *cluster = make_cluster(FAR);
+    ta_cluster *cluster = explained_cluster(FAR);
     golden_open(&g, "attention_predictions.txt");
     for (int forward_only = 0; forward_only < 2; ++forward_only) {
         scene s = {.forward_only = forward_only};

@@ -1,10 +1,6 @@
 /* Every sentence that ta_explain() and ta_explain_json() have (src/decode/explain.c,
  * explain_choice.c, src/cluster/candidate.c), word for word, as tests/explain/decode.txt keeps
  * them. Cases that no config reaches on this machine are made by hand from a plan. */
-#include <stdlib.h>
-
-#include <treeattn/cluster.h>
-
 #include "decode/plan.h"
 #include "decode/step.h"
 #include "lib/explained.h"
@@ -211,17 +207,10 @@ static const scene scenes[] = {
 
 /* ---- Running them ---- */
 
-typedef struct run {
-    const scene *scene;
-    ta_cluster *cluster;
-    explained *result;
-} run;
-
-static ta_status explain(ta_plan *plan, run *r)
+static ta_status explain(ta_plan *plan, const scene *s, explained *e)
 {
-    explained *e = r->result;
-    if (r->scene->change)
-        r->scene->change(plan);
+    if (s->change)
+        s->change(plan);
     TA_TRY(ta_explain(plan, e->text, sizeof e->text, &e->text_bytes));
     TA_TRY(ta_explain_json(plan, e->json, sizeof e->json, &e->json_bytes));
     TA_TRY(explained_check(e, plan->memory_bytes));
@@ -230,15 +219,15 @@ static ta_status explain(ta_plan *plan, run *r)
 
 static ta_status run_rank(ta_group *group, void *context)
 {
-    run *r = context;
-    const scene *s = r->scene;
+    explained *e = context;
+    const scene *s = e->scene;
     static _Alignas(256) char memory[1 << 20];
     ta_device_config plain = TA_DEVICE_CONFIG_INIT;
     ta_device *device;
     ta_plan *plan;
     small_step step;
     small_step_init(&step, ta_group_rank(group), s->ranks);
-    step.config.cluster = r->cluster;
+    step.config.cluster = e->cluster;
     if (s->ask)
         s->ask(&step.config);
     if (s->workspace) {
@@ -253,7 +242,7 @@ static ta_status run_rank(ta_group *group, void *context)
         TA_TRY(small_step_decode(&step, plan));
     ta_device *job_device = plan->job.device;
     if (ta_group_rank(group) == 0)
-        TA_TRY(explain(plan, r));
+        TA_TRY(explain(plan, s, e));
     plan->job.device = job_device;
     plan->replays = 0;
     ta_plan_destroy(plan);
@@ -261,35 +250,15 @@ static ta_status run_rank(ta_group *group, void *context)
     return TA_OK;
 }
 
-static ta_cluster *make_cluster(const char *description)
-{
-    static const char folder[] = "FOLDER";
-    const char *clusters = getenv("TA_TEST_CLUSTERS");
-    char path[512];
-    ta_cluster *cluster = NULL;
-    if (!description)
-        return NULL;
-    int is_file = strncmp(description, folder, strlen(folder)) == 0;
-    snprintf(path, sizeof path, "%s%s", is_file ? clusters ? clusters : "tests/clusters" : "",
-             is_file ? description + strlen(folder) : description);
-    EXPECT_OK(ta_cluster_create(path, &cluster));
-    return cluster;
-}
-
 static void test_every_sentence(void)
 {
-    static explained result;
+    static explained e;
     golden g;
     golden_open(&g, "decode.txt");
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; ++i) {
         const scene *s = &scenes[i];
-        run r = {.scene = s, .cluster = make_cluster(s->cluster), .result = &result};
-        if (s->ranks == 1)
-            EXPECT_OK(run_rank(NULL, &r));
-        else
-            EXPECT_OK(ta_group_run_threads(s->ranks, NULL, run_rank, &r));
-        ta_cluster_destroy(r.cluster);
-        explained_expect(&g, s->name, &result, s->cluster != NULL, s->change != NULL);
+        explained_run(&e, s, s->ranks, s->cluster, run_rank);
+        explained_expect(&g, s->name, &e, s->cluster != NULL, s->change != NULL);
     }
     golden_close(&g);
 }

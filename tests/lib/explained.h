@@ -4,16 +4,48 @@
 #ifndef TESTS_EXPLAINED_H
 #define TESTS_EXPLAINED_H
 
+#include <stdlib.h>
+
+#include <treeattn/cluster.h>
+
 #include "expect.h"
 #include "golden.h"
 #include "json.h"
 
 typedef struct explained {
+    const void *scene;   /* that a test runs */
+    ta_cluster *cluster; /* of it, or NULL */
     char text[20000], json[40000];
     size_t text_bytes, json_bytes; /* as the calls told */
     const char *fault;             /* of the JSON; NULL: none */
     int candidates;
 } explained;
+
+/* A cluster from its description, in which FOLDER is where the clusters of the tests are. */
+static inline ta_cluster *explained_cluster(const char *description)
+{
+    static const char folder[] = "FOLDER";
+    const char *clusters = getenv("TA_TEST_CLUSTERS");
+    char path[512];
+    ta_cluster *cluster = NULL;
+    if (!description)
+        return NULL;
+    int is_file = strncmp(description, folder, strlen(folder)) == 0;
+    snprintf(path, sizeof path, "%s%s", is_file ? clusters ? clusters : "tests/clusters" : "",
+             is_file ? description + strlen(folder) : description);
+    EXPECT_OK(ta_cluster_create(path, &cluster));
+    return cluster;
+}
+
+/* Run a scene on so many ranks; `rank` is given `e` and lets rank 0 fill it in. */
+static inline void explained_run(explained *e, const void *scene, int ranks, const char *cluster,
+                                 ta_status (*rank)(ta_group *group, void *e))
+{
+    e->scene = scene;
+    e->cluster = explained_cluster(cluster);
+    EXPECT_OK(ranks == 1 ? rank(NULL, e) : ta_group_run_threads(ranks, NULL, rank, e));
+    ta_cluster_destroy(e->cluster);
+}
 
 /* After both calls, with what a plan's workspace has. */
 static inline ta_status explained_check(explained *e, size_t workspace_bytes)
