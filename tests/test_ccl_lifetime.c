@@ -54,7 +54,7 @@ static ta_status reduce_on(ta_group *group, float *memory, void *stream)
 }
 
 /* Where the calls of a group are queued, one letter each: G is a reduction on the stream that
- * stands still, f one on a stream of its own, b a broadcast there, which needs no scratch memory. */
+ * stands still, f one on a stream of its own, b a broadcast there, without scratch memory. */
 static ta_status queue_calls(ccl_rank *r, ta_group *group, const char *calls, void *memory,
                              hipStream_t *streams)
 {

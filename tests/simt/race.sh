@@ -3,7 +3,7 @@
 # host pool, groups of threads, groups of GPUs), between the threads of a block on the executor, and
 # between blocks. The last line sums up.
 #
-#     race.sh [FLAGS]       all of the host's threads and the whole simt suite; flags of `meson test`
+#     race.sh [FLAGS]       the host's threads and the whole simt suite; flags of `meson test`
 #     race.sh --short       a part of both that .ci/run has the time for, built alone
 #
 # CC and CXX choose the compiler.
@@ -36,7 +36,8 @@ if [[ ${1:-} == --short ]]; then
     programs=("${host[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device merge)
     ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
         tests/simt/test_simt_{ccl,streams} >"$log" 2>&1 || give_up
-    meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${glue[@]}" "${kernels[@]}" "$@" |& tee "$log"
+    meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${glue[@]}" \
+        "${kernels[@]}" "$@" |& tee "$log"
 else
     meson test -C "$build" --timeout-multiplier 10 "${host[@]}" group_conformance "$@" |&
         tee "$log.host"
