@@ -118,6 +118,7 @@ static void test_closing_frees_events(void)
     EXPECT_OK(other->ops->timer_start(other, NULL));
     ta_device_close(other);
     TEST_ASSERT_EQUAL_INT(before, simt_events());
+    TEST_ASSERT_EQUAL_INT(hipSuccess, hipGetLastError());
 }
 
 int main(void)
