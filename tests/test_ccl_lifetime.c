@@ -54,14 +54,14 @@ static ta_status reduce_on(ta_group *group, float *memory, void *stream)
 }
 
 /* Where the calls of a group are queued, one letter each: G is a reduction on the stream that
- * stands still, f one on a stream of its own, b a broadcast there, which needs no scratch memory. */
+ * stands still, f one on a stream of its own, b a broadcast there, without scratch memory. */
 static ta_status queue_calls(ccl_rank *r, ta_group *group, const char *calls, void *memory,
                              hipStream_t *streams)
 {
     for (; *calls; ++calls, ++streams) {
         RANK_EXPECT(hipStreamCreateWithFlags(streams, hipStreamNonBlocking) == hipSuccess);
         if (*calls == 'b')
-            TA_TRY(group->ops->broadcast(group, memory, BYTES, 0, *streams));
+            TA_TRY(group->ops->broadcast(group, (char *)memory + BYTES, BYTES, 0, *streams));
         else
             TA_TRY(reduce_on(group, memory, *calls == 'G' ? r->streams[0] : *streams));
     }
@@ -91,7 +91,7 @@ static ta_status check_scratch(ccl_rank *r, void *memory)
     hipStream_t streams[4];
     ta_group *single;
     int reused;
-    TA_TRY(shut_gate(r, memory));
+    TA_TRY(shut_gate(r, (char *)memory + 2 * BYTES));
     TA_TRY(make_single(r->device, &single));
     const void *scratch = ta_ccl_of(single)->scratch;
     TA_TRY(queue_calls(r, single, calls, memory, streams));
@@ -111,7 +111,7 @@ static ta_status check_scratch(ccl_rank *r, void *memory)
 static ta_status leaving_rank(ccl_rank *r)
 {
     void *memory;
-    TA_TRY(r->device->ops->alloc(r->device, BYTES, &memory));
+    TA_TRY(r->device->ops->alloc(r->device, 3 * BYTES, &memory)); /* reduce, broadcast, gate */
     TA_TRY(ta_group_barrier(r->threads, NULL));
     if (r->rank == 0) {
         TA_TRY(check_scratch(r, memory));

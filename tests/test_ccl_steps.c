@@ -293,6 +293,15 @@ static void expect_no_library(const char *name, const char *error, const char *s
     setenv("TREEATTN_CCL_LIBRARY", name, 1);
     EXPECT_OK(ta_device_open("simt:0", NULL, &device));
     EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_ccl_id(device, id), name, error);
+    ta_ccl_config by_id = TA_CCL_CONFIG_INIT, adopted = TA_CCL_CONFIG_INIT;
+    ta_group *group = NULL;
+    by_id.id = id;
+    by_id.ranks = 1;
+    adopted.communicator = id;
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_group_create_ccl(device, &by_id, NULL, &group), name, error);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_group_create_ccl(device, &adopted, NULL, &group), name,
+                 error);
+    TEST_ASSERT_NULL(group);
     EXPECT_OK(ta_info(info, sizeof info, NULL));
     TEST_ASSERT_NOT_NULL(strstr(info, said));
     ta_device_close(device);

@@ -1,5 +1,5 @@
 /* Whatever a GPU module does for a device leaves the calling thread on the device that it was on,
- * and no error for its next call to the runtime to find (hip/device.c, graph.c, module.c).
+ * and no error for its next call to the runtime to find (hip/device.c, graph.c, hip/module.c).
  * test_ccl_lifetime.c has the same for groups. */
 #include "device/device.h"
 #include "lib/expect.h"
@@ -100,11 +100,33 @@ static void test_a_step(void)
     TEST_ASSERT_EQUAL_INT(hipSuccess, hipSetDevice(0));
 }
 
+/* What a device made for its stopwatch goes with it. */
+static void test_closing_frees_events(void)
+{
+    ta_device *other;
+    double seconds;
+    int before = simt_events();
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other));
+    EXPECT_OK(other->ops->timer_start(other, NULL));
+    EXPECT_OK(other->ops->span(other, 0, NULL));
+    EXPECT_OK(other->ops->span(other, 1, NULL));
+    EXPECT_OK(other->ops->timer_read(other, NULL, &seconds));
+    TEST_ASSERT_EQUAL_INT(before + 4, simt_events());
+    ta_device_close(other);
+    TEST_ASSERT_EQUAL_INT(before, simt_events());
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other)); /* only a start: the second mark is not */
+    EXPECT_OK(other->ops->timer_start(other, NULL));
+    ta_device_close(other);
+    TEST_ASSERT_EQUAL_INT(before, simt_events());
+    TEST_ASSERT_EQUAL_INT(hipSuccess, hipGetLastError());
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_slots);
     RUN_TEST(test_failures);
     RUN_TEST(test_a_step);
+    RUN_TEST(test_closing_frees_events);
     return UNITY_END() != 0;
 }

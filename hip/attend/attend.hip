@@ -185,6 +185,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
     float o_scale = 1.0f;
     if (ends_run)
         o_scale = ta_end_run(row);
+    ta_syncwave(); /* the row's other lanes have read it: the first one writes */
     if (!has_row)
         return;
 #pragma unroll

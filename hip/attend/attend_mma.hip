@@ -130,6 +130,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
                 ta_store_weight<Type>(shared + s.weights_at + r * s.w_stride +
                                           (i * row_lanes + lane) * 2,
                                       s.rows * s.w_stride, scores[i]);
+        ta_syncwave(); /* the row's other lanes have read it */
         if (lane == 0) {
             *place = row;
             reinterpret_cast<float *>(shared + s.scales_at)[r] = rescale;

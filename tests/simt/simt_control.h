@@ -80,6 +80,9 @@ typedef struct simt_counters {
 
 simt_counters simt_get_counters(void);
 
+/* Events that were made and are not destroyed. */
+int simt_events(void);
+
 /* Do two captured graphs do the same work: nodes, order, kernels, sizes and every byte of their
  * arguments? 1 if so; else 0, and the first difference in words in `why`. */
 int simt_graphs_equal(hipGraph_t a, hipGraph_t b, char *why, size_t why_bytes);
