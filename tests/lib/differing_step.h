@@ -25,6 +25,7 @@ typedef struct differing_step {
     const ta_cluster *cluster;
     int root;
     int reproducible;
+    int scattered; /* the query is, by heads */
     int who; /* the rank that differs */
 } differing_step;
 
