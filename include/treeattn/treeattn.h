@@ -202,8 +202,9 @@ TA_API ta_status ta_group_create_threads(int ranks, const ta_group_config *confi
 typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 
 /* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of
- * the lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank.
- * A rank that fails aborts the group, so that no other waits for it. */
+ * the lowest rank that failed by itself; if there is none, of the lowest that heard of a failure,
+ * other than by another rank's abort. ta_last_error() names that rank and has its sentence. A rank
+ * that fails aborts the group, so that no other waits for it. */
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
