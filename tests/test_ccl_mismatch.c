@@ -141,7 +141,7 @@ static ta_status checked_rank(ccl_rank *r)
     small_step_init(&p.step, r->rank, r->ranks);
     p.step.config.check = 1;
     p.step.config.replay = *(const int *)r->context; /* a graph would not be checked */
-    p.step.kv.bounds = pages; /* whose memory is a page table here */
+    p.step.kv.bounds = pages;                        /* whose memory is a page table here */
     TA_TRY(small_step_to_device(&p.step, r->device));
     p.step.kv.page_table = p.step.kv.bounds;
     p.step.kv.page_table_stride = SMALL_TOKENS;

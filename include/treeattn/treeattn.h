@@ -254,8 +254,8 @@ typedef struct ta_ccl_config {
 /* Make a group whose ranks are GPUs, one each, connected by NCCL or RCCL; it moves the memory of
  * `device`, on the stream of each call, so a step needs no copy to the host, does not wait and can
  * be captured. Collective: every rank calls it with its own device, which the group keeps (see
- * ta_device_close()). A plan with such a group must be on that device. If a rank does not join within the timeout, the
- * error says how many came, and with a bootstrap which one did not.
+ * ta_device_close()). A plan with such a group must be on that device. If a rank does not join
+ * within the timeout, the error says how many came, and with a bootstrap which one did not.
  *
  * Once a call has returned, its work can still fail: the library may report an error, or another
  * rank may never come. Within about twice the timeout this is noticed, the work on the stream is

@@ -26,7 +26,7 @@ typedef struct differing_step {
     int root;
     int reproducible;
     int scattered; /* the query is, by heads */
-    int who; /* the rank that differs */
+    int who;       /* the rank that differs */
 } differing_step;
 
 /* One rank's part. `stream` is of the device. */
