@@ -192,8 +192,7 @@ static void test_little_memory(void)
         if (child == 0)
             look_with(spare * 1024);
         TEST_ASSERT_EQUAL_INT(child, waitpid(child, &ended, 0));
-        snprintf(message, sizeof message, "with %ld KiB it ended with %#x", spare,
-                 (unsigned)ended);
+        snprintf(message, sizeof message, "with %ld KiB it ended with %#x", spare, (unsigned)ended);
         TEST_ASSERT_TRUE_MESSAGE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, message);
     }
 }

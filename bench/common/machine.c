@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "host/cpus.h"
+#include <treeattn/treeattn.h>
 
 /* The value of the first line "key : value" of a file under /proc. Returns 0 if there is one. */
 static int read_line(const char *path, const char *key, char *value, size_t capacity)
@@ -30,6 +30,18 @@ static int read_line(const char *path, const char *key, char *value, size_t capa
     return found ? 0 : -1;
 }
 
+/* CPUs as the library counts them: as many threads as its host device starts by itself. */
+static int usable_cpus(void)
+{
+    static const char key[] = "host threads: ";
+    char text[8192];
+    int cpus = 0;
+    if (ta_info(text, sizeof text, NULL) != TA_OK)
+        return 1;
+    const char *line = strstr(text, key);
+    return line && sscanf(line + sizeof key - 1, "%d", &cpus) == 1 && cpus > 0 ? cpus : 1;
+}
+
 void machine_read(bench_machine *machine)
 {
     char text[128];
@@ -42,7 +54,7 @@ void machine_read(bench_machine *machine)
     if (uname(&name) == 0)
         snprintf(machine->system, sizeof machine->system, "%s %s %s", name.sysname, name.release,
                  name.machine);
-    machine->cpus = ta_cpus();
+    machine->cpus = usable_cpus();
     machine->memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     machine->available_bytes = machine->memory_bytes;
     if (read_line("/proc/meminfo", "MemAvailable", text, sizeof text) == 0 &&

@@ -208,8 +208,9 @@ TA_API ta_status ta_group_create_threads(int ranks, const ta_group_config *confi
 typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 
 /* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of
- * the lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank.
- * A rank that fails aborts the group, so that no other waits for it. */
+ * the lowest rank that failed by itself; if there is none, of the lowest that heard of a failure,
+ * other than by another rank's abort. ta_last_error() names that rank and has its sentence. A rank
+ * that fails aborts the group, so that no other waits for it. */
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
@@ -309,8 +310,8 @@ typedef struct ta_ccl_config {
 /* Make a group whose ranks are GPUs, one each, connected by NCCL or RCCL; it moves the memory of
  * `device`, on the stream of each call, so a step needs no copy to the host, does not wait and can
  * be captured. Collective: every rank calls it with its own device, which the group keeps (see
- * ta_device_close()). A plan with such a group must be on that device. If a rank does not join within the timeout, the
- * error says how many came, and with a bootstrap which one did not.
+ * ta_device_close()). A plan with such a group must be on that device. If a rank does not join
+ * within the timeout, the error says how many came, and with a bootstrap which one did not.
  *
  * Once a call has returned, its work can still fail: the library may report an error, or another
  * rank may never come. Within about twice the timeout this is noticed, the work on the stream is

@@ -38,7 +38,7 @@ static int has_machine(void)
     return found;
 }
 
-/* Where an allocation of its own fails hwloc ends the process, by a failed assertion or worse. So it
+/* Where an allocation of its own fails hwloc ends the process, by a failed assertion or worse. It
  * is asked only if there is more memory than it takes: a machine of 4,096 cores takes 30 MiB. */
 #define ENOUGH_BYTES ((size_t)48 << 20)
 

@@ -186,6 +186,7 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
     TA_TRY(ta_text_open(&out, text, capacity));
     ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
+    ta_text_add(&out, "host threads: %d\n", ta_host_threads());
     ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
     ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");

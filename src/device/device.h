@@ -403,5 +403,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device);
 ta_status ta_host_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 /* Which SIMD levels this CPU has, best first, separated by spaces. */
 const char *ta_host_simd_levels(void);
+/* As many threads as a host device starts if its config does not say. */
+int ta_host_threads(void);
 
 #endif

@@ -117,6 +117,11 @@ static const ta_device_ops host_ops = {
     .attention = &ta_host_attention,
 };
 
+int ta_host_threads(void)
+{
+    return ta_cpus();
+}
+
 ta_status ta_host_open(const ta_device_config *config, ta_device **device)
 {
     const char *simd = config ? config->simd : NULL;
@@ -134,7 +139,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device)
     host->device.ops = &host_ops;
     strcpy(host->device.name, "host");
     host->kernels = kernels;
-    ta_status status = ta_pool_create(threads > 0 ? threads : ta_cpus(), &host->pool);
+    ta_status status = ta_pool_create(threads > 0 ? threads : ta_host_threads(), &host->pool);
     if (status != TA_OK) {
         free(host);
         return status;

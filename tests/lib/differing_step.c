@@ -10,7 +10,7 @@
 #include "group/group.h"
 #include "small_step.h"
 
-#define TRIES (3 * 6 * 3 * DIFFERING_KINDS * 2)
+#define TRIES (3 * 6 * 3 * DIFFERING_KINDS * 3)
 
 /* What the error names. */
 static const char *const named[DIFFERING_KINDS] = {
@@ -76,6 +76,18 @@ static void set_step(trial *t, bool wrong)
         s->query[5] = differs ? 0.5f : 0.25f;
 }
 
+/* This rank's heads of the query, where they are among all. */
+static void scatter_query(small_step *s)
+{
+    int first = 0, count = 0;
+    (void)ta_head_range(SMALL_HEADS, s->ranks, s->rank, &first, &count);
+    s->config.query_placement = TA_PLACE_HEADS;
+    s->q.data = (float *)s->q.data + first * SMALL_K_DIM;
+    s->q.head_stride = SMALL_K_DIM;
+    s->q.token_stride = SMALL_HEADS * SMALL_K_DIM;
+    s->q.batch_stride = SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM;
+}
+
 static ta_status prepare(trial *t)
 {
     small_step *s = &t->step;
@@ -96,6 +108,8 @@ static ta_status prepare(trial *t)
         s->kv.bounds = s->bounds;
     }
     TA_TRY(small_step_to_device(s, t->device));
+    if (t->d->scattered)
+        scatter_query(s);
     for (int i = 0; i < 2; ++i)
         TA_TRY(ta_plan_create(t->group, t->device, &s->config, &t->plans[i]));
     return TA_OK;
@@ -171,6 +185,8 @@ ta_status differing_step_rank(ta_group *group, ta_device *device, const differin
 /* Can it be, on so many ranks? */
 static int possible(const differing_step *d, int ranks, int device_memory)
 {
+    if (d->scattered && (d->kind == OTHER_QUERY || d->exchange != TA_EXCHANGE_DOUBLING))
+        return 0; /* a query that is in one place is compared with nothing */
     if (d->algorithm != TA_ALGORITHM_TREE)
         return d->exchange == TA_EXCHANGE_DOUBLING && !d->reproducible;
     if (d->exchange == TA_EXCHANGE_DOUBLING)
@@ -192,7 +208,8 @@ int differing_step_get(int i, int ranks, int device_memory, differing_step *d)
                               .placement = placements[place % 3],
                               .exchange = (ta_exchange)(1 + place / 3 % 6),
                               .algorithm = algorithms[place / 18 % 3],
-                              .reproducible = place / 54,
+                              .reproducible = place / 54 == 1,
+                              .scattered = place / 54 == 2,
                               .root = ranks - 1,
                               .who = n % (ranks - 1)};
         if (d->reproducible) /* rank 0 has room for no more tokens */

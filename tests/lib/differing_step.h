@@ -25,7 +25,8 @@ typedef struct differing_step {
     const ta_cluster *cluster;
     int root;
     int reproducible;
-    int who; /* the rank that differs */
+    int scattered; /* the query is, by heads */
+    int who;       /* the rank that differs */
 } differing_step;
 
 /* One rank's part. `stream` is of the device. */

@@ -1,6 +1,6 @@
 /* Waiting for other MPI processes: in rounds, for a bounded time, while listening on the group's
- * control tag. A rank whose time is up asks all others whom they wait for. From the one that it waits
- * for it follows their answers; the first that gave none is the one to name, and others that gave
+ * control tag. A rank whose time is up asks all others whom they wait for, and follows the answers
+ * from the one that it waits for: the first that gave none is the one to name, and others that gave
  * none are named with it. Before it does so it looks once more: with a short timeout what it waits
  * for may have come meanwhile. See mpi.h. */
 #include <sched.h>
