@@ -8,6 +8,7 @@
 #include "base/arguments.h"
 #include "base/status.h"
 #include "config.h"
+#include "replay.h"
 #include "step.h"
 
 const ta_algorithm_ops *const ta_algorithms[] = {
@@ -164,6 +165,7 @@ static void free_plan(ta_plan *plan)
 {
     if (!plan)
         return;
+    ta_replay_release(plan);
     ta_plan_free_memory(plan);
     ta_choice_free(&plan->choice);
     free(plan);
@@ -185,6 +187,8 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = follow_rank_0(group, made, status);
     if (status == TA_OK)
         status = ta_plan_make_memory(&known, made);
+    if (status == TA_OK)
+        status = ta_replay_prepare(made);
     status = ta_plan_agree(group, made, &known, status); /* also to tell of a failure here */
     if (status != TA_OK) {
         free_plan(made);
@@ -200,8 +204,6 @@ void ta_plan_destroy(ta_plan *plan)
     if (!plan)
         return;
     ta_device *device = plan->device;
-    if (plan->recording.graph)
-        device->ops->drop(device, plan->recording.graph);
     free_plan(plan);
     ta_device_let_go(device);
 }
