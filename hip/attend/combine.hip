@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(record_threads) make_records(ta_make_records_p
         p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
     int64_t at =
         ta_problem_row_at(&p.problem, &p.given.out, row) + head * p.given.out.head_stride;
-    bool reads = m > -INFINITY;
+    bool reads = m > -INFINITY; /* not one that is NaN, which its sum is too */
     for (int32_t i = thread; i < v_dim; i += record_threads) {
-        float value = m == m ? 0.0f : m;
+        float value = 0.0f;
         if (reads)
             value = ta_load_element(p.problem.query_dtype, p.given.out.data, at + i);
         record[i] = value;
