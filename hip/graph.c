@@ -1,6 +1,6 @@
 /* Graphs of recorded work, and the stopwatch: slots of the device vtable (src/device/device.h) that
  * need streams and events of the device's own. They are made when they are first asked for, and
- * freed with the device (device.c). A captured step is replayed by src/decode/api.c. */
+ * freed with the device (device.c). A captured step is replayed by src/decode/replay.c. */
 #include "gpu.h"
 
 /* Other threads may go on with what a capture forbids: each rank captures for itself. */

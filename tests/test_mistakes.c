@@ -57,6 +57,11 @@ SPOIL(no_out, step->out.data = NULL)
 SPOIL(no_keys, step->kv.k.data = NULL)
 SPOIL(no_size, step->kv.size = 0)
 SPOIL(newer, step->call.size = sizeof(ta_call) + 4096)
+SPOIL(other_starts, small_step_ragged(step, 3); step->starts[1] = step->rank == 1 ? 1 : 2;
+      step->starts[2] = 3)
+SPOIL(late_starts, small_step_ragged(step, 4); step->starts[1] = step->rank == 1 ? 3 : 2)
+SPOIL(layer_window, step->call.window = 3)
+SPOIL(many_tokens, small_step_ragged(step, 5))
 SPOIL(odd_keys, step->kv.k.data = (char *)step->keys + 2)
 SPOIL(narrow_out, step->out.token_stride = 8)
 SPOIL(negative_stride, step->kv.v.token_stride = -16)
@@ -117,6 +122,10 @@ static const mistake mistakes[] = {
     {"one rank is in another layer's call, with tags", ONE_RANK, other_tag},
     {"other bounds", ALL_RANKS, other_bounds},
     {"bounds that fall", ALL_RANKS, falling_bounds},
+    {"other starts of as many query tokens", ALL_RANKS, other_starts},
+    {"more query tokens of a sequence than the plan has", ALL_RANKS, late_starts},
+    {"more query tokens than the plan has", ALL_RANKS, many_tokens},
+    {"another layer's window", ONE_RANK, layer_window},
     {"two plans called in another order", PLAN_ORDER, nothing},
     {"all ranks forgot to count the new token", ALL_RANKS, all_behind},
     {"a negative length", ONE_RANK, negative_length},

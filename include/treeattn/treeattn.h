@@ -400,9 +400,10 @@ typedef struct ta_cluster ta_cluster;
  * none. Positions are global, so all of it is exact for every shard map. */
 typedef struct ta_plan_config {
     size_t size;
-    int32_t batch; /* sequences per call, ≥ 1; an unused one has length 0 */
+    int32_t batch; /* sequences per call, ≥ 1; a call may have fewer (ta_call) */
     /* Query tokens per sequence, 1 to 1024; 0: 1. They are the last tokens of their sequence: token
-     * t of sequence b has position lengths[b] − query_tokens + t. */
+     * t of sequence b has position lengths[b] − query_tokens + t. A ragged call (ta_call) has as
+     * many or fewer of each sequence. */
     int32_t query_tokens;
     int32_t query_heads;  /* ≥ 1, a multiple of kv_heads */
     int32_t kv_heads;     /* 0: query_heads. Head h reads KV head h / (query_heads / kv_heads) */
@@ -434,9 +435,10 @@ typedef struct ta_plan_config {
      * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
-    /* 1: the first ta_decode() is captured in a graph, and every following one with the same
-     * arguments (pointers and strides; the memory may have changed) replays it, which takes the
-     * host one call. Other arguments are captured again, which waits for the device. For devices
+    /* 1: a ta_decode() is captured in a graph, and every following one with the same arguments
+     * (pointers, strides and what the call has; the memory may have changed) replays it, which takes
+     * the host one call. The 64 recordings that were used last are kept, so that one plan serves all
+     * layers of a model. Beyond them, new arguments wait for the device. For devices
      * with graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
@@ -580,30 +582,36 @@ typedef struct ta_call {
  * calls it with the same plan, lengths, bounds and tag.
  *
  * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank.
- *       NULL (or data NULL) on a rank that has none.
- * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
- *       May be the memory of q, never that of K or V.
+ *       NULL (or data NULL) on a rank that has none. In a ragged call it is packed,
+ *       [token][heads][k_dim] without a batch stride: the tokens of the first sequence, then those
+ *       of the next.
+ * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise;
+ *       packed in a ragged call. May be the memory of q, never that of K or V.
  * lse   device memory for the log-sum-exp of each row's scores, with the sink:
- *       [batch][query_tokens][heads], dense; may be NULL. It is the log of the partition function:
- *       the paper's energy F at ζ = 0.
+ *       [batch][query_tokens][heads], or [token][heads] in a ragged call, dense; may be NULL. It is
+ *       the log of the partition function: the paper's energy F at ζ = 0.
  * call  what this call adds to the plan; NULL: nothing.
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count; with
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count (on a GPU
+ * also depending on how many sequences and tokens the call has); with
  * config.reproducible_tile also on other numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
- * Ranks that are not in the same step are an error too: if plan, batch, lengths, bounds or tag are
- * not the same everywhere, every rank that gets a result gets TA_ERR_MISMATCH, which names two
+ * Ranks that are not in the same step are an error too: if plan, batch, query tokens, starts,
+ * window, soft-cap, lengths, bounds or tag are not the same everywhere, every rank that gets a result gets TA_ERR_MISMATCH, which names two
  * ranks that differ and what differs, and the group stays usable. A tree cannot tell which of them
  * is wrong. Calls pair by their order: one that was left out on one rank cannot be known if the
- * next has the same plan and lengths and no other tag.
+ * next has the same plan and lengths and no other tag. The number of query rows, which is
+ * call.tokens or the batch times the plan's query_tokens, sizes the messages: where ranks give
+ * different ones, that is TA_ERR_MISMATCH too, but the group is broken, and a group that moves
+ * device memory may notice it by its timeout only. What sinks and slopes are is not compared.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that

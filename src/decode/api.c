@@ -2,14 +2,14 @@
  * combine.c and append.c have checks in common with it: api.h. */
 #include "api.h"
 
-#include <string.h>
-
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "call.h"
 #include "check_more.h"
+#include "replay.h"
 #include "step.h"
 #include "step_fault.h"
 
@@ -120,81 +120,26 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
     return ta_check_out(plan, out, lse, step);
 }
 
-static ta_step_counts count(const ta_plan *plan)
-{
-    ta_step_counts counts = {.device = plan->device->stats};
-    if (plan->group)
-        counts.group = plan->group->stats;
-    return counts;
-}
-
-/* What was done since. */
-static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *before)
-{
-    ta_step_counts now = count(plan);
-    const ta_device_stats *device = &before->device;
-    const ta_group_stats *group = &before->group;
-    now.device.launches -= device->launches;
-    now.device.copies -= device->copies;
-    now.device.waits -= device->waits;
-    now.device.bytes_to_device -= device->bytes_to_device;
-    now.device.bytes_from_device -= device->bytes_from_device;
-    now.group.messages_sent -= group->messages_sent;
-    now.group.messages_received -= group->messages_received;
-    now.group.bytes_sent -= group->bytes_sent;
-    now.group.bytes_received -= group->bytes_received;
-    return now;
-}
-
-/* A graph does again what was counted when it was recorded. */
-static void count_again(ta_plan *plan, const ta_step_counts *counts)
-{
-    plan->device->stats.launches += counts->device.launches;
-    if (!plan->group)
-        return;
-    plan->group->stats.messages_sent += counts->group.messages_sent;
-    plan->group->stats.messages_received += counts->group.messages_received;
-    plan->group->stats.bytes_sent += counts->group.bytes_sent;
-    plan->group->stats.bytes_received += counts->group.bytes_received;
-}
-
-static ta_status record_step(ta_plan *plan, const ta_step *step, const ta_fault *own)
-{
-    const ta_device_ops *ops = plan->device->ops;
-    ta_recording *r = &plan->recording;
-    ta_step_counts before = count(plan);
-    void *stream = NULL;
-    ops->drop(plan->device, r->graph);
-    r->graph = NULL;
-    TA_TRY(ops->record(plan->device, &stream));
-    ta_status status = plan->runs->decode(plan, step, own, stream);
-    if (status != TA_OK) {
-        (void)ops->recorded(plan->device, stream, NULL);
-        return status;
-    }
-    r->step = *step;
-    r->counts = count_since(plan, &before);
-    return ops->recorded(plan->device, stream, &r->graph);
-}
-
-static ta_status replay_step(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
-{
-    const ta_recording *r = &plan->recording;
-    if (r->graph && memcmp(&r->step, step, sizeof *step) == 0)
-        count_again(plan, &r->counts);
-    else
-        TA_TRY(record_step(plan, step, own));
-    return plan->device->ops->replay(plan->device, r->graph, stream);
-}
-
 /* A rank with a fault does something else, and what the caller captures can't be captured twice. */
 static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_fault *own,
                                void *stream)
 {
     if (plan->replays && !plan->checks && own->status == TA_OK &&
         !plan->device->ops->capturing(plan->device, stream))
-        return replay_step(plan, step, own, stream);
+        return ta_replay_step(plan, step, own, stream);
     return plan->runs->decode(plan, step, own, stream);
+}
+
+/* A message had another size than its receiver expected. Rows size messages. */
+static ta_status fail_of_sizes(const ta_problem *p)
+{
+    char reason[400];
+    ta_format(reason, sizeof reason, "%s", ta_last_error());
+    return ta_fail(
+        TA_ERR_MISMATCH,
+        "%s; a call's query rows, %lld here, must be as many on all ranks: call.batch, %d "
+        "here, and call.tokens, %lld here",
+        reason, (long long)p->rows, (int)p->batch, (long long)(p->starts ? p->rows : 0));
 }
 
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
@@ -211,12 +156,14 @@ ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status ch
         step->lse = NULL;
     }
     ta_plan_fit(plan, step->problem.rows);
-    ta_step_counts before = count(plan);
+    ta_step_counts before = ta_step_count(plan);
     int64_t begin_ns = ta_clock_ns();
     ta_status status = run_or_replay(plan, step, &own, stream);
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
-    plan->last_step = count_since(plan, &before);
+    plan->last_step = ta_step_count_since(plan, &before);
     ++plan->steps;
+    if (status == TA_ERR_MISMATCH)
+        status = fail_of_sizes(&step->problem);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;

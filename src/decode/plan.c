@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/struct_size.h"
 #include "config.h"
+#include "replay.h"
 #include "step.h"
 
 const ta_algorithm_ops *const ta_algorithms[] = {
@@ -177,6 +178,8 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = follow_rank_0(group, made, status);
     if (status == TA_OK)
         status = ta_plan_make_memory(&known, made);
+    if (status == TA_OK)
+        status = ta_replay_prepare(made);
     status = ta_plan_agree(group, made, &known, status); /* also to tell of a failure here */
     if (status != TA_OK) {
         ta_plan_destroy(made);
@@ -190,8 +193,7 @@ void ta_plan_destroy(ta_plan *plan)
 {
     if (!plan)
         return;
-    if (plan->recording.graph)
-        plan->device->ops->drop(plan->device, plan->recording.graph);
+    ta_replay_release(plan);
     ta_plan_free_memory(plan);
     ta_choice_free(&plan->choice);
     free(plan);

@@ -52,7 +52,8 @@ typedef struct ta_algorithm_ops ta_algorithm_ops;
 
 /* A step that was captured: with which arguments, and what it queues and sends. */
 typedef struct ta_recording {
-    void *graph; /* NULL: none */
+    void *graph;   /* NULL: none */
+    uint64_t used; /* when it was last: a number that grows with each replay */
     ta_step step;
     ta_step_counts counts;
 } ta_recording;
@@ -108,7 +109,8 @@ struct ta_plan {
     void *wire[2];   /* what comes and goes: `slices` or their staging memory; or partials */
     size_t *part_at; /* [ranks + 1] byte offsets of the parts in the exchange's records */
 
-    ta_recording recording; /* of the last step that was captured */
+    ta_recording *recordings; /* of the last steps that were captured: replay.h; NULL: none */
+    uint64_t replayed;
 
     /* Written by steps for ta_explain() and ta_plan_get_stats(); no step depends on it. */
     uint64_t steps, step_ns, attend_ns;

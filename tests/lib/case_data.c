@@ -170,8 +170,8 @@ static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
         for (int t = 0; t < problem.query_tokens; ++t)
             for (int h = 0; h < p->query_heads; ++h, ++row_index) {
                 oracle_attend(&problem, &sequence, t, h, &row);
-                bound_of_row(&problem, &row, out_dtype,
-                             bound_partials(c->plan.algorithm, c->ranks), &bound);
+                bound_of_row(&problem, &row, out_dtype, bound_partials(c->plan.algorithm, c->ranks),
+                             &bound);
                 size_t bytes = (size_t)p->v_dim * sizeof(double);
                 memcpy(data->out + row_index * p->v_dim, row.out, bytes);
                 memcpy(data->out_bound + row_index * p->v_dim, bound.out, bytes);

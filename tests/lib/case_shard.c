@@ -168,8 +168,8 @@ static void store_token(const decode_case *c, const case_data *data, int b, int3
     }
     for (int h = 0; h < p->kv_heads; ++h) {
         int64_t index = (int64_t)position * p->kv_heads + h;
-        store_vector(&shard->k, case_buffer_index(&shard->k, outer, inner, h, 0),
-                     data->k_stored[b], index, p->k_dim);
+        store_vector(&shard->k, case_buffer_index(&shard->k, outer, inner, h, 0), data->k_stored[b],
+                     index, p->k_dim);
         if (!c->v_in_k)
             store_vector(&shard->v, case_buffer_index(&shard->v, outer, inner, h, 0),
                          data->v_stored[b], index, p->v_dim);
