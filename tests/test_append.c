@@ -1,6 +1,6 @@
-/* ta_append() (src/decode/append.c): random caches that grow, compared bit by bit with ones that the
- * test builds, from every source; arguments that are wrong; ranks that are not in the same step. A
- * failing case prints its seed; `test_append --seed N` runs that one again. */
+/* ta_append() (src/decode/append.c): random caches that grow, compared bit by bit with ones that
+ * the test builds, from every source; arguments that are wrong; ranks that are not in the same
+ * step. A failing case prints its seed; `test_append --seed N` runs that one again. */
 #include <string.h>
 
 #include "group/group.h"

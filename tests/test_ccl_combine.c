@@ -1,6 +1,6 @@
 /* ta_combine() and ta_append() on groups of GPUs (hip/ccl/) over the executor's NCCL: both captured
- * in one graph, a combine that its plan replays, and ranks that are not in the same step, of which a
- * rank hears when the step has run. Results themselves are looked at in test_combine.c and
+ * in one graph, a combine that its plan replays, and ranks that are not in the same step, of which
+ * a rank hears when the step has run. Results themselves are looked at in test_combine.c and
  * test_append.c, which run on such groups too. */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,14 @@
 #include "simt/simt_ccl.h"
 #include "simt/simt_control.h"
 
-enum { BATCH = 2, HEADS = 3, DIM = 8, TOKENS = 6, ROWS = BATCH * HEADS, CACHE = TOKENS * ROWS * DIM };
+enum {
+    BATCH = 2,
+    HEADS = 3,
+    DIM = 8,
+    TOKENS = 6,
+    ROWS = BATCH * HEADS,
+    CACHE = TOKENS * ROWS * DIM
+};
 
 void setUp(void)
 {
@@ -150,8 +157,7 @@ static ta_status check_appended(ccl_rank *r, int round, const work *w)
         for (int i = 0; i < TOKENS * HEADS * DIM; ++i) {
             int at = b * TOKENS * HEADS * DIM + i, h = i / DIM % HEADS;
             int position = b ? 1 : round;
-            int is_new = position % r->ranks == r->rank &&
-                         i / DIM / HEADS == position / r->ranks;
+            int is_new = position % r->ranks == r->rank && i / DIM / HEADS == position / r->ranks;
             float number = (float)(100 * round + 10 * b + h);
             RANK_EXPECT(is_new ? ((float *)w->k.host)[at] == number
                                : number_is_poison(TA_F32, w->k.host, at));

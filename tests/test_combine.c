@@ -1,6 +1,6 @@
 /* ta_combine() (src/decode/combine.c): random cases against the oracle, combining behind one-rank
- * plans that attend to a shard each, arguments that are wrong, ranks that are not in the same step. A
- * failing case prints its seed; `test_combine --seed N` runs that one again. */
+ * plans that attend to a shard each, arguments that are wrong, ranks that are not in the same step.
+ * A failing case prints its seed; `test_combine --seed N` runs that one again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,8 +200,8 @@ static ta_status combine_all(const sequence *s, ta_group *group, ta_device *devi
     config.query_dtype = TA_F32;
     config.sinks = s->sinks;
     TA_TRY(ta_plan_create(group, device, &config, &plan));
-    ta_status status = ta_combine(plan, &part, a->part_lse.device, TA_LSE_E, &out, a->lse.device,
-                                  NULL, NULL);
+    ta_status status =
+        ta_combine(plan, &part, a->part_lse.device, TA_LSE_E, &out, a->lse.device, NULL, NULL);
     ta_plan_destroy(plan);
     TA_TRY(status);
     TA_TRY(device_array_from(&a->out, NULL));
@@ -355,7 +355,8 @@ static void test_bad_arguments(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.part, &kv, &s.out, NULL, NULL, NULL),
                  "combine_only", "ta_combine()");
     ta_append_input input = TA_APPEND_INPUT_INIT;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &kv, NULL, NULL), "combine_only", "K and V");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &kv, NULL, NULL), "combine_only",
+                 "K and V");
     ta_plan_destroy(plan);
     ta_device_close(device);
 }

@@ -28,6 +28,8 @@ typedef enum way {
     ALL_RANKS,  /* on all of them */
     CHECKED,    /* on rank 1, in checked mode */
     PLAN_ORDER, /* two plans in the other order */
+    APPEND,     /* on rank 1, in ta_append() of tokens that are scattered by heads */
+    COMBINE,    /* on rank 1, in ta_combine() */
 } way;
 
 typedef struct mistake {
@@ -104,6 +106,15 @@ static void page(small_step *step, int32_t entry)
 SPOIL(far_page, page(step, 2 * SMALL_TOKENS))
 SPOIL(stale_page, page(step, 2 * SMALL_TOKENS - 1))
 
+/* What the ways APPEND and COMBINE give. */
+static __thread ta_append_input new_tokens;
+static __thread ta_lse_base lse_base;
+
+SPOIL(no_new_values, (void)step; new_tokens.v.data = NULL)
+SPOIL(other_base, (void)step; lse_base = TA_LSE_2)
+SPOIL(bad_base, (void)step; lse_base = (ta_lse_base)10)
+SPOIL(a_window, step->call.window = 5)
+
 static const mistake mistakes[] = {
     {"none", ONE_RANK, nothing},
     {"every rank gives the lengths of its shard", ALL_RANKS, local_lengths},
@@ -139,6 +150,14 @@ static const mistake mistakes[] = {
     {"another query, in checked mode", CHECKED, other_query},
     {"the output is in K, in checked mode", CHECKED, out_in_keys},
     {"the output is in V, in checked mode", CHECKED, out_in_values},
+    {"append: one rank is a token ahead", APPEND, one_ahead},
+    {"append: a length that is too long", APPEND, long_length},
+    {"append: no new values", APPEND, no_new_values},
+    {"combine: one rank is in another layer's call, with tags", COMBINE, other_tag},
+    {"combine: no output of this rank's shard", COMBINE, no_query},
+    {"combine: the base as a number", COMBINE, bad_base},
+    {"combine: a natural logarithm, said to be to the base 2", COMBINE, other_base},
+    {"combine: a window", COMBINE, a_window},
 };
 
 /* ---- What is seen ---- */
@@ -154,6 +173,30 @@ static int is_wrong(const trial *t, int rank)
     return rank == 1 || t->mistake->way == ALL_RANKS;
 }
 
+/* New tokens of each sequence, of this rank's heads: some numbers of the query. */
+static ta_status append(small_step *step, ta_plan *plan)
+{
+    return ta_append(plan, &new_tokens, &step->kv, &step->call, NULL);
+}
+
+/* Some numbers of the query as the output of this rank's shard, with equal weights. */
+static ta_status combine(small_step *step, ta_plan *plan)
+{
+    float part_lse[SMALL_ROWS] = {0};
+    return ta_combine(plan, &step->q, part_lse, lse_base, &step->out, step->lse, &step->call, NULL);
+}
+
+static void make_combine_config(ta_plan_config *config)
+{
+    *config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
+    config->combine_only = 1;
+    config->batch = SMALL_BATCH;
+    config->query_tokens = SMALL_QUERY_TOKENS;
+    config->query_heads = SMALL_HEADS;
+    config->v_dim = SMALL_V_DIM;
+    config->query_dtype = TA_F32;
+}
+
 /* What the rank does, up to the first call that fails. */
 static ta_status attempt(const trial *t, ta_group *group, ta_device *device, small_step *step)
 {
@@ -164,7 +207,9 @@ static ta_status attempt(const trial *t, ta_group *group, ta_device *device, sma
     for (int i = 0; i < 1 + (kind == PLAN_ORDER) && status == TA_OK; ++i)
         status = ta_plan_create(group, device, &step->config, &plans[i]);
     if (status == TA_OK)
-        status = small_step_decode(step, plans[kind == PLAN_ORDER && odd]);
+        status = kind == APPEND    ? append(step, plans[0])
+                 : kind == COMBINE ? combine(step, plans[0])
+                                   : small_step_decode(step, plans[kind == PLAN_ORDER && odd]);
     ta_plan_destroy(plans[0]);
     ta_plan_destroy(plans[1]);
     return status;
@@ -182,6 +227,13 @@ static ta_status mistaken_rank(ta_group *group, void *context)
     small_step_init(&step, rank, RANKS);
     step.config.check = t->mistake->way == CHECKED;
     step.call.tag = 4;
+    step.config.append_scattered = t->mistake->way == APPEND;
+    if (t->mistake->way == COMBINE)
+        make_combine_config(&step.config);
+    new_tokens = (ta_append_input)TA_APPEND_INPUT_INIT;
+    new_tokens.source = TA_APPEND_HEADS;
+    new_tokens.k.data = new_tokens.v.data = step.query;
+    lse_base = TA_LSE_E;
     if (is_wrong(t, rank))
         t->mistake->spoil(&step);
     t->status[rank] = attempt(t, group, device, &step);

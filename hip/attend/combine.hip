@@ -24,13 +24,11 @@ __global__ void __launch_bounds__(record_threads) make_records(ta_make_records_p
     if (p.tell.to && blockIdx.x == 0 && thread == 0)
         tell_all(p.tell);
     float m = ta_partial_of_lse(p.given.lse[row * p.problem.query_heads + head], p.given.base_2);
-    float *record =
-        p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
-    int64_t at =
-        ta_problem_row_at(&p.problem, &p.given.out, row) + head * p.given.out.head_stride;
-    bool reads = m > -INFINITY;
+    float *record = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
+    int64_t at = ta_problem_row_at(&p.problem, &p.given.out, row) + head * p.given.out.head_stride;
+    bool reads = m > -INFINITY; /* not one that is NaN, which its sum is too */
     for (int32_t i = thread; i < v_dim; i += record_threads) {
-        float value = m == m ? 0.0f : m;
+        float value = 0.0f;
         if (reads)
             value = ta_load_element(p.problem.query_dtype, p.given.out.data, at + i);
         record[i] = value;

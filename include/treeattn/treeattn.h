@@ -551,9 +551,9 @@ typedef struct ta_plan_config {
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
     /* 1: a ta_decode() is captured in a graph, and every following one with the same arguments
-     * (pointers, strides and what the call has; the memory may have changed) replays it, which takes
-     * the host one call. The 64 recordings that were used last are kept, so that one plan serves all
-     * layers of a model. Beyond them, new arguments wait for the device. For devices
+     * (pointers, strides and what the call has; the memory may have changed) replays it, which
+     * takes the host one call. The 64 recordings that were used last are kept, so that one plan
+     * serves all layers of a model. Beyond them, new arguments wait for the device. For devices
      * with graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
@@ -572,15 +572,15 @@ typedef struct ta_plan_config {
      * page tables before they are used, as the host always does. For that it copies them to the
      * host, allocates and waits, so a step cannot be captured, and nothing is replayed. */
     int32_t check;
-    /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The plan's
-     * memory is made for so many. */
+    /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The
+     * plan's memory is made for so many. */
     int32_t max_call_tokens;
     /* 1: the plan is for ta_combine() alone. It has rows and heads, v_dim and out_dtype, sinks,
      * out_placement and an exchange; query_dtype must be set and is that of the parts. All that is
      * about the query, K, V and scores must be left at 0, and so must reproducible_tile. */
     int32_t combine_only;
-    /* 1: ta_append() may be given new tokens that are scattered by heads (TA_APPEND_HEADS), for which
-     * the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
+    /* 1: ta_append() may be given new tokens that are scattered by heads (TA_APPEND_HEADS), for
+     * which the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
     int32_t append_scattered;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
@@ -671,9 +671,9 @@ typedef struct ta_kv {
 /* What one call adds to its plan. All ranks must give the same values (what pointers point to, not
  * the pointers). Fields will be added at the end.
  *
- * A call is uniform or ragged. Uniform: every sequence has the plan's query_tokens. Ragged: `tokens`
- * and `starts` say how many each has, from 0 to the plan's query_tokens. They are its last ones:
- * token t of the n of sequence b has position lengths[b] − n + t. */
+ * A call is uniform or ragged. Uniform: every sequence has the plan's query_tokens. Ragged:
+ * `tokens` and `starts` say how many each has, from 0 to the plan's query_tokens. They are its last
+ * ones: token t of the n of sequence b has position lengths[b] − n + t. */
 typedef struct ta_call {
     size_t size;
     /* Any number that says which call this is: a layer, a request, a count of steps. 0: none. */
@@ -712,22 +712,23 @@ typedef struct ta_call {
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count (on a GPU
- * also depending on how many sequences and tokens the call has); with
- * config.reproducible_tile also on other numbers of ranks and with other maps and exchanges.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count (on a
+ * GPU also depending on how many sequences and tokens the call has); with config.reproducible_tile
+ * also on other numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
  * Ranks that are not in the same step are an error too: if plan, batch, query tokens, starts,
- * window, soft-cap, lengths, bounds or tag are not the same everywhere, every rank that gets a result gets TA_ERR_MISMATCH, which names two
- * ranks that differ and what differs, and the group stays usable. A tree cannot tell which of them
- * is wrong. Calls pair by their order: one that was left out on one rank cannot be known if the
- * next has the same plan and lengths and no other tag. The number of query rows, which is
- * call.tokens or the batch times the plan's query_tokens, sizes the messages: where ranks give
- * different ones, that is TA_ERR_MISMATCH too, but the group is broken, and a group that moves
- * device memory may notice it by its timeout only. What sinks and slopes are is not compared.
+ * window, soft-cap, lengths, bounds or tag are not the same everywhere, every rank that gets a
+ * result gets TA_ERR_MISMATCH, which names two ranks that differ and what differs, and the group
+ * stays usable. A tree cannot tell which of them is wrong. Calls pair by their order: one that was
+ * left out on one rank cannot be known if the next has the same plan and lengths and no other tag.
+ * The number of query rows, which is call.tokens or the batch times the plan's query_tokens, sizes
+ * the messages: where ranks give different ones, that is TA_ERR_MISMATCH too, but the group is
+ * broken, and a group that moves device memory may notice it by its timeout only. What sinks and
+ * slopes are is not compared.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that
@@ -777,13 +778,13 @@ typedef struct ta_append_input {
  * With TA_APPEND_HEADS the call is collective, as ta_decode() is: a bad argument on one rank, or
  * ranks that are not in the same step, are an error on all of them, and nobody stores anything. An
  * `input` that does not say which source it is (NULL, a wrong size) is an error on that rank alone.
- * With the other sources nothing moves, no rank waits for another, and an error is this rank's; that
- * lengths differ between ranks, the next ta_decode() tells.
+ * With the other sources nothing moves, no rank waits for another, and an error is this rank's;
+ * that lengths differ between ranks, the next ta_decode() tells.
  *
- * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked mode
- * alone, and otherwise leaves out a token that has no place. On a stream the call queues its work
- * and returns; it can be captured where a step of ta_decode() can. Elements of the cache's own type
- * are copied as they are, others are rounded to nearest. */
+ * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked
+ * mode alone, and otherwise leaves out a token that has no place. On a stream the call queues its
+ * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's own
+ * type are copied as they are, others are rounded to nearest. */
 TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
                            const ta_call *call, void *stream);
 
@@ -802,17 +803,17 @@ typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
  *           scores, without the sink. −inf: the rank has no key for that row, and the row's output
  *           is not read. +inf or NaN: the row becomes NaN.
  * base      of part_lse; may differ between ranks.
- * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may be
- *           the memory of part or part_lse.
+ * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may
+ *           be the memory of part or part_lse.
  * call      tag, batch, tokens, starts and sinks count; window, softcap and alibi_slopes must be
  *           left out. Sinks count once in total.
  *
- * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where the
- * output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay are
- * those of ta_decode(). */
+ * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where
+ * the output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay
+ * are those of ta_decode(). */
 TA_API ta_status ta_combine(ta_plan *plan, const ta_tensor *part, const float *part_lse,
-                            ta_lse_base base, const ta_tensor *out, float *lse,
-                            const ta_call *call, void *stream);
+                            ta_lse_base base, const ta_tensor *out, float *lse, const ta_call *call,
+                            void *stream);
 
 #ifdef __cplusplus
 }

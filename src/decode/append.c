@@ -66,8 +66,8 @@ static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input,
     tokens->local = input->source == TA_APPEND_LOCAL;
     TA_TRY(check_dtypes(plan, tokens->dtype));
     int needed = needs_tokens(plan, input, step, heads);
-    TA_TRY(check_tensor("input.k", p, &input->k, heads, p->k_dim, needed, tokens->dtype,
-                        &tokens->k));
+    TA_TRY(
+        check_tensor("input.k", p, &input->k, heads, p->k_dim, needed, tokens->dtype, &tokens->k));
     return check_tensor("input.v", p, &input->v, heads, p->v_dim, needed, tokens->dtype,
                         &tokens->v);
 }

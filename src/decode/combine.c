@@ -38,8 +38,8 @@ static ta_status check_options(const ta_problem *p)
                        "made of them",
                        (int)p->window);
     if (p->softcap != 0.0f)
-        return ta_fail(TA_ERR_INVALID,
-                       "call.softcap is %g: must be 0, a combine sees no scores", (double)p->softcap);
+        return ta_fail(TA_ERR_INVALID, "call.softcap is %g: must be 0, a combine sees no scores",
+                       (double)p->softcap);
     if (p->alibi_slopes)
         return ta_fail(TA_ERR_INVALID,
                        "call.alibi_slopes is %p: must be NULL, a combine sees no scores",

@@ -25,7 +25,7 @@ typedef struct ta_step {
     ta_kv kv;
     float *lse;
     uint64_t tag;
-    ta_problem problem; /* the plan's, with what the call adds */
+    ta_problem problem;    /* the plan's, with what the call adds */
     const float *part_lse; /* of a combine, whose shard output is `q`; and its base, 0 or 1 for 2 */
     uint64_t part_base_2;
     ta_new_tokens tokens; /* of an append */
@@ -39,8 +39,8 @@ _Static_assert(sizeof(ta_problem) == 11 * sizeof(int32_t) + sizeof(ta_shard) +
                                          3 * sizeof(ta_dtype) + 2 * sizeof(float) +
                                          2 * sizeof(int64_t) + 3 * sizeof(void *),
                "no padding");
-_Static_assert(sizeof(ta_new_tokens) == 2 * sizeof(ta_tensor) + sizeof(ta_dtype) +
-                                            sizeof(int32_t) + 2 * sizeof(void *),
+_Static_assert(sizeof(ta_new_tokens) ==
+                   2 * sizeof(ta_tensor) + sizeof(ta_dtype) + sizeof(int32_t) + 2 * sizeof(void *),
                "no padding");
 _Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + 2 * sizeof(float *) +
                                       2 * sizeof(uint64_t) + sizeof(ta_problem) +

@@ -37,13 +37,13 @@ typedef struct ta_problem {
      * tile is on more than one rank, so on every rank tile i begins at local position i ·
      * tally_tile. */
     int32_t tally_tile;
-    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes of
-     * a sequence does not depend on how many others there are. */
+    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes
+     * of a sequence does not depend on how many others there are. */
     int32_t plan_batch;
     int64_t plan_rows;
     int64_t rows; /* query rows of one head: one for each query token of each sequence */
-    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at most
-     * query_tokens of them. NULL: uniform, every sequence has query_tokens. */
+    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at
+     * most query_tokens of them. NULL: uniform, every sequence has query_tokens. */
     const int32_t *starts;
 } ta_problem;
 
@@ -123,8 +123,8 @@ TA_INLINE int32_t ta_problem_sequence(const ta_problem *p, int64_t row)
     return first;
 }
 
-/* Where rank `rank`'s piece of the gathered new tokens begins, in bytes: its fault, then K of its KV
- * heads, [head][row][k_dim], then V likewise. The last one ends where that of rank `ranks` would
+/* Where rank `rank`'s piece of the gathered new tokens begins, in bytes: its fault, then K of its
+ * KV heads, [head][row][k_dim], then V likewise. The last one ends where that of rank `ranks` would
  * begin. */
 TA_INLINE int64_t ta_gathered_piece(const ta_problem *p, int64_t rows, int64_t element_bytes,
                                     int32_t rank)
@@ -141,8 +141,8 @@ TA_INLINE int64_t ta_gathered_head(const ta_problem *p, int64_t rows, int64_t el
     int32_t rank = (int32_t)(((int64_t)ranks * (head + 1) - 1) / p->kv_heads);
     int64_t first = (int64_t)p->kv_heads * rank / ranks;
     int64_t heads = (int64_t)p->kv_heads * (rank + 1) / ranks - first;
-    int64_t before = values ? heads * p->k_dim + (head - first) * p->v_dim
-                            : (head - first) * p->k_dim;
+    int64_t before =
+        values ? heads * p->k_dim + (head - first) * p->v_dim : (head - first) * p->k_dim;
     return ta_gathered_piece(p, rows, element_bytes, rank) + TA_FAULT_BYTES +
            before * rows * element_bytes;
 }
@@ -213,14 +213,15 @@ typedef struct ta_shard_output {
     int32_t base_2;   /* the log-sum-exp's base is 2; 0: e */
 } ta_shard_output;
 
-/* New tokens of a cache, and where they come from. A sequence's are its last ones, as many as it has
- * query tokens. */
+/* New tokens of a cache, and where they come from. A sequence's are its last ones, as many as it
+ * has query tokens. */
 typedef struct ta_new_tokens {
     ta_tensor k, v; /* [row][kv_heads][dim] as the query's rows are; strides are filled in */
     ta_dtype dtype; /* of them */
     int32_t local;  /* 1: only those that this rank holds, one after the other from 0 on: in each
                      * sequence if calls are uniform, of all sequences if they are ragged */
-    /* Instead of k and v: what all ranks gathered, a piece of each rank, see ta_gathered_piece(). */
+    /* Instead of k and v: what all ranks gathered, a piece of each rank, see ta_gathered_piece().
+     * */
     const void *gathered;
     ta_fault *report; /* pinned host memory; the pieces' faults are looked at as finish() does;
                        * NULL: they have been */

@@ -42,8 +42,8 @@ TA_INLINE ta_new_token ta_find_new_token(const ta_problem *p, const ta_kv *kv, i
     if (!t.found)
         return t;
     int32_t local = ta_shard_held(&p->shard, bounds, (int32_t)position);
-    t.found = ta_shard_held(&p->shard, bounds, (int32_t)position + 1) > local &&
-              local < p->max_tokens;
+    t.found =
+        ta_shard_held(&p->shard, bounds, (int32_t)position + 1) > local && local < p->max_tokens;
     t.nth = local - ta_shard_held(&p->shard, bounds, first);
     t.within = local;
     if (!t.found || !kv->page_table)

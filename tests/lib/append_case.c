@@ -153,7 +153,8 @@ static ta_status make_arrays(const append_case *c, ta_device *device, cache *m)
 {
     size_t size = number_bytes(c->kv_dtype);
     size_t rows = (size_t)(c->plan_batch * c->query_tokens * c->kv_heads);
-    size_t k = (size_t)(m->blocks * m->block_stride[0]), v = (size_t)(m->blocks * m->block_stride[1]);
+    size_t k = (size_t)(m->blocks * m->block_stride[0]),
+           v = (size_t)(m->blocks * m->block_stride[1]);
     TA_TRY(device_array_make(device, k, size, &m->k));
     TA_TRY(device_array_make(device, v, size, &m->v));
     TA_TRY(device_array_make(device, k, size, &m->wanted_k));
@@ -168,8 +169,8 @@ static ta_status make_arrays(const append_case *c, ta_device *device, cache *m)
 
 static void free_cache(cache *m)
 {
-    device_array *all[] = {&m->k,       &m->v,      &m->wanted_k, &m->wanted_v, &m->lengths,
-                           &m->starts,  &m->bounds, &m->table,    &m->new_k,    &m->new_v};
+    device_array *all[] = {&m->k,      &m->v,      &m->wanted_k, &m->wanted_v, &m->lengths,
+                           &m->starts, &m->bounds, &m->table,    &m->new_k,    &m->new_v};
     for (int i = 0; i < 10; ++i)
         device_array_free(all[i]);
 }
@@ -218,8 +219,7 @@ static int64_t place(const append_case *c, cache *m, int b, int32_t local, int64
     *within = local;
     if (!c->paged)
         return b;
-    int32_t *entry =
-        (int32_t *)m->table.host + b * m->table_stride + local / c->page_tokens;
+    int32_t *entry = (int32_t *)m->table.host + b * m->table_stride + local / c->page_tokens;
     if (*entry < 0)
         *entry = m->used_pages++ % m->pages;
     *within = local % c->page_tokens;
@@ -363,8 +363,8 @@ free_arrays:
     return status;
 }
 
-static ta_status make_plan(const append_case *c, ta_group *group, ta_device *device,
-                           const cache *m, ta_plan **plan)
+static ta_status make_plan(const append_case *c, ta_group *group, ta_device *device, const cache *m,
+                           ta_plan **plan)
 {
     ta_plan_config config = TA_PLAN_CONFIG_INIT;
     config.batch = c->plan_batch;

@@ -1,5 +1,5 @@
-/* A case of ta_append(): a cache that grows by several calls, on every rank, compared bit by bit with
- * one that the test builds itself; then ta_decode() over both, whose bits must be the same.
+/* A case of ta_append(): a cache that grows by several calls, on every rank, compared bit by bit
+ * with one that the test builds itself; then ta_decode() over both, whose bits must be the same.
  *
  * Programs use append_case_random(), or change what it gave, then append_case_run(). The ranks are
  * run as those of decode cases: case_launch and case_rank_open(). */
@@ -29,8 +29,8 @@ typedef struct append_case {
     bool by_heads; /* the cache is [block][head][token][dim], and padded */
     bool ragged;
     int calls;
-    int batch[APPEND_MAX_CALLS];                     /* of each call */
-    int32_t first[APPEND_MAX_BATCH];                 /* lengths before all of them */
+    int batch[APPEND_MAX_CALLS];                       /* of each call */
+    int32_t first[APPEND_MAX_BATCH];                   /* lengths before all of them */
     int32_t added[APPEND_MAX_CALLS][APPEND_MAX_BATCH]; /* by each of them; 0: an unused sequence */
 } append_case;
 

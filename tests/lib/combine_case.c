@@ -80,11 +80,11 @@ static void describe(const combine_case *c, char *text, size_t capacity)
 
 typedef struct whole {
     const combine_case *c;
-    int64_t rows, records;  /* a record is a row of a head: row · heads + head */
+    int64_t rows, records; /* a record is a row of a head: row · heads + head */
     float sinks[16];
     ta_lse_base base[COMBINE_MAX_RANKS];
-    float *lse[COMBINE_MAX_RANKS];    /* [record], as that rank's kernel would give it */
-    double *part[COMBINE_MAX_RANKS];  /* [record][v_dim], numbers of the parts' type */
+    float *lse[COMBINE_MAX_RANKS];   /* [record], as that rank's kernel would give it */
+    double *part[COMBINE_MAX_RANKS]; /* [record][v_dim], numbers of the parts' type */
     double *out, *out_bound, *out_lse, *lse_bound;
     char failure[COMBINE_MAX_RANKS][512];
     bound_worst worst[COMBINE_MAX_RANKS];
@@ -257,7 +257,8 @@ static ta_status fill(const whole *w, int rank, buffers *b)
     for (int64_t i = 0; i < w->records; ++i)
         for (int d = 0; d < c->v_dim && w->lse[rank][i] != -INFINITY; ++d)
             number_encode(c->part_dtype, b->part.host,
-                          i / c->heads * b->part_layout.row + i % c->heads * b->part_layout.head + d,
+                          i / c->heads * b->part_layout.row + i % c->heads * b->part_layout.head +
+                              d,
                           w->part[rank][i * c->v_dim + d]);
     const device_array *all[] = {&b->part, &b->part_lse, &b->out, &b->lse, &b->starts, &b->sinks};
     for (int i = 0; i < 6; ++i)

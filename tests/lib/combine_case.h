@@ -1,9 +1,9 @@
 /* A case of ta_combine(): random outputs and log-sum-exps of every rank, combined over a group and
- * compared with the oracle. To that a combine is attention with one key for each rank, whose score is
- * the rank's log-sum-exp and whose value is its output, so the bound is the one of decode.
+ * compared with the oracle. To that a combine is attention with one key for each rank, whose score
+ * is the rank's log-sum-exp and whose value is its output, so the bound is the one of decode.
  *
- * Programs use combine_case_random(), or change what it gave, then combine_case_run(). The ranks are
- * run as those of decode cases: case_launch and case_rank_open(). */
+ * Programs use combine_case_random(), or change what it gave, then combine_case_run(). The ranks
+ * are run as those of decode cases: case_launch and case_rank_open(). */
 #ifndef TESTS_COMBINE_CASE_H
 #define TESTS_COMBINE_CASE_H
 
@@ -30,7 +30,11 @@ typedef enum combine_special {
     COMBINE_SPECIALS
 } combine_special;
 
-typedef enum combine_sinks { COMBINE_NO_SINKS, COMBINE_PLAN_SINKS, COMBINE_CALL_SINKS } combine_sinks;
+typedef enum combine_sinks {
+    COMBINE_NO_SINKS,
+    COMBINE_PLAN_SINKS,
+    COMBINE_CALL_SINKS
+} combine_sinks;
 
 typedef struct combine_case {
     uint64_t seed;

@@ -3,7 +3,8 @@
  *
  *     mpi_decode [--seed N] [--cases N] [--device LIST]
  *
- * LIST names the ranks' devices in turn, see cases.h: "host,simt32,simt64" is a group of all three. */
+ * LIST names the ranks' devices in turn, see cases.h: "host,simt32,simt64" is a group of all three.
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

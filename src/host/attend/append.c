@@ -50,10 +50,10 @@ static void store_token(const append_job *job, const ta_new_token *t, int64_t ro
         if (source)
             source += ta_gathered_head(p, rows, size, head, values) + row * dim * size;
         else
-            source = (const char *)from->data +
-                     (ta_new_token_from(p, tokens, from, t, row, before) +
-                      head * from->head_stride) *
-                         size;
+            source =
+                (const char *)from->data +
+                (ta_new_token_from(p, tokens, from, t, row, before) + head * from->head_stride) *
+                    size;
         store(job, dim, source,
               (char *)to->data +
                   (begin + head * to->head_stride) * (int64_t)ta_dtype_bytes(p->kv_dtype));

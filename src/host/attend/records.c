@@ -2,6 +2,8 @@
  * pieces that the threads of the pool share. base/partial.h says what they are. host.c lists it. */
 #include "records.h"
 
+#include <string.h>
+
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "host/host.h"
@@ -19,7 +21,7 @@ typedef struct records_job {
     float *records;
 } records_job;
 
-/* One record; an empty one reads nothing. */
+/* One record; an empty one, and one that is NaN by its sum, reads nothing. */
 static void make_record(const records_job *job, int64_t head, int64_t row, float *record)
 {
     const ta_problem *p = job->problem;
@@ -33,8 +35,7 @@ static void make_record(const records_job *job, int64_t head, int64_t row, float
                                            p->v_dim, 1.0f, record);
         return;
     }
-    for (int32_t i = 0; i < p->v_dim; i++)
-        record[i] = m == m ? 0.0f : NAN;
+    memset(record, 0, (size_t)p->v_dim * sizeof *record);
 }
 
 static void make_piece(void *context, int64_t piece, int thread)
