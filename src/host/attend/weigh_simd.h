@@ -70,7 +70,7 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
     for (int t = 0; t < p->n; t++) {
         const char *from = ta_walk_at(walk, even, p->first + t) + offset;
         vf value[8];
-        if (rows > 1 || !even)
+        if (rows > 1 || ta_walk_fetches(walk, even))
             ta_walk_fetch(walk, even, lines);
         if (!SHORT_PASSES(dtype, rows))
             __builtin_prefetch(from + near, 0, 3);
