@@ -45,8 +45,8 @@ def main():
     describe("A", a_report)
     describe("B", b_report)
     print(f"#{'tokens':>9} {'ranks':>5} {'pages':>5} {'dtype':>5} {'heads':>6} {'algo':>7}"
-          f" {'A us':>10} {'B us':>10} {'B/A':>6} {'A GB/s':>8} {'B GB/s':>8} {'A frac':>6} {'B frac':>6}"
-          f" {'#wrong':>6}")
+          f" {'A us':>10} {'B us':>10} {'B/A':>6} {'A GB/s':>8} {'B GB/s':>8} {'A frac':>6}"
+          f" {'B frac':>6} {'#wrong':>6}")
     both = [key for key in a_rows if key in b_rows]
     for key in both:
         print_row(key, a_rows[key], b_rows[key])
