@@ -33,6 +33,7 @@ static int even;   /* are the vectors at equal distances? */
 static int heads;  /* of a block */
 static int packed; /* are queries of the type of K, for score_packed()? */
 static int wild;   /* are some elements no usual numbers? */
+static int shared; /* as ta_block has it */
 static int timing; /* are kernels timed? */
 static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
 
@@ -88,14 +89,15 @@ static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scor
                       .dim = dim,
                       .scores = scores,
                       .sums = sums,
-                      .factor = 0.25f};
+                      .factor = 0.25f,
+                      .shared = shared};
 }
 
 static void describe(char *text, size_t size, ta_dtype dtype, int rows, int n, int dim, int at)
 {
-    snprintf(text, size, "%s %s%s, %s, heads %d rows %d n %d dim %d, at %d", best->name,
-             ta_dtype_name(dtype), packed ? " packed" : "", even ? "even" : "listed", heads, rows,
-             n, dim, at);
+    snprintf(text, size, "%s %s%s, %s%s, heads %d rows %d n %d dim %d, at %d", best->name,
+             ta_dtype_name(dtype), packed ? " packed" : "", even ? "even" : "listed",
+             shared ? ", shared" : "", heads, rows, n, dim, at);
 }
 
 static void check_score(ta_dtype dtype, int rows, int n, int dim)
@@ -216,7 +218,9 @@ static void test_scores_of_packed_queries(void)
 
 static void test_weighted_sums(void)
 {
-    for_shapes(check_weigh);
+    for (shared = 0; shared < 2; ++shared)
+        for_shapes(check_weigh);
+    shared = 0;
 }
 
 static void test_wild_numbers(void)

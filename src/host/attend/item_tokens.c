@@ -156,7 +156,8 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
                       .sums = b->sums,
-                      .scattered = ta_tile_is_scattered(tile)};
+                      .scattered = ta_tile_is_scattered(tile),
+                      .shared = s->item.rows > TA_ROW_BLOCK};
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];
