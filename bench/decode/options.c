@@ -15,6 +15,7 @@ static const char *const placement_words[] = {"all", "root", "heads", NULL};
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
 static const char *const layout_words[] = {"token", "head", NULL};
+static const char *const pages_words[] = {"small", "huge", "both", NULL};
 static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
 #define AT(field) offsetof(decode_options, field)
@@ -55,6 +56,9 @@ static const arg_flag own_flags[] = {
      "outer axis of K and V in memory: token or head", NULL},
     {0, "page-tokens", ARG_INT, AT(page_tokens), 1, INT32_MAX, NULL, "TOKENS",
      "store K and V in shuffled pages of this size", "not paged"},
+    {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND",
+     "memory of K and V: small pages, as programs have that do not ask, huge ones, or rows of both",
+     NULL},
     {0, "placement", ARG_CHOICE, AT(out_placement), 0, 0, placement_words, "KIND",
      "who gets the output: all, root (rank 0), or each rank some heads", NULL},
     {0, "query-placement", ARG_CHOICE, AT(query_placement), 0, 0, placement_words, "KIND",
@@ -180,6 +184,8 @@ static bench_case make_case(const decode_options *options, const bench_machine *
     c.kv_heads = (int32_t)o->kv_heads.values[sweep_digit(&row, o->kv_heads.count)];
     c.query_heads = (int32_t)o->heads.values[sweep_digit(&row, o->heads.count)];
     c.dtype = element_dtype(o->dtypes.values[sweep_digit(&row, o->dtypes.count)]);
+    c.pages = options->pages == OPTIONS_BOTH_PAGES ? (int)sweep_digit(&row, PAGES_KINDS)
+                                                   : (int)options->pages;
     c.threads = sweep_threads(threads, machine, c.ranks);
     return c;
 }
@@ -189,7 +195,8 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
     const sweep_options *o = &options->sweep;
     int64_t thread_counts = o->threads.count ? o->threads.count : 1;
     int64_t rows = options->algorithms.count * sweep_count(&o->lengths) * thread_counts *
-                   o->ranks.count * o->kv_heads.count * o->heads.count * o->dtypes.count;
+                   o->ranks.count * o->kv_heads.count * o->heads.count * o->dtypes.count *
+                   (options->pages == OPTIONS_BOTH_PAGES ? PAGES_KINDS : 1);
     bench_case *cases = calloc((size_t)rows, sizeof *cases);
     if (!cases)
         return NULL;
@@ -226,7 +233,8 @@ int64_t options_rows(const decode_options *options)
 int options_same_work(const bench_case *a, const bench_case *b)
 {
     return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
-           a->dtype == b->dtype && a->query_heads == b->query_heads && a->kv_heads == b->kv_heads;
+           a->pages == b->pages && a->dtype == b->dtype && a->query_heads == b->query_heads &&
+           a->kv_heads == b->kv_heads;
 }
 
 const char *options_algorithm_name(const bench_case *row)
@@ -257,6 +265,11 @@ const char *options_layout_name(const decode_options *options)
 const char *options_placement_name(int64_t placement)
 {
     return placement_words[placement];
+}
+
+const char *options_pages_name(int64_t pages)
+{
+    return pages_words[pages];
 }
 
 void options_help(FILE *file)

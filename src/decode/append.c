@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "api.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
-#include "base/arguments.h"
 #include "call.h"
 #include "check_more.h"
 #include "device/new_token.h"

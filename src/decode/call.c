@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "base/status.h"
 #include "base/arguments.h"
+#include "base/status.h"
 
 static ta_status read_batch(const ta_plan *plan, const ta_call *call, ta_problem *p)
 {

@@ -2,8 +2,8 @@
  * gets that of all. The second half of a tree: records are made of outputs and log-sum-exps, then
  * exchanged and finished as step.c does for a tree. */
 #include "api.h"
-#include "base/status.h"
 #include "base/arguments.h"
+#include "base/status.h"
 #include "call.h"
 #include "step.h"
 

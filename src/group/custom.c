@@ -8,7 +8,6 @@
 
 #include "base/arguments.h"
 #include "base/status.h"
-#include "base/arguments.h"
 
 /* ---- Making and freeing ----------------------------------------------------------------------- */
 

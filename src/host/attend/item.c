@@ -188,7 +188,7 @@ static void attend_tiles(const ta_item_state *s, int32_t first, int32_t end)
         ta_tally_clear(row_tally(s, i / s->item.rows, i % s->item.rows), v_dim);
     while (first < end) {
         int32_t next = end - first < tile - first % tile ? end : first + tile - first % tile;
-        ta_item_attend_tokens(s, first, next);
+        ta_item_attend_tokens(s, first, next, end);
         for (int i = 0; i < s->item.heads * s->item.rows; i++) {
             int head = i / s->item.rows, row = i % s->item.rows;
             int64_t index = ta_row_index(s, head, row);
@@ -218,7 +218,7 @@ void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
         attend_tiles(&s, first, end);
         return;
     }
-    ta_item_attend_tokens(&s, first, end);
+    ta_item_attend_tokens(&s, first, end, end);
     for (int i = 0; i < item.heads * item.rows; i++) {
         float *record = ta_row_record(&s, i / item.rows, i % item.rows);
         int64_t index = ta_row_index(&s, i / item.rows, i % item.rows);

@@ -114,7 +114,8 @@ static inline float ta_score_factor(const ta_problem *p)
     return (float)(p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E));
 }
 
-/* All rows against the tokens [first, end), local positions, that they see. */
-void ta_item_attend_tokens(const ta_item_state *state, int32_t first, int32_t end);
+/* All rows against the tokens [first, end), local positions, that they see. Those up to `last` come
+ * next. */
+void ta_item_attend_tokens(const ta_item_state *state, int32_t first, int32_t end, int32_t last);
 
 #endif
