@@ -37,13 +37,13 @@ typedef struct ta_problem {
      * tile is on more than one rank, so on every rank tile i begins at local position i ·
      * tally_tile. */
     int32_t tally_tile;
-    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes of
-     * a sequence does not depend on how many others there are. */
+    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes
+     * of a sequence does not depend on how many others there are. */
     int32_t plan_batch;
     int64_t plan_rows;
     int64_t rows; /* query rows of one head: one for each query token of each sequence */
-    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at most
-     * query_tokens of them. NULL: uniform, every sequence has query_tokens. */
+    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at
+     * most query_tokens of them. NULL: uniform, every sequence has query_tokens. */
     const int32_t *starts;
 } ta_problem;
 
