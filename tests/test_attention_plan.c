@@ -60,7 +60,7 @@ static void test_bad_configs(void)
     REFUSED(dtype, (ta_dtype)-1, "dtype is -1");
     REFUSED(max_tokens, 0, "max_tokens");
     REFUSED(map.size, 1, "map.size");
-    REFUSED(map.kind, (ta_shard_kind)3, "map.kind");
+    REFUSED(map.kind, (ta_shard_kind)4, "map.kind");
     REFUSED(map.ranks, 2, "map.ranks");
     REFUSED(map.block, -1, "map.block");
     REFUSED(map.bounds, bounds, "map.bounds");

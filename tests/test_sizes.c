@@ -76,7 +76,7 @@ static void test_sizes_stay(void)
         TEST_ASSERT_TRUE_MESSAGE(s->bytes >= s->first_bytes, s->name);
         TEST_ASSERT_TRUE_MESSAGE(s->bytes <= TA_STRUCT_MOST_BYTES / 2, s->name);
     }
-    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 3, COUNT(layout_sizes));
+    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 5, COUNT(layout_sizes)); /* those without a size */
 }
 
 /* Arrays of them, and structs that hold them, are compiled into programs. */
@@ -176,6 +176,69 @@ static ta_status create_ccl(void *config)
     ta_group *made;
     ccl.bootstrap = group;
     return ta_group_create_ccl(device, &ccl, config, &made);
+}
+
+/* One rank has nobody to send to. */
+static ta_status move_nothing(void *context, ta_transfer *const *transfers, int count,
+                              int timeout_ms)
+{
+    (void)context, (void)transfers, (void)count, (void)timeout_ms;
+    return TA_OK;
+}
+
+static ta_transport one_rank(void)
+{
+    ta_transport transport = TA_TRANSPORT_INIT;
+    transport.ranks = 1;
+    transport.progress = move_nothing;
+    return transport;
+}
+
+static ta_status create_custom(void *transport)
+{
+    ta_group *made;
+    TA_TRY(ta_group_create_custom(transport, NULL, &made));
+    ta_group_destroy(made);
+    return TA_OK;
+}
+
+static ta_status create_custom_with(void *config)
+{
+    ta_transport transport = one_rank();
+    ta_group *made;
+    TA_TRY(ta_group_create_custom(&transport, config, &made));
+    ta_group_destroy(made);
+    return TA_OK;
+}
+
+/* An empty sequence. */
+static int32_t no_tokens;
+
+static ta_reshard_config reshard_config(void)
+{
+    ta_reshard_config config = TA_RESHARD_CONFIG_INIT;
+    config.batch = config.kv_heads = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.lengths = &no_tokens;
+    return config;
+}
+
+static ta_status reshard(void *config)
+{
+    return ta_reshard(NULL, NULL, config, &step.kv, &step.kv, NULL);
+}
+
+static ta_status reshard_from(void *kv)
+{
+    ta_reshard_config config = reshard_config();
+    return ta_reshard(NULL, NULL, &config, kv, &step.kv, NULL);
+}
+
+static ta_status reshard_to(void *kv)
+{
+    ta_reshard_config config = reshard_config();
+    return ta_reshard(NULL, NULL, &config, &step.kv, kv, NULL);
 }
 
 static ta_status create_ccl_from(void *ccl)
@@ -404,6 +467,7 @@ static void test_devices_and_groups(void)
     ta_device_config of_device = TA_DEVICE_CONFIG_INIT;
     ta_group_config of_group = TA_GROUP_CONFIG_INIT;
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    const ta_transport transport = one_rank();
     of_device.threads = 1;
     ccl.bootstrap = group;
     const try tries[] = {
@@ -413,6 +477,8 @@ static void test_devices_and_groups(void)
         {"config", TA_STRUCT(ta_group_config), &of_group, create_mpi, 1},
         {"config", TA_STRUCT(ta_group_config), &of_group, create_ccl, 1},
         {"ccl", TA_STRUCT(ta_ccl_config), &ccl, create_ccl_from, 1},
+        {"transport", TA_STRUCT(ta_transport), &transport, create_custom, 0},
+        {"config", TA_STRUCT(ta_group_config), &of_group, create_custom_with, 0},
         {"stats", TA_STRUCT(ta_group_stats), NULL, group_stats, 0},
     };
     for (size_t i = 0; i < COUNT(tries); ++i)
@@ -422,7 +488,11 @@ static void test_devices_and_groups(void)
 static void test_decode(void)
 {
     const ta_call call = TA_CALL_INIT;
+    const ta_reshard_config of_reshard = reshard_config();
     const try tries[] = {
+        {"config", TA_STRUCT(ta_reshard_config), &of_reshard, reshard, 0},
+        {"from", TA_STRUCT(ta_kv), &step.kv, reshard_from, 0},
+        {"to", TA_STRUCT(ta_kv), &step.kv, reshard_to, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_workspace, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_create, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, predict_config, 0},

@@ -414,7 +414,8 @@ TA_API ta_status ta_barrier(ta_group *group, ta_device *device, void *stream);
 typedef enum ta_shard_kind {
     TA_SHARD_CONTIGUOUS = 0,   /* rank r holds one range of every sequence */
     TA_SHARD_BLOCK_CYCLIC = 1, /* blocks of tokens are dealt to the ranks in turn */
-    TA_SHARD_ZIGZAG = 2        /* one block from either end; for ta_attention_config only */
+    TA_SHARD_ZIGZAG = 2,       /* one block from either end; for ta_attention_config only */
+    TA_SHARD_WEIGHTED = 3      /* block-cyclic with turns in proportion to the ranks' weights */
 } ta_shard_kind;
 
 /* Which rank holds which position. With B = block and P = ranks:
@@ -427,18 +428,24 @@ typedef enum ta_shard_kind {
  *     zigzag         of 2P blocks, rank r holds the blocks r and 2P − 1 − r; rank 0 also holds all
  *                    that follow. Under a causal mask all ranks have the same work.
  *
+ *     weighted       with the weights w = bounds and W their sum: of every W blocks in a row, rank 0
+ *                    holds the first w[0], rank 1 the next w[1], and so on. For ranks of different
+ *                    memory or speed; a weight of 0 holds nothing.
+ *
  * Local order is the order of positions, always. */
 typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
     int ranks; /* in a plan 0: the group's size; of a zigzag map at most 2^30 − 1 */
-    /* Tokens per block. 0: 64 when block-cyclic; when contiguous on more than one rank, bounds must
+    /* Tokens per block. 0: 64 when block-cyclic or weighted; when contiguous on more than one rank, bounds must
      * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
      * see ta_attention_config. */
     int32_t block;
     int32_t reserved;
     /* Contiguous: host memory [ranks + 1] of ascending positions from 0, or NULL. In a plan it must
-     * be NULL: ta_kv has the bounds, which may differ between sequences. */
+     * be NULL: ta_kv has the bounds, which may differ between sequences. Weighted: host memory
+     * [ranks] of weights from 0, at least one above, that add up to less than 2^31; also in a plan,
+     * which copies them. Otherwise NULL. */
     const int32_t *bounds;
 } ta_shard_map;
 #define TA_SHARD_MAP_INIT                                                                          \
@@ -459,6 +466,23 @@ TA_API ta_status ta_shard_count(const ta_shard_map *map, int rank, int32_t lengt
 
 /* Which rank must store the next token of a sequence that has `length` tokens, and where. */
 TA_API ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int32_t *local);
+
+/* Tokens of one sequence that go from one rank's place to another's: the positions [position,
+ * position + tokens). */
+typedef struct ta_move {
+    int32_t from_rank, from_local; /* the rank that has them, and its first local position */
+    int32_t to_rank, to_local;     /* the rank that will have them, likewise */
+    int32_t position, tokens;
+} ta_move;
+
+/* List what must move when a sequence of `length` tokens goes from one shard map to another, whose
+ * numbers of ranks may differ. Moves are in the order of positions, each as long as it can be, and
+ * every token is in one; those of a rank to itself are listed too. A contiguous or zigzag map
+ * without block and bounds divides the sequence evenly, as attention plans do. Writes at most
+ * `capacity` of them to `moves` (which may be NULL if that is 0), and how many there are to
+ * `*count`; a list that was cut is not an error. */
+TA_API ta_status ta_reshard_list(const ta_shard_map *from, const ta_shard_map *to, int32_t length,
+                                 ta_move *moves, size_t capacity, size_t *count);
 
 /* The heads that rank `rank` of `ranks` holds when something is scattered by heads: the range from
  * heads·rank / ranks up to heads·(rank + 1) / ranks, rounded down. It can be empty. */
@@ -528,7 +552,7 @@ typedef struct ta_plan_config {
     ta_dtype query_dtype; /* TA_DTYPE_NONE: as K and V */
     ta_dtype out_dtype;   /* TA_DTYPE_NONE: as the query */
     int32_t max_tokens;   /* the most tokens of one sequence that one rank will hold, ≥ 1 */
-    ta_shard_map map;     /* `bounds` must be NULL here */
+    ta_shard_map map;     /* `bounds` must be NULL here, unless they are weights */
     ta_mask mask;
     int32_t window;            /* > 0: also hide keys with x − y ≥ window; 0: no window */
     float scale;               /* 0: 1 / sqrt(k_dim) */
@@ -667,6 +691,40 @@ typedef struct ta_kv {
     {                                                                                              \
         sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0        \
     }
+
+/* The work of ta_reshard(), the same on all ranks. */
+typedef struct ta_reshard_config {
+    size_t size;
+    /* Where the tokens are and where they go. map.ranks may be less than the group's size, which 0
+     * stands for: then those are the group's first ranks. Bounds are host memory and shared by all
+     * sequences; without block and bounds, contiguous and zigzag maps divide each sequence
+     * evenly. */
+    ta_shard_map from, to;
+    int32_t batch; /* sequences, ≥ 1 */
+    int32_t kv_heads, k_dim;
+    int32_t v_dim; /* 0: k_dim */
+    ta_dtype kv_dtype;
+    int32_t from_tokens, to_tokens; /* the tokens that caches without page tables have room for */
+    int32_t reserved;
+    const int32_t *lengths; /* host memory [batch]: tokens of each whole sequence */
+} ta_reshard_config;
+#define TA_RESHARD_CONFIG_INIT                                                                     \
+    {                                                                                              \
+        sizeof(ta_reshard_config), TA_SHARD_MAP_INIT, TA_SHARD_MAP_INIT, 0, 0, 0, 0,               \
+            TA_DTYPE_NONE, 0, 0, 0, NULL                                                           \
+    }
+
+/* Move K and V of some sequences from one shard map to another. Collective: every rank of the group
+ * calls it. `from` and `to` are this rank's caches, of any strides, paged or not, as in ta_decode(),
+ * but `lengths` and `bounds` in them are not used; NULL on a rank that is not one of the map's. They
+ * must not share memory that is in use, except that pages of one pool may be those of either.
+ * `device` is whose memory they are in; NULL: the group's, or host memory. Waits until all is there,
+ * and allocates, so it can't be captured.
+ *
+ * If any rank fails before the first token is sent, all do, and nothing is written: bad arguments,
+ * or values that differ (TA_ERR_MISMATCH). */
+TA_API ta_status ta_reshard(ta_group *group, ta_device *device, const ta_reshard_config *config,
+                            const ta_kv *from, const ta_kv *to, void *stream);
 
 /* What one call adds to its plan. All ranks must give the same values (what pointers point to, not
  * the pointers). Fields will be added at the end.

@@ -26,6 +26,7 @@
     X(ta_plan_config, TA_PLAN_CONFIG_INIT, reproducible_tile)                                      \
     X(ta_plan_stats, TA_PLAN_STATS_INIT, device_attend_ns)                                         \
     X(ta_kv, TA_KV_INIT, page_count)                                                               \
+    X(ta_reshard_config, TA_RESHARD_CONFIG_INIT, lengths)                                          \
     X(ta_call, TA_CALL_INIT, tag)                                                                  \
     X(ta_append_input, TA_APPEND_INPUT_INIT, source)                                               \
     X(ta_attention_config, TA_ATTENTION_CONFIG_INIT, workspace_bytes)                              \

@@ -4,6 +4,9 @@
  * Local order follows global order, so the keys that a mask lets a query see are always one range
  * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1).
  *
+ * A weighted map is block-cyclic with turns of several blocks; a rank's own turn is all that it
+ * needs to know of the weights.
+ *
  * A slice of a shard is some of its tokens in a row, with local positions of its own from 0 on:
  * what a ring passes on in one message. Everything here speaks of the slice where there is one. */
 #ifndef TA_SHARD_H
@@ -21,7 +24,21 @@ typedef struct ta_shard {
     int32_t block; /* contiguous: 0 if only bounds define it */
     /* Only the rank's tokens from `slice_first` on, `slice_tokens` of them at most; 0: all. */
     int32_t slice_first, slice_tokens;
+    /* Block-cyclic: the ranks take turns, and all turns are a round. Of each round the rank holds
+     * `turn` tokens from `turn_first` on. A turn beyond the longest sequence is cut to 2^31 − 1. */
+    int32_t turn;
+    int64_t turn_first, round;
 } ta_shard;
+
+/* Give a block-cyclic shard its turn: `blocks` of them from block `first` on, in a round of
+ * `round`. */
+TA_INLINE void ta_shard_set_turn(ta_shard *shard, int32_t first, int32_t blocks, int32_t round)
+{
+    int64_t turn = (int64_t)blocks * shard->block;
+    shard->turn = turn > INT32_MAX ? INT32_MAX : (int32_t)turn;
+    shard->turn_first = (int64_t)first * shard->block;
+    shard->round = (int64_t)round * shard->block;
+}
 
 /* How many tokens with a position below `end` the rank holds in all. */
 TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *bounds, int32_t end)
@@ -29,13 +46,12 @@ TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *boun
     if (end <= 0)
         return 0;
     if (shard->cyclic) {
-        int64_t round = (int64_t)shard->block * shard->ranks;
-        int64_t part = end % round - (int64_t)shard->rank * shard->block;
+        int64_t part = end % shard->round - shard->turn_first;
         if (part < 0)
             part = 0;
-        else if (part > shard->block)
-            part = shard->block;
-        return (int32_t)(end / round * shard->block + part);
+        else if (part > shard->turn)
+            part = shard->turn;
+        return (int32_t)(end / shard->round * shard->turn + part);
     }
     int64_t first = bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block;
     int64_t last = (int64_t)first + shard->block;
@@ -61,9 +77,10 @@ TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, in
 TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, int32_t local)
 {
     local += shard->slice_first;
+    if (shard->cyclic && shard->turn == 0) /* it holds nothing */
+        return shard->turn_first;
     if (shard->cyclic)
-        return (int64_t)(local / shard->block) * shard->block * shard->ranks +
-               (int64_t)shard->rank * shard->block + local % shard->block;
+        return local / shard->turn * shard->round + shard->turn_first + local % shard->turn;
     return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
 }
 

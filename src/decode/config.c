@@ -86,7 +86,7 @@ static ta_status resolve_map(const ta_plan_config *config, int rank, int ranks, 
     if (map.ranks != ranks)
         return ta_fail(TA_ERR_INVALID, "config.map.ranks is %d: must be 0 or the group's size, %d",
                        map.ranks, ranks);
-    if (map.bounds)
+    if (map.bounds && map.kind != TA_SHARD_WEIGHTED)
         return ta_fail(TA_ERR_INVALID,
                        "config.map.bounds is set: must be NULL in a plan, give kv.bounds");
     if (block)

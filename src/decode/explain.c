@@ -20,6 +20,15 @@ static const char *placement_name(ta_placement placement)
     }
 }
 
+static void add_weights(const ta_plan *plan, ta_text *out)
+{
+    ta_text_add(out, "shard map: weighted block-cyclic, block %d, weights",
+                (int)plan->problem.shard.block);
+    for (int rank = 0; rank < plan->ranks; ++rank)
+        ta_text_add(out, " %d", (int)(plan->turns[rank + 1] - plan->turns[rank]));
+    ta_text_add(out, "\n");
+}
+
 static void add_work(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
@@ -37,7 +46,9 @@ static void add_work(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "dtypes: %s query, %s kv, %s out\n", ta_dtype_name(p->query_dtype),
                 ta_dtype_name(p->kv_dtype), ta_dtype_name(p->out_dtype));
     ta_text_add(out, "tokens per sequence and rank: at most %d\n", (int)p->max_tokens);
-    if (p->shard.cyclic)
+    if (plan->turns)
+        add_weights(plan, out);
+    else if (p->shard.cyclic)
         ta_text_add(out, "shard map: block-cyclic, block %d\n", (int)p->shard.block);
     else if (p->shard.block)
         ta_text_add(out, "shard map: contiguous, %d tokens per rank\n", (int)p->shard.block);

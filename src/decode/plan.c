@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arguments.h"
+#include "base/shard_map.h"
 #include "base/status.h"
 #include "config.h"
 #include "replay.h"
@@ -168,7 +169,20 @@ static void free_plan(ta_plan *plan)
     ta_replay_release(plan);
     ta_plan_free_memory(plan);
     ta_choice_free(&plan->choice);
+    free(plan->turns);
     free(plan);
+}
+
+/* A ring speaks of the other ranks' shards too. */
+static ta_status keep_turns(const ta_plan_config *config, ta_plan *plan)
+{
+    if (config->map.kind != TA_SHARD_WEIGHTED)
+        return TA_OK;
+    plan->turns = calloc((size_t)plan->ranks + 1, sizeof *plan->turns);
+    if (!plan->turns)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the weights of %d ranks", plan->ranks);
+    ta_shard_make_turns(config->map.bounds, plan->ranks, plan->turns);
+    return TA_OK;
 }
 
 ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
@@ -185,6 +199,8 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
         status = describe_plan(group, device, &known, made);
     if (ta_group_size(group) > 1)
         status = follow_rank_0(group, made, status);
+    if (status == TA_OK)
+        status = keep_turns(&known, made);
     if (status == TA_OK)
         status = ta_plan_make_memory(&known, made);
     if (status == TA_OK)

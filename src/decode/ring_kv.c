@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
+#include "base/shard_map.h"
 #include "base/status.h"
 #include "parts.h"
 #include "ring.h"
@@ -46,7 +47,7 @@ static ta_problem slice_of(const kv_step *s, int owner, int slice)
 {
     ta_problem p = *s->problem;
     p.max_tokens = ta_ring_slice_tokens(&p);
-    p.shard.rank = owner;
+    ta_shard_set_rank(&p.shard, s->plan->turns, owner);
     p.shard.slice_first = slice * p.max_tokens;
     p.shard.slice_tokens = p.max_tokens;
     return p;

@@ -149,6 +149,19 @@ static void choose_options(random_source *r, decode_case *c)
         c->special = (case_special)random_int(r, CASE_NAN_QUERY, CASE_INFINITE_VALUE);
 }
 
+/* Some of the block-cyclic maps are weighted. With a source of its own, so that a seed draws the
+ * rest of its case as ever. */
+static void choose_weights(decode_case *c)
+{
+    random_source own = random_from(c->seed ^ 0x3e19), *r = &own;
+    if (!random_one_in(r, 3))
+        return;
+    c->plan.map.kind = TA_SHARD_WEIGHTED;
+    for (int rank = 0; rank < c->ranks; ++rank)
+        c->weights[rank] = random_one_in(r, 4) ? 0 : random_int(r, 1, 4);
+    c->weights[random_int(r, 0, c->ranks - 1)] = random_int(r, 1, 4);
+}
+
 static void choose_map(random_source *r, bool large, decode_case *c)
 {
     static const int32_t blocks[] = {0, 1, 2, 3, 4, 16, 64};
@@ -157,6 +170,7 @@ static void choose_map(random_source *r, bool large, decode_case *c)
     if (random_one_in(r, 2)) {
         map->kind = TA_SHARD_BLOCK_CYCLIC;
         map->block = RANDOM_PICK(r, blocks);
+        choose_weights(c);
         return;
     }
     map->kind = TA_SHARD_CONTIGUOUS;
@@ -259,7 +273,7 @@ void case_reproducible(decode_case *c, int32_t tile)
     c->plan.reproducible_tile = tile;
     if (c->plan.algorithm != TA_ALGORITHM_AUTO)
         c->plan.algorithm = TA_ALGORITHM_TREE;
-    if (c->plan.map.block || c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
+    if (c->plan.map.block || c->plan.map.kind != TA_SHARD_CONTIGUOUS)
         c->plan.map.block = (c->plan.map.block / tile + 1) * tile;
 }
 

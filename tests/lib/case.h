@@ -64,6 +64,7 @@ typedef struct decode_case {
     int spare_call_tokens;          /* max_call_tokens beyond the call's; -1: it is left at 0 */
     /* These come with the call, in place of others that the plan is given. */
     bool call_window, call_softcap, call_alibi, call_sinks;
+    int32_t weights[CASE_MAX_RANKS]; /* of a weighted shard map */
     int32_t lengths[CASE_MAX_BATCH];
     case_bounds bounds;
     bool paged;

@@ -125,11 +125,23 @@ static void draw_bounds(const decode_case *c, random_source *r, int b, case_data
     }
 }
 
+/* Deal blocks, one by one, until it is this one's turn. */
+static int weighted_owner(const decode_case *c, int32_t block)
+{
+    for (;;)
+        for (int rank = 0; rank < c->ranks; ++rank)
+            for (int32_t i = 0; i < c->weights[rank]; ++i)
+                if (block-- == 0)
+                    return rank;
+}
+
 int case_owner(const decode_case *c, const case_data *data, int sequence, int32_t position)
 {
     int32_t block = c->plan.map.block;
     if (c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
         return position / (block ? block : 64) % c->ranks;
+    if (c->plan.map.kind == TA_SHARD_WEIGHTED)
+        return weighted_owner(c, position / (block ? block : 64));
     for (int rank = 0; rank < c->ranks; ++rank) {
         int64_t end = c->bounds == CASE_BOUNDS_NONE ? (rank + 1) * (int64_t)block
                                                     : data->bounds[sequence][rank + 1];

@@ -62,8 +62,10 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
                 c->call_softcap ? " call-softcap" : "", c->call_alibi ? " call-alibi" : "",
                 c->call_sinks ? " call-sinks" : "");
     ta_text_add(&t, " %s block=%d bounds=%d",
-                p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic" : "contiguous", (int)p->map.block,
-                (int)c->bounds);
+                p->map.kind == TA_SHARD_WEIGHTED       ? "weighted"
+                : p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic"
+                                                       : "contiguous",
+                (int)p->map.block, (int)c->bounds);
     ta_text_add(&t, " algorithm=%d", (int)p->algorithm);
     describe_options(&t, c);
     if (c->paged)

@@ -218,6 +218,8 @@ ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *
 {
     ta_plan_config config = c->plan;
     config.max_tokens = data->max_tokens;
+    if (config.map.kind == TA_SHARD_WEIGHTED)
+        config.map.bounds = c->weights;
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
     give_other_options(c, &config);
