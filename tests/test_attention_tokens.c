@@ -1,4 +1,4 @@
-/* Orders of queries and keys (src/attention/tokens.c, src/base/token_order.h): written out, they
+/* Orders of queries and keys (src/attention/tokens.c, src/device/attention.h): written out, they
  * say what going through all positions one by one says; and finding them takes as many steps as
  * there are blocks, whatever the number of tokens. */
 #include <stdlib.h>

@@ -1,12 +1,13 @@
-/* Structs that can grow (src/base/struct_size.c): what a release handed out stays where it is, and
+/* Structs that can grow (src/base/arguments.c): what a release handed out stays where it is, and
  * every function that takes such a struct works with programs of other versions, and reads and
  * writes no further than the size it is given. Each struct lies at the end of a page that has
  * nothing behind it. */
-#include "base/struct_size.h"
+#include "base/arguments.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/layout.h"
 #include "lib/small_step.h"
@@ -22,7 +23,7 @@ static ta_device *device;
 static ta_group *group;
 static ta_cluster *cluster;
 static small_step step;
-static ta_plan *plan;
+static ta_plan *plan, *combines;
 static ta_attention *attention;
 static const int32_t lengths[] = {2};
 static float numbers[8][16];
@@ -280,6 +281,36 @@ static ta_status decode_call(void *call)
     return ta_decode(plan, &step.q, &step.kv, &step.out, step.lse, call, NULL);
 }
 
+static ta_append_input append_input(void)
+{
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    input.k.data = step.query; /* any numbers will do */
+    input.v.data = step.query;
+    return input;
+}
+
+static ta_status append(void *input)
+{
+    return ta_append(plan, input, &step.kv, NULL, NULL);
+}
+
+static ta_status append_kv(void *kv)
+{
+    ta_append_input input = append_input();
+    return ta_append(plan, &input, kv, NULL, NULL);
+}
+
+static ta_status append_call(void *call)
+{
+    ta_append_input input = append_input();
+    return ta_append(plan, &input, &step.kv, call, NULL);
+}
+
+static ta_status combine_call(void *call)
+{
+    return ta_combine(combines, &step.out, step.lse, TA_LSE_E, &step.out, step.lse, call, NULL);
+}
+
 static ta_status predict_config(void *config)
 {
     ta_prediction prediction = TA_PREDICTION_INIT;
@@ -289,16 +320,6 @@ static ta_status predict_config(void *config)
 static ta_status predict(void *prediction)
 {
     return ta_predict(cluster, &step.config, 1, 0, prediction);
-}
-
-static ta_attention_config attention_config(void)
-{
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = 8;
-    config.dtype = TA_F32;
-    config.max_tokens = 2;
-    return config;
 }
 
 static ta_attention_input attention_input(void)
@@ -369,7 +390,7 @@ static ta_status attention_predict_config(void *config)
 
 static ta_status attention_predict(void *prediction)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     return ta_attention_predict(cluster, &config, 1, 0, prediction);
 }
 
@@ -485,9 +506,24 @@ static void test_decode(void)
     TEST_ASSERT_TRUE(small_step_right(&step));
 }
 
+/* Writes to the cache and the output, so it comes after what looks at them. */
+static void test_append_and_combine(void)
+{
+    const ta_call call = TA_CALL_INIT;
+    const ta_append_input input = append_input();
+    const try tries[] = {
+        {"input", TA_STRUCT(ta_append_input), &input, append, 0},
+        {"kv", TA_STRUCT(ta_kv), &step.kv, append_kv, 0},
+        {"call", TA_STRUCT(ta_call), &call, append_call, 0},
+        {"call", TA_STRUCT(ta_call), &call, combine_call, 0},
+    };
+    for (size_t i = 0; i < COUNT(tries); ++i)
+        try_sizes(&tries[i]);
+}
+
 static void test_attention(void)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     ta_attention_gradient gradient = attention_gradient();
     const try tries[] = {
@@ -510,7 +546,7 @@ static void test_reserved_and_null(void)
     ta_device_config of_device = TA_DEVICE_CONFIG_INIT;
     ta_group_config of_group = TA_GROUP_CONFIG_INIT;
     ta_shard_map map = TA_SHARD_MAP_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     int32_t count;
     of_device.reserved = of_group.reserved = 3;
@@ -540,7 +576,8 @@ static void map_pages(void)
 static void open_all(void)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
+    ta_plan_config combine = TA_PLAN_CONFIG_INIT;
     one_thread.threads = 1;
     map_pages();
     small_step_init(&step, 0, 1);
@@ -548,12 +585,20 @@ static void open_all(void)
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
     EXPECT_OK(ta_cluster_create("h100:1x1", &cluster));
     EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    combine.combine_only = 1;
+    combine.batch = SMALL_BATCH;
+    combine.query_tokens = SMALL_QUERY_TOKENS;
+    combine.query_heads = SMALL_HEADS;
+    combine.v_dim = SMALL_V_DIM;
+    combine.query_dtype = TA_F32;
+    EXPECT_OK(ta_plan_create(NULL, device, &combine, &combines));
     EXPECT_OK(ta_attention_create(NULL, device, &config, &attention));
 }
 
 static void close_all(void)
 {
     ta_attention_destroy(attention);
+    ta_plan_destroy(combines);
     ta_plan_destroy(plan);
     ta_cluster_destroy(cluster);
     ta_group_destroy(group);
@@ -573,6 +618,7 @@ int main(void)
     RUN_TEST(test_an_older_programs_result);
     RUN_TEST(test_devices_and_groups);
     RUN_TEST(test_decode);
+    RUN_TEST(test_append_and_combine);
     RUN_TEST(test_attention);
     RUN_TEST(test_reserved_and_null);
     RUN_TEST(close_all);

@@ -1,7 +1,7 @@
 /* Who holds which token in a call of an attention plan, and which keys a query sees. A sequence is
  * divided into blocks of neighbours, so everything here goes from block to block of the ranks that
  * are asked about, never from token to token: the order that comes out is one of runs
- * (base/token_order.h). count_tokens() once a call, find_order() for each attention in it. */
+ * (device/attention.h). count_tokens() once a call, find_order() for each attention in it. */
 #include "base/shard_map.h"
 #include "base/status.h"
 #include "plan.h"

@@ -111,6 +111,10 @@ TA_INLINE ta_visible ta_shard_seen(const ta_shard *shard, const int32_t *bounds,
                                    int32_t query_tokens, int32_t causal, int32_t window)
 {
     ta_visible v = ta_shard_visible(shard, bounds, length, length - query_tokens, causal, window);
+    if (query_tokens < 1) { /* nobody is there to see anything */
+        v.first = v.end = 0;
+        return v;
+    }
     v.end = ta_shard_visible(shard, bounds, length, length - 1, causal, window).end;
     return v;
 }

@@ -33,6 +33,14 @@ static void add_work(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
     ta_text_add(out, "batch: %d\nquery tokens: %d\n", (int)p->batch, (int)p->query_tokens);
+    if (ta_plan_combines(plan)) {
+        ta_text_add(out, "combines: %d query heads of dim %d\n", (int)p->query_heads,
+                    (int)p->v_dim);
+        ta_text_add(out, "dtypes: %s in, %s out\n", ta_dtype_name(p->query_dtype),
+                    ta_dtype_name(p->out_dtype));
+        ta_text_add(out, "scores: the caller's%s\n", p->sinks ? ", sinks" : "");
+        return;
+    }
     ta_text_add(out, "heads: %d query, %d kv\n", (int)p->query_heads, (int)p->kv_heads);
     ta_text_add(out, "head dim: %d k, %d v\n", (int)p->k_dim, (int)p->v_dim);
     ta_text_add(out, "dtypes: %s query, %s kv, %s out\n", ta_dtype_name(p->query_dtype),
@@ -90,8 +98,9 @@ static void add_run(const ta_plan *plan, ta_text *out)
     long long partial = (long long)p->query_heads * ta_problem_rows(p) *
                         ta_problem_record_floats(p) * (long long)sizeof(float);
     add_algorithm(plan, out);
-    ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
-                plan->query ? ", moved to all ranks each step" : "");
+    if (!ta_plan_combines(plan))
+        ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
+                    plan->query ? ", moved to all ranks each step" : "");
     ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
     if (p->tally_tile)
         ta_text_add(out,
@@ -144,7 +153,5 @@ ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *n
     add_work(plan, &out);
     add_run(plan, &out);
     add_last_step(plan, &out);
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }

@@ -23,6 +23,7 @@ typedef struct ta_core {
     ta_status (*fail)(ta_status status, const char *format, ...);
     void (*text_add)(ta_text *text, const char *format, ...);
     ta_status (*fail_quietly)(ta_status status, const char *format, ...);
+    ta_status (*found_by_other)(ta_status status);
     void (*log_info)(const char *format, ...);
     const char *(*last_error)(void);
     ta_status (*exchange)(ta_group *group, const void *send, size_t send_bytes, int to,

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 

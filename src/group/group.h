@@ -81,6 +81,7 @@ struct ta_group {
     int timeout_ms;
     int node;          /* which node this rank is on, above 0; 0: the host's name says it */
     ta_device *device; /* whose memory this group moves; NULL: host memory */
+    int holds_device;  /* and lets go of it when it is destroyed */
     /* What the call that is under way is, 0: not told (label.h). Engines of host memory send it
      * with every message, and one with another label is TA_ERR_MISMATCH. */
     uint64_t label;
@@ -137,6 +138,9 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
  * the stream. */
 ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
                             void *stream);
+
+/* From now on the device, if the group moves its memory, exists as long as the group. */
+void ta_group_hold_device(ta_group *group);
 
 /* The config's timeout with its default filled in; `config` may be NULL. */
 ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms);

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 
 #include "agree.h"
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/shard_map.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "label.h"
 
 /* Of a message; one token at least. */

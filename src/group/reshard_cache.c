@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/tensor.h"
 
 static ta_status copy(const ta_resharding *r, void *to, const void *from, size_t bytes)
 {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/rank_list.h"
 #include "base/status.h"
 #include "label.h"
 #include "threads.h"
@@ -90,7 +91,9 @@ static int break_team(ta_team *team, ta_status status, const char *reason)
 static ta_status broken_status(ta_team *team)
 {
     ta_status status = (ta_status)atomic_load(&team->broken);
-    return status == TA_OK ? TA_OK : ta_fail_quietly(status, "%s", team->reason);
+    if (status == TA_OK)
+        return TA_OK;
+    return ta_found_by_other(ta_fail_quietly(status, "%s", team->reason));
 }
 
 __attribute__((format(printf, 3, 4))) static ta_status fail_team(ta_team *team, ta_status status,
@@ -119,6 +122,19 @@ static int find_missing(ta_team *team, int peer)
     return peer; /* they wait in a circle */
 }
 
+/* The rank that did not come, and others that do not wait for anybody. */
+static ta_status fail_missing(ta_team *team, int rank, int missing)
+{
+    char idle[TA_MAX_THREAD_RANKS], ranks[TA_RANK_LIST_BYTES], others[TA_RANK_LIST_BYTES + 40] = "";
+    for (int i = 0; i < team->size; ++i)
+        idle[i] = i != rank && i != missing && atomic_load(&team->seats[i].waits_for) < 0;
+    if (ta_rank_list(ranks, idle, 1, team->size))
+        snprintf(others, sizeof others, "; %s did not wait either", ranks);
+    return fail_team(team, TA_ERR_TIMEOUT,
+                     "rank %d did not arrive within %d ms: rank %d waited for it%s", missing,
+                     team->timeout_ms, rank, others);
+}
+
 /* May the wait end? Because the channel changed, the team broke, or the peer left for good. */
 static int wait_over(ta_team *team, ta_channel *channel, int wanted, int peer)
 {
@@ -140,30 +156,33 @@ static int sleep_until_over(ta_team *team, int rank, ta_channel *channel, int wa
     return wait_over(team, channel, wanted, peer);
 }
 
+/* Look so many times, giving up the CPU in between or not. */
+static int over_soon(ta_team *team, ta_channel *channel, int wanted, int peer, int times,
+                     int yields)
+{
+    for (int i = 0; i < times; ++i) {
+        if (wait_over(team, channel, wanted, peer))
+            return 1;
+        if (yields)
+            sched_yield();
+    }
+    return wait_over(team, channel, wanted, peer);
+}
+
 /* Wait until a channel between `rank` and `peer` has the wanted state. */
 static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int wanted, int peer)
 {
-    for (int spin = 0; spin < SPINS + YIELDS; ++spin) {
-        if (wait_over(team, channel, wanted, peer))
-            break;
-        if (spin >= SPINS)
-            sched_yield();
-    }
-    int over = wait_over(team, channel, wanted, peer);
-    if (!over) {
+    ta_status status = TA_OK;
+    if (!over_soon(team, channel, wanted, peer, SPINS, 0)) {
+        /* Before the CPU is given up, maybe for longer than the timeout: this rank is here. */
         atomic_store(&team->seats[rank].waits_for, peer);
-        over = sleep_until_over(team, rank, channel, wanted, peer);
-        if (!over) {
-            int missing = find_missing(team, peer);
-            ta_status status = fail_team(
-                team, TA_ERR_TIMEOUT, "rank %d did not arrive within %d ms: rank %d waited for it",
-                missing, team->timeout_ms, rank);
-            /* Only now: others that time out at this moment follow the chain through this rank. */
-            atomic_store(&team->seats[rank].waits_for, -1);
-            return status;
-        }
+        if (!over_soon(team, channel, wanted, peer, YIELDS, 1) &&
+            !sleep_until_over(team, rank, channel, wanted, peer))
+            status = fail_missing(team, rank, find_missing(team, peer));
+        /* Only now: others that time out at this moment follow the chain through this rank. */
         atomic_store(&team->seats[rank].waits_for, -1);
     }
+    TA_TRY(status);
     if (atomic_load(&channel->state) == wanted)
         return TA_OK;
     TA_TRY(broken_status(team));

@@ -1,12 +1,19 @@
-/* Structs of the interface that start with their size, so that they can grow: fields are added at
- * the end, and a program that was compiled with another version's header still works. Every public
- * function that takes such a struct works on a copy that ta_struct_read() makes, or hands its
- * result out with ta_struct_write(). tests/test_sizes.c keeps what the versions promised;
- * CONTRIBUTING.md says how to add a field or a struct. */
-#ifndef TA_STRUCT_SIZE_H
-#define TA_STRUCT_SIZE_H
+/* What a caller gives to a public function, checked before it is used: structs, tensors, fields of
+ * configs. Each message names the argument, its value and what would be right. Implemented in
+ * arguments.c. */
+#ifndef TA_ARGUMENTS_H
+#define TA_ARGUMENTS_H
 
 #include <treeattn/cluster.h>
+
+#include "dtype.h"
+
+/* ---- Structs that start with their size ----
+ *
+ * They can grow: fields are added at the end, and a program that was compiled with the header of
+ * another version still works. Every public function that takes such a struct works on a copy that
+ * ta_struct_read() makes, or hands its result out with ta_struct_write(). tests/test_sizes.c keeps
+ * what the versions promised; CONTRIBUTING.md says how to add a field or a struct. */
 
 /* Every such struct: X(name, its INIT macro, the last field it had in the first version that had
  * the struct). What stands up to that field is what every program has. */
@@ -21,6 +28,7 @@
     X(ta_kv, TA_KV_INIT, page_count)                                                               \
     X(ta_reshard_config, TA_RESHARD_CONFIG_INIT, lengths)                                          \
     X(ta_call, TA_CALL_INIT, tag)                                                                  \
+    X(ta_append_input, TA_APPEND_INPUT_INIT, source)                                               \
     X(ta_attention_config, TA_ATTENTION_CONFIG_INIT, workspace_bytes)                              \
     X(ta_attention_input, TA_ATTENTION_INPUT_INIT, v)                                              \
     X(ta_attention_gradient, TA_ATTENTION_GRADIENT_INIT, dv)                                       \
@@ -57,5 +65,40 @@ ta_status ta_struct_read(const ta_struct_size *type, const char *argument, const
  * beyond the library's own is set to 0. Nothing is written if it fails. */
 ta_status ta_struct_write(const ta_struct_size *type, const char *argument, const void *result,
                           void *given);
+
+/* ---- Tensors: strides that were left at 0 are filled in, what cannot be right is refused ---- */
+
+typedef struct ta_tensor_shape {
+    const char *name; /* what error messages call the tensor */
+    int64_t batch, tokens, heads, dim;
+    ta_dtype dtype;
+} ta_tensor_shape;
+
+/* A copy of `tensor` with every stride filled in; fails on a misaligned address, a negative stride
+ * or one that leads beyond the address space. */
+ta_status ta_tensor_fill(const ta_tensor *tensor, const ta_tensor_shape *shape, ta_tensor *filled);
+
+/* Bytes from the first element of a filled tensor to the end of its last. */
+size_t ta_tensor_reach(const ta_tensor *filled, const ta_tensor_shape *shape);
+
+/* Fails if two elements of a filled tensor share an address: for tensors that are written. */
+ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shape *shape);
+
+/* ---- Fields that the configs of all plans share ---- */
+
+ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high);
+
+/* A head dimension: a multiple of 8 up to `most`. */
+ta_status ta_check_dim(const char *name, int32_t value, int32_t most);
+
+/* A type that there is, and that may be what `role` says. */
+ta_status ta_check_dtype(const char *name, ta_dtype dtype, ta_dtype_role role);
+
+/* A workspace that the caller brings: large enough, and aligned. */
+#define TA_WORKSPACE_ALIGNMENT 64
+ta_status ta_check_workspace(const void *workspace, size_t bytes, size_t needed);
+
+/* Finite, and at least `low`: 0 or -INFINITY. */
+ta_status ta_check_finite(const char *name, float value, float low);
 
 #endif
