@@ -67,7 +67,7 @@ static ta_status step(rank_run *r)
 {
     const device_copy *data = &r->data;
     ta_status status =
-        ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL, NULL);
+        ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, &data->call, NULL);
     return status == TA_OK ? ta_device_synchronize(data->device, NULL) : status;
 }
 
@@ -85,7 +85,8 @@ static ta_status timed_step(rank_run *r, span *s)
     }
     ta_status status = ta_device_timer_start(data->device, NULL);
     if (status == TA_OK)
-        status = ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL, NULL);
+        status =
+            ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, &data->call, NULL);
     if (status == TA_OK)
         status = ta_device_timer_read(data->device, NULL, &seconds);
     *s = (span){0, seconds * 1e6};

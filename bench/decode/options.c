@@ -32,6 +32,10 @@ static const arg_flag own_flags[] = {
     {0, "batch", ARG_INT, AT(batch), 1, 65536, NULL, "N", "sequences per step", NULL},
     {0, "query-tokens", ARG_INT, AT(query_tokens), 1, 1024, NULL, "N", "query tokens per sequence",
      NULL},
+    {0, "ragged", ARG_SET, AT(ragged), 0, 0, NULL, "",
+     "a mixed batch in one call: 1 sequence in 32 prefills --query-tokens, 1 in 11 verifies 5, the "
+     "others decode 1",
+     NULL},
     {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL with a "
      "GPU "
@@ -193,6 +197,30 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
         cases[row] = make_case(options, machine, row);
     *count = (int)rows;
     return cases;
+}
+
+int64_t options_query_tokens(const decode_options *options, int64_t sequence)
+{
+    int64_t prefills = options->batch < 32 ? 1 : options->batch / 32;
+    int64_t verifies = options->batch / 11;
+    if (!options->ragged || sequence < prefills)
+        return options->query_tokens;
+    if (sequence < prefills + verifies)
+        return options->query_tokens < 5 ? options->query_tokens : 5;
+    return 1;
+}
+
+int64_t options_first_row(const decode_options *options, int64_t sequence)
+{
+    int64_t row = 0;
+    for (int64_t b = 0; b < sequence; b++)
+        row += options_query_tokens(options, b);
+    return row;
+}
+
+int64_t options_rows(const decode_options *options)
+{
+    return options_first_row(options, options->batch);
 }
 
 int options_same_work(const bench_case *a, const bench_case *b)

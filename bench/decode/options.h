@@ -14,6 +14,7 @@ typedef struct decode_options {
     sweep_options sweep; /* first; iterations 0: measure.c chooses for each row */
     arg_list algorithms;
     int64_t head_dim, v_dim, batch, query_tokens;
+    int64_t ragged; /* a mixed batch: options_query_tokens() */
     int64_t group, graph;
     const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
     int64_t map, block, layout, page_tokens;
@@ -52,6 +53,13 @@ int options_set_device(decode_options *options, const char *name, char *error, s
 /* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens, algorithms.
  * Free with free(). NULL without memory. */
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);
+
+/* Query tokens of a sequence, the first row of one, and the rows of a step, of one head. In a mixed
+ * batch one sequence in 32 prefills --query-tokens of them, one in 11 verifies 5, and the others
+ * decode one. */
+int64_t options_query_tokens(const decode_options *options, int64_t sequence);
+int64_t options_first_row(const decode_options *options, int64_t sequence);
+int64_t options_rows(const decode_options *options);
 
 /* Do two rows differ in their algorithm alone? */
 int options_same_work(const bench_case *a, const bench_case *b);

@@ -32,6 +32,7 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "check", o->sweep.check);
     json_int(json, "batch", o->batch);
     json_int(json, "query_tokens", o->query_tokens);
+    json_int(json, "call_tokens", options_rows(o));
     json_int(json, "k_dim", o->head_dim);
     json_int(json, "v_dim", o->v_dim);
     json_string(json, "map", options_map_name(o));

@@ -82,8 +82,11 @@ void table_header(const decode_options *options, const bench_machine *machine, i
         printf("; threads of each rank: %d CPUs / ranks", machine->cpus);
     print_list("\n# shape     heads", &o->sweep.heads);
     print_list("; KV heads", &o->sweep.kv_heads);
-    printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld\n", (long long)o->head_dim,
+    printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld", (long long)o->head_dim,
            (long long)o->v_dim, (long long)o->batch, (long long)o->query_tokens);
+    if (o->ragged)
+        printf(" at most, %lld in all", (long long)options_rows(o));
+    printf("\n");
     print_cache(o);
     printf("# tensors   query on %s, output on %s\n", options_placement_name(o->query_placement),
            options_placement_name(o->out_placement));

@@ -52,6 +52,21 @@ for row, cells in zip(rows, table):
     assert "algorithm: tree" in row["plan"], row["plan"]
 PYTHON
 
+# A mixed batch: 33 sequences, of which one prefills 40 tokens, three verify 5, the others decode 1.
+# shellcheck disable=SC2086
+run 0 decode -b 300 -n 3 --ranks 1,2 --algo tree,ring-kv,ring-q --ragged --batch 33 \
+    --query-tokens 40 $small --json "$work/json"
+"$python" - "$work/json" <<'PYTHON' || fail "the JSON of a mixed batch is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+tokens = report["options"]["call_tokens"]
+assert tokens == 40 + 3 * 5 + 29, tokens
+assert len(report["rows"]) == 6
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["checked"] > 0, row
+PYTHON
+
 # Reproducible mode beside the usual one: as many messages, with more bytes.
 # shellcheck disable=SC2086
 run 0 decode -b 300 -n 3 --ranks 1,2,3 --reproducible 32 $small --json "$work/json"

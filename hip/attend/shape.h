@@ -95,9 +95,9 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
 
 /* Row groups of a ragged call are numbered through all sequences, a KV head alone: those of a
  * sequence are from ta_first_group() on. Of groups of r rows a sequence whose rows are [x, y) needs
- * ⌈(y − x) / r⌉, which is at most ⌊y / r⌋ − ⌊x / r⌋ + 1. So many numbers it gets, and at most one of
- * them is left without rows; a block finds its sequence by searching `starts`, and the host knows
- * how many there are from the number of tokens alone. */
+ * ⌈(y − x) / r⌉, which is at most ⌊y / r⌋ − ⌊x / r⌋ + 1. So many numbers it gets, and at most one
+ * is left without rows; a block finds its sequence by searching `starts`, and the host knows how
+ * many there are from the number of tokens alone. */
 TA_INLINE int64_t ta_first_group(const ta_problem *p, int32_t group_rows, int32_t sequence)
 {
     int64_t heads = p->query_heads / p->kv_heads;

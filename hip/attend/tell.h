@@ -1,6 +1,6 @@
-/* What a rank tells the others of a step whose lengths, starts and bounds only its device can see. Included
- * by the attend kernels, in whose launch it happens, and by tell.hip. step_fault.c in src/decode/
- * does the same where the host sees them. */
+/* What a rank tells the others of a step whose lengths, starts and bounds only its device can see.
+ * Included by the attend kernels, in whose launch it happens, and by tell.hip. step_fault.c in
+ * src/decode/ does the same where the host sees them. */
 #ifndef TA_HIP_TELL_H
 #define TA_HIP_TELL_H
 
@@ -18,8 +18,8 @@ TA_DEVICE uint64_t ta_sum_lanes(uint64_t x)
     return x;
 }
 
-/* The first wave of the first block: add the hashes of lengths, starts and bounds. Loops are not unrolled,
- * so that the kernels around take no more registers for it. */
+/* The first wave of the first block: add the hashes of lengths, starts and bounds. Loops are not
+ * unrolled, so that the kernels around take no more registers for it. */
 TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell &tell)
 {
     if (!tell.to || blockIdx.x != 0 || ta_wave_id() != 0)

@@ -436,10 +436,10 @@ typedef struct ta_plan_config {
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
     /* 1: a ta_decode() is captured in a graph, and every following one with the same arguments
-     * (pointers, strides and what the call has; the memory may have changed) replays it, which
-     * takes the host one call. The 64 recordings that were used last are kept, so that one plan
-     * serves all layers of a model. Beyond them, new arguments wait for the device. For devices
-     * with graphs, on one rank or in a group that moves device memory; otherwise
+     * (pointers, strides, what the call has; the memory may have changed) replays it, which takes
+     * the host one call. The 64 recordings that were used last are kept, so that one plan serves
+     * all layers of a model. Beyond them, new arguments wait for the device. For devices with
+     * graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
     /* Reproducible mode: the same bits on any number of ranks, with any shard map, exchange and
@@ -597,22 +597,21 @@ typedef struct ta_call {
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
  * The same inputs on the same number of ranks give the same bits, whatever the thread count (on a
- * GPU also depending on how many sequences and tokens the call has); with config.reproducible_tile
- * also on other numbers of ranks and with other maps and exchanges.
+ * GPU if the call has as many sequences and tokens); with config.reproducible_tile also on other
+ * numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
- * Ranks that are not in the same step are an error too: if plan, batch, query tokens, starts,
- * window, soft-cap, lengths, bounds or tag are not the same everywhere, every rank that gets a
- * result gets TA_ERR_MISMATCH, which names two ranks that differ and what differs, and the group
- * stays usable. A tree cannot tell which of them is wrong. Calls pair by their order: one that was
- * left out on one rank cannot be known if the next has the same plan and lengths and no other tag.
- * The number of query rows, which is call.tokens or the batch times the plan's query_tokens, sizes
- * the messages: where ranks give different ones, that is TA_ERR_MISMATCH too, but the group is
- * broken, and a group that moves device memory may notice it by its timeout only. What sinks and
- * slopes are is not compared.
+ * Ranks that are not in the same step are an error too: if plan, batch, tokens, starts, window,
+ * soft-cap, lengths, bounds or tag differ, every rank that gets a result gets TA_ERR_MISMATCH, with
+ * two ranks that differ and what differs, and the group stays usable. A tree cannot tell which of
+ * them is wrong. Calls pair by their order: one that was left out on one rank cannot be known if
+ * the next has the same plan and lengths and no other tag. The number of query rows (call.tokens,
+ * or the batch times the plan's query_tokens) sizes the messages: where ranks give different ones
+ * that is TA_ERR_MISMATCH too, but the group is broken, and one that moves device memory may notice
+ * it by its timeout only. What is in sinks and slopes is not compared.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that

@@ -149,8 +149,10 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *st
     if (own->status != TA_OK)
         return TA_OK;
     if (ta_plan_stages(plan)) {
-        if (ta_step_failed(plan, &plan->job))
+        if (last->fault->status != TA_OK) { /* not always behind the job's records: see pass-KV */
+            *plan->report = *last->fault;
             return TA_OK;
+        }
         TA_TRY(stage_in(plan, &finish, stream));
     }
     if (finish.heads == 0 && plan->device->ops->has_streams) /* a kernel only to report a fault */

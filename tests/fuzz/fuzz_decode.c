@@ -121,30 +121,54 @@ static int64_t take_tables(bytes *b, const ta_plan_config *c, int ranks, ta_kv *
     return blocks;
 }
 
+/* What the call adds; now and then out of range. Returns its starts. */
+static int32_t *take_call(bytes *b, const ta_plan_config *c, int tokens, ta_call *call)
+{
+    int32_t *starts = calloc((size_t)c->batch + 1, sizeof *starts);
+    call->tag = 7;
+    call->batch = take_chance(b, 3) ? take_int(b, 0, c->batch) : 0;
+    call->window = take_chance(b, 4) ? take_int(b, -1, 9) : 0;
+    call->softcap = take_chance(b, 4) ? take_float(b) : 0.0f;
+    if (!take_chance(b, 3))
+        return starts;
+    int batch = call->batch > 0 && call->batch < c->batch ? call->batch : c->batch;
+    for (int i = 1; i <= batch; ++i)
+        starts[i] = starts[i - 1] + take_from(b, 0, tokens);
+    call->starts = starts;
+    call->tokens = take_chance(b, 12) ? take_int(b, 0, 9) : starts[batch];
+    if (take_chance(b, 12))
+        starts[take(b) % (c->batch + 1)] = take_int(b, 0, 9);
+    return starts;
+}
+
 /* One step with the plan, if its tensors can be made. */
 static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks)
 {
     ta_kv kv = TA_KV_INIT;
-    ta_call call = {sizeof call, 7};
+    ta_call call = TA_CALL_INIT;
     tables t = {0};
     int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
     ta_dtype query = c->query_dtype ? c->query_dtype : c->kv_dtype;
     ta_dtype result = c->out_dtype ? c->out_dtype : query;
     int64_t blocks = take_tables(b, c, ranks, &kv, &t);
     int64_t block_tokens = kv.page_table ? kv.page_tokens : c->max_tokens;
-    ta_tensor q = take_tensor(b, (int64_t[]){c->batch, tokens, c->query_heads, c->k_dim}, query);
+    int32_t *starts = take_call(b, c, tokens, &call);
+    int ragged = call.tokens > 0; /* then queries are packed */
+    int64_t batch = ragged ? 1 : c->batch, each = ragged ? call.tokens : tokens;
+    ta_tensor q = take_tensor(b, (int64_t[]){batch, each, c->query_heads, c->k_dim}, query);
     kv.k = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, c->k_dim}, c->kv_dtype);
     kv.v = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, v_dim}, c->kv_dtype);
-    ta_tensor out = take_tensor(b, (int64_t[]){c->batch, tokens, c->query_heads, v_dim}, result);
+    ta_tensor out = take_tensor(b, (int64_t[]){batch, each, c->query_heads, v_dim}, result);
     float *lse = calloc((size_t)c->batch * (size_t)tokens * (size_t)c->query_heads, sizeof *lse);
     for (int i = 0; i < 2; ++i)
         (void)ta_decode(plan, &q, &kv, &out, take_chance(b, 3) ? NULL : lse,
-                        take_chance(b, 2) ? NULL : &call, NULL);
+                        take_chance(b, 2) && !ragged ? NULL : &call, NULL);
     free(q.data);
     free(kv.k.data);
     free(kv.v.data);
     free(out.data);
     free(lse);
+    free(starts);
     free(t.lengths);
     free(t.bounds);
     free(t.pages);

@@ -374,7 +374,7 @@ bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t ca
 
 const char *case_check(const decode_case *c, const case_data *data, const case_shard *shard)
 {
-    static rank_result result;
+    static _Thread_local rank_result result;
     whole_run run = {.c = c, .data = *data};
     memset(&result, 0, sizeof result);
     check_results(&run, shard, &result);

@@ -1,8 +1,9 @@
 /* How the work of attend() is divided. Each sequence is divided by itself, as its number of query
  * tokens asks for: a prefill beside decodes is cut into many items and takes no thread for long,
- * and what becomes of a sequence does not depend on the others. An item is (sequence, head group, row group, split): some of
- * the query rows that read a few neighbouring KV heads, against one range of that sequence's
- * tokens. attend.c runs items on the thread pool and merges the splits of a row in ascending order.
+ * and what becomes of a sequence does not depend on the others. An item is (sequence, head group,
+ * row group, split): some of the query rows that read a few neighbouring KV heads, against one
+ * range of that sequence's tokens. attend.c runs items on the thread pool and merges the splits of
+ * a row in ascending order.
  *
  * The division depends on the problem, the strides and the lengths, never on the number of threads
  * or on timing: so neither do the results. */
