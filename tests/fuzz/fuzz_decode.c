@@ -1,6 +1,7 @@
-/* Plans, decode steps, appends and combines from descriptors that are right, nearly right and wrong, on one to four
- * ranks that are threads. No call may crash or read beyond what a descriptor says; every rank
- * returns. K, V, q and out have exactly the elements that their descriptor reaches. */
+/* Plans, decode steps, appends and combines from descriptors that are right, nearly right and
+ * wrong, on one to four ranks that are threads. No call may crash or read beyond what a descriptor
+ * says; every rank returns. K, V, q and out have exactly the elements that their descriptor
+ * reaches. */
 #include <treeattn/treeattn.h>
 
 #include "ranks.h"
