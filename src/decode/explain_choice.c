@@ -87,12 +87,14 @@ static void add_advice(const ta_plan *plan, ta_text *out)
 static void add_exchange(const ta_plan *plan, ta_text *out)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[plan->choice.exchange];
-    const ta_exchange_shape *shape = &plan->job.shape;
-    int chunks = plan->job.chunks;
+    ta_exchange_shape largest = plan->job.shape; /* the job is as the last call needed it */
+    const ta_exchange_shape *shape = &largest;
     if (plan->ranks == 1) {
         ta_text_add(out, "exchange: none\n");
         return;
     }
+    largest.head_bytes = (size_t)plan->problem.rows * largest.record_bytes;
+    int chunks = ta_exchange_chunks(plan->choice.exchange, shape);
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
     if (shape->tallies && kind->what_of_tallies)
         ta_text_add(out, "%s", kind->what_of_tallies);
