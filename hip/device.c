@@ -219,7 +219,8 @@ static ta_status gpu_append(ta_device *device, const ta_problem *problem, const 
     ta_append_params params = {.problem = *problem,
                                .kv = *kv,
                                .tokens = *tokens,
-                               .element_bytes = (int32_t)ta_dtype_bytes(tokens->dtype)};
+                               .element_bytes = (int32_t)ta_dtype_bytes(tokens->dtype),
+                               .stored_bytes = (int32_t)ta_dtype_bytes(problem->kv_dtype)};
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_append(&params, stream)));
 }
 

@@ -105,7 +105,7 @@ typedef struct ta_append_params {
     ta_problem problem;
     ta_kv kv;
     ta_new_tokens tokens;
-    int32_t element_bytes; /* of the new tokens */
+    int32_t element_bytes, stored_bytes; /* of an element of the new tokens, and of the cache */
 } ta_append_params;
 
 ta_launched ta_launch_append(const ta_append_params *params, void *stream);

@@ -1,6 +1,7 @@
-/* Plans and decode steps from descriptors that are right, nearly right and wrong, on one to four
- * ranks that are threads. No call may crash or read beyond what a descriptor says; every rank
- * returns. K, V, q and out have exactly the elements that their descriptor reaches. */
+/* Plans, decode steps, appends and combines from descriptors that are right, nearly right and
+ * wrong, on one to four ranks that are threads. No call may crash or read beyond what a descriptor
+ * says; every rank returns. K, V, q and out have exactly the elements that their descriptor
+ * reaches. */
 #include <treeattn/treeattn.h>
 
 #include "ranks.h"
@@ -72,6 +73,22 @@ static ta_plan_config take_config(bytes *b, int ranks)
     c.algorithm = (ta_algorithm)take_int(b, 0, 3);
     c.exchange = (ta_exchange)take_int(b, 0, 6);
     c.reproducible_tile = take_chance(b, 6) ? 16 : take_int(b, 0, 0);
+    c.append_scattered = take_int(b, 0, 1);
+    c.combine_only = take_chance(b, 6);
+    if (c.combine_only && !take_chance(b, 12)) { /* which has fewer fields */
+        ta_plan_config combine = TA_PLAN_CONFIG_INIT;
+        combine.batch = c.batch;
+        combine.query_tokens = c.query_tokens;
+        combine.query_heads = c.query_heads;
+        combine.v_dim = c.v_dim;
+        combine.query_dtype = c.query_dtype;
+        combine.out_dtype = c.out_dtype;
+        combine.out_placement = c.out_placement;
+        combine.out_root = c.out_root;
+        combine.exchange = c.exchange;
+        combine.combine_only = 1;
+        c = combine;
+    }
     return c;
 }
 
@@ -132,8 +149,49 @@ static int32_t *take_call(bytes *b, const ta_plan_config *c, int tokens, ta_call
     return starts;
 }
 
+/* New tokens of the sequences, where the map wants them: as many as the call has queries. */
+static void run_append(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_group *group,
+                       const ta_kv *kv, const ta_call *call)
+{
+    static const ta_dtype dtypes[] = {TA_DTYPE_NONE, TA_F32, TA_F16, TA_BF16};
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
+    int first, heads = c->kv_heads, ragged = call->tokens > 0;
+    int64_t batch = ragged ? 1 : c->batch, each = ragged ? call->tokens : tokens;
+    input.source = (ta_append_source)take_int(b, 0, 2);
+    input.dtype = dtypes[take_from(b, 0, 3)];
+    ta_dtype dtype = input.dtype ? input.dtype : c->kv_dtype;
+    if (input.source == TA_APPEND_HEADS &&
+        ta_head_range(heads, ta_group_size(group), ta_group_rank(group), &first, &heads) != TA_OK)
+        return;
+    input.k = take_tensor(b, (int64_t[]){batch, each, heads, c->k_dim}, dtype);
+    input.v = take_tensor(b, (int64_t[]){batch, each, heads, v_dim}, dtype);
+    (void)ta_append(plan, &input, kv, call, NULL);
+    free(input.k.data);
+    free(input.v.data);
+}
+
+static void run_combine(bytes *b, ta_plan *plan, const ta_plan_config *c)
+{
+    int tokens = c->query_tokens ? c->query_tokens : 1;
+    ta_dtype result = c->out_dtype ? c->out_dtype : c->query_dtype;
+    size_t rows = (size_t)c->batch * (size_t)tokens * (size_t)c->query_heads;
+    const int64_t shape[] = {c->batch, tokens, c->query_heads, c->v_dim};
+    ta_tensor part = take_tensor(b, shape, c->query_dtype), out = take_tensor(b, shape, result);
+    float *part_lse = calloc(rows, sizeof *part_lse), *lse = calloc(rows, sizeof *lse);
+    for (size_t i = 0; i < rows; ++i)
+        part_lse[i] = take_float(b);
+    (void)ta_combine(plan, &part, take_chance(b, 16) ? NULL : part_lse,
+                     (ta_lse_base)take_int(b, 0, 1), &out, take_chance(b, 3) ? NULL : lse, NULL,
+                     NULL);
+    free(part.data);
+    free(out.data);
+    free(part_lse);
+    free(lse);
+}
+
 /* One step with the plan, if its tensors can be made. */
-static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks)
+static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_group *group)
 {
     ta_kv kv = TA_KV_INIT;
     ta_call call = TA_CALL_INIT;
@@ -141,7 +199,7 @@ static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks
     int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
     ta_dtype query = c->query_dtype ? c->query_dtype : c->kv_dtype;
     ta_dtype result = c->out_dtype ? c->out_dtype : query;
-    int64_t blocks = take_tables(b, c, ranks, &kv, &t);
+    int64_t blocks = take_tables(b, c, ta_group_size(group), &kv, &t);
     int64_t block_tokens = kv.page_table ? kv.page_tokens : c->max_tokens;
     int32_t *starts = take_call(b, c, tokens, &call);
     int ragged = call.tokens > 0; /* then queries are packed */
@@ -154,6 +212,7 @@ static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks
     for (int i = 0; i < 2; ++i)
         (void)ta_decode(plan, &q, &kv, &out, take_chance(b, 3) ? NULL : lse,
                         take_chance(b, 2) && !ragged ? NULL : &call, NULL);
+    run_append(b, plan, c, group, &kv, &call);
     free(q.data);
     free(kv.k.data);
     free(kv.v.data);
@@ -182,8 +241,10 @@ static ta_status run_rank(ta_group *group, void *context)
     size_t workspace = 0;
     (void)ta_plan_workspace(group, device, &config, &workspace);
     ta_status status = ta_plan_create(group, device, &config, &plan);
-    if (status == TA_OK && is_small(&config))
-        run_step(&b, plan, &config, ranks);
+    if (status == TA_OK && is_small(&config) && config.combine_only)
+        run_combine(&b, plan, &config);
+    else if (status == TA_OK && is_small(&config))
+        run_step(&b, plan, &config, group);
     ta_plan_destroy(plan);
     ta_device_close(device);
     return TA_OK;
