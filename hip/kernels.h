@@ -5,6 +5,8 @@
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
 
+#include <treeattn/collectives.h>
+
 #include "attend/shape.h"
 #include "device/device.h"
 

@@ -5,6 +5,7 @@
 #define TA_ARGUMENTS_H
 
 #include <treeattn/cluster.h>
+#include <treeattn/collectives.h>
 
 #include "dtype.h"
 

@@ -1,5 +1,7 @@
 /* ta_reshard_list(): what must move when tokens go from one shard map to another. A pure function
  * of the two maps and a length; group/reshard.c moves what it lists. */
+#include <treeattn/collectives.h>
+
 #include "shard_map.h"
 #include "status.h"
 

@@ -78,8 +78,8 @@ ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem);
  * failed, so does the group. */
 ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream);
 
-/* What a tree does once every rank has its records and its fault in place: exchange, finish. And the
- * memory that it takes. */
+/* What a tree does once every rank has its records and its fault in place: exchange, finish. And
+ * the memory that it takes. */
 ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream);
 void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange);
 

@@ -10,7 +10,7 @@
 #ifndef TA_GROUP_H
 #define TA_GROUP_H
 
-#include <treeattn/treeattn.h>
+#include <treeattn/collectives.h>
 
 /* Ranks that are threads of one process: far more than a machine has CPUs. */
 #define TA_MAX_THREAD_RANKS 4096

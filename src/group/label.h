@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include <treeattn/treeattn.h>
+#include <treeattn/collectives.h>
 
 typedef enum ta_label_call {
     TA_LABEL_NONE, /* not one of these: a step of a plan, say */

@@ -1,6 +1,6 @@
 /* Shard maps: no map and no number may overflow, and where a map is right its functions agree with
  * each other. */
-#include <treeattn/treeattn.h>
+#include <treeattn/collectives.h>
 
 #include "bytes.h"
 

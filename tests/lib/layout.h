@@ -5,6 +5,7 @@
 #define TESTS_LAYOUT_H
 
 #include <treeattn/cluster.h>
+#include <treeattn/collectives.h>
 
 typedef struct layout_size {
     const char *type;

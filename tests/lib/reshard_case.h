@@ -4,6 +4,8 @@
 #ifndef TESTS_RESHARD_CASE_H
 #define TESTS_RESHARD_CASE_H
 
+#include <treeattn/collectives.h>
+
 #include "case.h"
 
 /* The same inputs under two maps. `fewer` of the first ranks have tokens under the second; 0: as

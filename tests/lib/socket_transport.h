@@ -4,7 +4,7 @@
 #ifndef TESTS_SOCKET_TRANSPORT_H
 #define TESTS_SOCKET_TRANSPORT_H
 
-#include <treeattn/treeattn.h>
+#include <treeattn/collectives.h>
 
 #define SOCKET_MAX_RANKS 16
 

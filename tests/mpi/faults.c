@@ -181,7 +181,7 @@ static ta_status absent(ta_group *world)
 {
     ta_status status;
     if (ta_group_rank(world) == 2)
-        sleep_ms(2 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
+        sleep_ms(4 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
     do
         status = ta_group_barrier(world, NULL);
     while (ta_group_rank(world) == 2 && status == TA_OK);
