@@ -371,11 +371,23 @@ static int uninitialised(void)
     return status != TA_OK || group != NULL;
 }
 
+/* After MPI_Finalize(), against the rule: to abort and to destroy a group that is left must not call
+ * MPI, which would end the process. */
+static int finalized(ta_group *world)
+{
+    MPI_Finalize();
+    ta_group_abort(world, "too late");
+    ta_group_destroy(world);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "uninitialised"))
         return uninitialised();
     ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
+    if (argc > 1 && !strcmp(argv[1], "finalized"))
+        return finalized(world);
     double begin = ta_clock_s();
     ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
     for (size_t i = 0; argc > 1 && i < sizeof faults / sizeof *faults; ++i)
