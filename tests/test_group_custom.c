@@ -1,7 +1,9 @@
 /* Groups over a transport of the caller's own (src/group/custom.c and its files): the conformance
  * suite over sockets, between threads and between processes, with a transport of each sort; then
  * faults, and bad input. Decode and attention over such a group are in
- * test_custom_steps.c. */
+ * test_custom_steps.c.
+ *
+ *     test_group_custom [--every N] */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,6 +12,7 @@
 #include "base/clock.h"
 #include "lib/conformance.h"
 #include "lib/expect.h"
+#include "lib/options.h"
 #include "lib/socket_transport.h"
 
 #define TIMEOUT_MS 400
@@ -42,13 +45,20 @@ static ta_status conform(ta_group *group, void *context)
     return conformance_run(group, &conformance_host, *(size_t *)context);
 }
 
+/* Where `--every` asks for less, long messages are what takes the time. */
+static size_t most_bytes(conformance_size size)
+{
+    size_t few = 65540;
+    return options.every > 1 && size.most_bytes > few ? few : size.most_bytes;
+}
+
 static void test_conformance_of_threads(void)
 {
     static const conformance_size sizes[] = {
         {1, 65540}, {2, 4 << 20}, {3, 1 << 20}, {5, 65540}, {8, 4096}};
     ta_group_config config = config_of(60000);
     for (int i = 0; i < 5; ++i) {
-        size_t most = sizes[i].most_bytes;
+        size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_threads(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
     }
 }
@@ -58,7 +68,7 @@ static void test_conformance_of_processes(void)
     static const conformance_size sizes[] = {{2, 1 << 20}, {3, 65540}, {5, 4096}};
     ta_group_config config = config_of(60000);
     for (int i = 0; i < 3; ++i) {
-        size_t most = sizes[i].most_bytes;
+        size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_processes(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
     }
 }
@@ -390,8 +400,10 @@ static void test_nodes(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, probe_rank, NULL));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (!options_read(argc, argv))
+        return 2;
     UNITY_BEGIN();
     RUN_TEST(test_bad_input);
     RUN_TEST(test_nodes);

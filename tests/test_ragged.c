@@ -176,6 +176,8 @@ static void test_bits_of_a_sequence(void)
     if (!options_host())
         TEST_IGNORE_MESSAGE("on a GPU splits depend on the number of tokens");
     for (int32_t tokens = 1; tokens <= QUERY_TOKENS; ++tokens) {
+        if (!options_chosen((uint64_t)(500 + tokens)))
+            continue;
         case_kept all = {0}, alone = {0};
         decode_case c = base_case((uint64_t)(500 + tokens), 1);
         c.lengths[0] = 20000; /* so many that splits are not bounded by it */

@@ -188,15 +188,18 @@ static int move_all(socket_transport *s, ta_transfer *const *transfers, int coun
     return moved;
 }
 
-/* At most a millisecond: another thread may have read what this one waits for. */
+/* At most a millisecond: another thread may have read what this one waits for. What to wait for is
+ * looked up under the mutex, the waiting is not: others go on meanwhile. */
 static void wait_a_little(socket_transport *s, int ms)
 {
     struct pollfd fds[SOCKET_MAX_RANKS];
     int count = 0;
+    pthread_mutex_lock(&s->mutex);
     for (int rank = 0; rank < s->ranks; ++rank)
         if (rank != s->rank && !s->streams[rank].lost)
             fds[count++] = (struct pollfd){
                 s->streams[rank].fd, (short)(POLLIN | (s->streams[rank].out_end ? POLLOUT : 0)), 0};
+    pthread_mutex_unlock(&s->mutex);
     poll(fds, (nfds_t)count, ms > 0 ? 1 : 0);
 }
 
