@@ -10,6 +10,8 @@
 #include "arrived.h"
 
 static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
+/* So few on a unit leave enough registers that none is spilled to fit more. */
+static const int merge_blocks = 4;
 static const int record_threads = 128;
 
 /* Threads that reduce by exchanges; divides every wave. */
@@ -91,7 +93,8 @@ TA_DEVICE void merge_columns(const float *from, int64_t stride, int32_t splits, 
     }
 }
 
-__global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_params p)
+__global__ void __launch_bounds__(merge_threads, merge_blocks)
+    merge_splits(ta_merge_splits_params p)
 {
     TA_SHARED(float, scales, [TA_SPLITS_MAX]);
     TA_SHARED(float, reduced, [reduce_groups]);
