@@ -1,5 +1,6 @@
-/* A step allocates nothing, be it a decode, a combine or an append: the linker gives us every call of the allocation functions that this
- * program and the library in it make, and they are counted while steps run. */
+/* A step allocates nothing, be it a decode, a combine or an append: the linker gives us every call
+ * of the allocation functions that this program and the library in it make, and they are counted
+ * while steps run. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 
 static const int record_threads = 128;
 
-/* The first wave of the first block: there are no lengths and bounds, only starts. Field by field: a
- * struct of the parameters that is copied whole goes through the stack. */
+/* The first wave of the first block: there are no lengths and bounds, only starts. Field by field:
+ * a struct of the parameters that is copied whole goes through the stack. */
 TA_DEVICE void tell_starts(const ta_problem &p, const ta_tell &tell)
 {
     uint64_t starts = 0;
