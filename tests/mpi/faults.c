@@ -329,6 +329,9 @@ static ta_status mpi_error(ta_group *world)
     const ta_mpi_group *g = (const ta_mpi_group *)world;
     MPI_Request request;
     int rank = ta_group_rank(world);
+#ifdef MPICH_VERSION /* which tells of a request that is over to the handler of all processes */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+#endif
     if (rank == 0)
         MPI_Isend(data, (int)sizeof data, MPI_BYTE, 1, g->tag, g->wire->comm, &request);
     ta_status status = ta_group_exchange(world, NULL, 0, -1, data, rank == 1 ? 8 : 0,
