@@ -60,7 +60,7 @@ static decode_case direct_case(uint64_t seed)
 {
     static const int dims[] = {64, 128, 128, 256};
     static const int32_t pages[] = {1, 3, 8, 16, 16, 32, 48, 64};
-    static const int32_t tiles[] = {8, 16, 24, 64, 100};
+    static const int32_t tiles[] = {16, 24, 40, 64, 100};
     decode_case c = case_random_on(seed, seed % 3 ? 1 : 0);
     random_source source = random_from(seed + 7777), *r = &source;
     c.plan.kv_dtype = c.plan.query_dtype = seed % 2 ? TA_BF16 : TA_F16;

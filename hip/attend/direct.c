@@ -5,13 +5,6 @@
 
 #include <string.h>
 
-/* Blocks that one unit holds at a time, by the registers that the kernels are compiled for: their
- * launch bounds say the same (direct_kernel.h). */
-static int32_t blocks_per_unit(int32_t dim)
-{
-    return dim == 64 ? 3 : 2;
-}
-
 /* The rows of a group. A wave of 32 has registers for 8 rows of 256 dimensions. */
 static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
 {
@@ -61,7 +54,7 @@ static int32_t count_blocks(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (p->tally_tile || p->max_tokens <= TA_SHARE_TOKENS_WHOLE)
         return 0;
-    int64_t blocks = (int64_t)limits->units * blocks_per_unit(p->k_dim);
+    int64_t blocks = (int64_t)limits->units * TA_DIRECT_BLOCKS(limits->wave, p->k_dim);
     return (int32_t)(blocks < TA_DIRECT_BLOCKS_MAX ? blocks : TA_DIRECT_BLOCKS_MAX);
 }
 

@@ -16,6 +16,9 @@ extern "C" {
 /* Waves of a block; each works by itself until the end of a piece. */
 #define TA_DIRECT_WAVES 4
 
+/* Blocks that one unit holds at a time, by the registers that the kernels are compiled for. */
+#define TA_DIRECT_BLOCKS(wave, dim) ((dim) == 64 ? 3 : (wave) == 64 && (dim) == 256 ? 1 : 2)
+
 /* The most blocks of a grid that items are cut for: pieces.hip has a place for each. */
 #define TA_DIRECT_BLOCKS_MAX 1024
 

@@ -99,7 +99,7 @@ TA_DEVICE void ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                 rows |= static_cast<uint32_t>(b.rows[ta_lanes<Wave>::row(r)].token == token) << r;
         }
         ta_hide_values<Wave>(t, lacks, first, end, hide);
-        w.template add_values<true, 0, Dim / ta_lanes<Wave>::columns>(weights, rescale, hide, rows);
+        w.template add_values<true>(weights, rescale, hide, rows, t);
     }
 }
 
@@ -112,10 +112,14 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     const int slots = ta_row_slots<Wave, Rows>::count;
     float dots[slots][4], rescale[slots];
     uint32_t weights[Type::weight_parts][4];
-    ta_any_places<Wave, ta_v_words<Wave, Dim>::bytes> places(p, c, t);
+    typedef typename ta_direct_wave<Type, Dim, Wave, Rows>::v_words v_words;
+    ta_any_places<Wave, v_words::bytes> places(p, c, t);
     w.load_k(places);
-    w.load_v(places);
+    if (w.v_ahead)
+        w.load_v(places);
     w.multiply_keys(dots);
+    if (!w.v_ahead)
+        w.load_v(places);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
         ta_score_edge<Wave, Any>(p, b, t, r, places.lacking, dots[r]);

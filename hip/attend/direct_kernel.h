@@ -20,8 +20,8 @@
 #include "tell.h"
 
 /* What the waves of a block meet in at the end of a piece. */
-template <int Dim, int Rows> struct ta_direct_meeting {
-    float m[TA_DIRECT_WAVES][Rows], l[TA_DIRECT_WAVES][Rows];
+template <int Dim, int Rows, int Teams> struct ta_direct_meeting {
+    float m[Teams][Rows], l[Teams][Rows];
     float o[Rows][Dim + 4];
 };
 
@@ -31,19 +31,19 @@ TA_DEVICE float ta_direct_larger(float a, float b)
     return a != a || a >= b ? a : b;
 }
 
-template <int Dim, int Rows>
-TA_DEVICE float ta_meeting_m(const ta_direct_meeting<Dim, Rows> &all, int32_t row)
+template <int Dim, int Rows, int Teams>
+TA_DEVICE float ta_meeting_m(const ta_direct_meeting<Dim, Rows, Teams> &all, int32_t row)
 {
     float m = all.m[0][row];
-    for (int i = 1; i < TA_DIRECT_WAVES; i++)
+    for (int i = 1; i < Teams; i++)
         m = ta_direct_larger(m, all.m[i][row]);
     return m;
 }
 
-/* Each wave writes down its m and l. */
-template <class Type, int Dim, int Wave, int Rows>
+/* Each team writes down its m and l. */
+template <class Type, int Dim, int Wave, int Rows, int Teams>
 TA_DEVICE void ta_show_sums(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                            ta_direct_meeting<Dim, Rows> &all)
+                            ta_direct_meeting<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
 #pragma unroll
@@ -52,48 +52,49 @@ TA_DEVICE void ta_show_sums(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 #pragma unroll
         for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
             l += ta_shfl_xor(l, mask);
-        if ((ta_lane() & (lanes::end_mask - lanes::first_mask)) == 0) { /* one for each row */
-            all.m[ta_wave_id()][lanes::row(r)] = l != l ? l : w.m[r];
-            all.l[ta_wave_id()][lanes::row(r)] = l;
+        /* One for each row. */
+        if (w.first_column() == 0 && (ta_lane() & (lanes::end_mask - lanes::first_mask)) == 0) {
+            all.m[w.team()][lanes::row(r)] = l != l ? l : w.m[r];
+            all.l[w.team()][lanes::row(r)] = l;
         }
     }
 }
 
-/* One wave adds its o to those of the waves before it. */
-template <class Type, int Dim, int Wave, int Rows>
-TA_DEVICE void ta_add_wave(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                           ta_direct_meeting<Dim, Rows> &all)
+/* One team adds its o to those of the teams before it. */
+template <class Type, int Dim, int Wave, int Rows, int Teams>
+TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                           ta_direct_meeting<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
-    int32_t wave = ta_wave_id();
+    int32_t team = w.team();
 #pragma unroll
     for (int r = 0; r < w.slots; r++) {
         int32_t row = lanes::row(r);
-        float scale = ta_merge_scale(ta_meeting_m(all, row), all.m[wave][row]).b *
+        float scale = ta_merge_scale(ta_meeting_m(all, row), all.m[team][row]).b *
                       (1.0f / ta_weight_scale(Type()));
 #pragma unroll
         for (int t = 0; t < w.products; t++)
 #pragma unroll
             for (int i = 0; i < lanes::elements; i++) {
-                float &to = all.o[row][ta_value_column<Wave, Dim>(t, i)];
+                float &to = all.o[row][w.first_column() + ta_value_column<Wave, ta_direct_wave<Type, Dim, Wave, Rows>::columns>(t, i)];
                 float own = w.o[r][t][i] * scale;
-                to = wave == 0 ? own : to + own;
+                to = team == 0 ? own : to + own;
             }
     }
 }
 
 /* Merge what the waves have and write the records. */
-template <class Type, int Dim, int Wave, int Rows>
+template <class Type, int Dim, int Wave, int Rows, int Teams>
 TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                            const ta_direct_piece &b, ta_direct_meeting<Dim, Rows> &all)
+                            const ta_direct_piece &b, ta_direct_meeting<Dim, Rows, Teams> &all)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     ta_show_sums(w, all);
     ta_syncthreads();
 #pragma unroll 1
-    for (int i = 0; i < TA_DIRECT_WAVES; i++) {
-        if (ta_wave_id() == i)
-            ta_add_wave(w, all);
+    for (int i = 0; i < Teams; i++) {
+        if (w.team() == i)
+            ta_add_team(w, all);
         ta_syncthreads();
     }
     int32_t rows = ta_uniform(b.row_count);
@@ -102,7 +103,7 @@ TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
         ta_piece_record(b, i / Dim)[i % Dim] = all.o[i / Dim][i % Dim];
     if (thread < rows) {
         float m = ta_meeting_m(all, thread), l = 0.0f;
-        for (int i = 0; i < TA_DIRECT_WAVES; i++)
+        for (int i = 0; i < Teams; i++)
             l += all.l[i][thread] * ta_merge_scale(m, all.m[i][thread]).b;
         float *record = ta_piece_record(b, thread);
         record[Dim] = m;
@@ -116,8 +117,8 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                   const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
                                   int32_t last)
 {
-    const int32_t step = ta_direct_tile * TA_DIRECT_WAVES;
-    ta_plain_places<Wave, ta_v_words<Wave, Dim>::bytes> places(p, c);
+    const int32_t step = w.step;
+    typename ta_direct_wave<Type, Dim, Wave, Rows>::plain_places places(p, c);
     places.look_up(t);
 #pragma unroll 1
     for (; t <= last && !places.exists(); t += step) {
@@ -129,11 +130,12 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     places.find(t);
     places.look_up(t + step);
     w.load_k(places);
-    w.load_v(places);
+    if (w.v_ahead)
+        w.load_v(places);
 #pragma unroll 1
     for (; t + step <= last; t += step)
-        w.template take_seen_tile<true>(p, places, t + step, step);
-    w.template take_seen_tile<false>(p, places, t, step);
+        w.template take_seen_tile<true>(p, places, t + step);
+    w.template take_seen_tile<false>(p, places, t);
 }
 
 /* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there is a
@@ -142,9 +144,10 @@ template <bool Any, class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_direct_params &p,
                              const ta_direct_piece &b)
 {
-    const int32_t step = ta_direct_tile * TA_DIRECT_WAVES;
-    const ta_direct_cache c = ta_find_direct_cache(p, b);
-    int32_t end = ta_uniform(b.end), own = ta_uniform(b.first) + ta_wave_id() * ta_direct_tile;
+    const int32_t step = w.step;
+    ta_direct_cache c = ta_find_direct_cache(p, b);
+    c.v += w.first_column() * 2;
+    int32_t end = ta_uniform(b.end), own = ta_uniform(b.first) + w.team() * ta_direct_tile;
     int32_t first = end, last = -1; /* of those that every row sees */
     if (!Any) {
         int32_t before = max(ta_uniform(b.all_see.first) - own, 0);
@@ -164,11 +167,11 @@ TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_
 }
 
 template <class Type, int Dim, int Wave, int Rows, bool Any>
-__global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, Dim == 64 ? 3 : 2)
+__global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Wave, Dim))
     attend_direct(ta_direct_params params)
 {
     TA_ONLY_WAVE(Wave);
-    typedef ta_direct_meeting<Dim, Rows> meeting;
+    typedef ta_direct_meeting<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> meeting;
     TA_SHARED(ta_direct_piece, b);
     TA_SHARED(meeting, all);
     ta_tell_step(params.problem, params.kv, params.tell);

@@ -9,16 +9,33 @@
 
 template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
     typedef ta_lanes<Wave> lanes;
-    typedef ta_v_words<Wave, Dim> v_words;
+    /* The columns of V that a wave sums. Two waves of 32 share a tile of 256 dimensions: both make
+     * its scores, and each has half of the columns. */
+    static const int columns = Wave == 32 && Dim == 256 ? 128 : Dim;
+    static const int sharers = Dim / columns;
+    static const int teams = TA_DIRECT_WAVES / sharers; /* of waves that share tiles */
+    static const int step = ta_direct_tile * teams;     /* from a team's tile to its next */
+    typedef ta_v_words<Wave, columns> v_words;
+    typedef ta_plain_places<Wave, v_words::bytes> plain_places;
     static const int k_loads = Dim / 32; /* of a token, each lane one chunk */
     static const int slots = ta_row_slots<Wave, Rows>::count;
-    static const int products = Dim / lanes::columns;
+    static const int products = columns / lanes::columns;
 
     uint32_t q[2 * k_loads][4]; /* as ta_multiply_key() takes them */
     ta_vec16 k[lanes::k_tokens][k_loads];
     uint32_t v[4][v_words::words];
     float m[slots], l[slots];
     float o[slots][products][lanes::elements];
+
+    static __device__ __forceinline__ int32_t team()
+    {
+        return ta_wave_id() / sharers;
+    }
+
+    static __device__ __forceinline__ int32_t first_column()
+    {
+        return ta_wave_id() % sharers * columns;
+    }
 
     __device__ __forceinline__ void start(const ta_direct_params &p, const ta_direct_piece &b)
     {
@@ -95,20 +112,28 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
         }
     }
 
-    /* The dot products of the tile's tokens, those whose V this lane loads, with its rows. */
+    /* The dot products of the tile's tokens, those whose V this lane loads, with its rows. A sum
+     * for each 64 elements: matrix cores round towards zero, so their sums must not be long. */
     __device__ __forceinline__ void multiply_keys(float (&dots)[slots][4]) const
     {
+        const int sums = Dim / 64;
 #pragma unroll
         for (int i = 0; i < lanes::k_tokens; i++) {
-            float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            float c[sums][4] = {};
 #pragma unroll
             for (int j = 0; j < 2 * k_loads; j++) {
                 uint32_t key[2] = {k[i][j / 2].word[j % 2 * 2], k[i][j / 2].word[j % 2 * 2 + 1]};
-                ta_multiply_key<Type, Wave>(c, q[j], key);
+                ta_multiply_key<Type, Wave>(c[j % sums], q[j], key);
             }
 #pragma unroll
-            for (int e = 0; e < slots * lanes::elements; e++)
-                dots[e / lanes::elements][i * lanes::elements + e % lanes::elements] = c[e];
+            for (int e = 0; e < slots * lanes::elements; e++) {
+#pragma unroll
+                for (int n = sums / 2; n > 0; n /= 2)
+#pragma unroll
+                    for (int half = 0; half < n; half++)
+                        c[half][e] += c[half + n][e];
+                dots[e / lanes::elements][i * lanes::elements + e % lanes::elements] = c[0][e];
+            }
         }
     }
 
@@ -153,16 +178,16 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
         }
     }
 
-    /* o = o · rescale + weights · values, for products [First, End). `hide` has zeros where tokens
-     * must not be seen, a half of a word each; only the rows in `rows` are changed, a bit for each
-     * slot. */
-    template <bool Hide, int First, int End>
+    /* o = o · rescale + weights · values. `hide` has zeros where tokens must not be seen, a half
+     * of a word each; only the rows in `rows` are changed, a bit for each slot. `tile` is not
+     * negative. */
+    template <bool Hide>
     __device__ __forceinline__ void add_values(const uint32_t (&w)[Type::weight_parts][4],
                                                const float (&rescale)[slots],
-                                               const uint32_t (&hide)[2], uint32_t rows)
+                                               const uint32_t (&hide)[2], uint32_t rows, int32_t tile)
     {
 #pragma unroll
-        for (int t = First; t < End; t++) {
+        for (int t = 0; t < products; t++) {
             uint32_t values[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
@@ -182,26 +207,39 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
                 if (!Hide || rows >> r & 1)
                     sum = fmaf(sum, rescale[r], c[e]);
             }
+            /* Never so. Without a branch more products would be made before any is added to o than
+             * there are registers for. */
+            if (Wave == 32 && t % 8 == 7 && t + 1 < products && tile < 0)
+                return;
         }
+    }
+
+    /* Is V of a tile loaded while the one before is computed, as K is? Else it is when the scores
+     * of its own are made, into registers that K had. */
+    static const bool v_ahead = Wave == 64 || Dim < 256;
+
+    __device__ __forceinline__ void find_next(plain_places &places, int32_t next)
+    {
+        if (!places.exists())
+            lose_all();
+        places.find(next);
+        places.look_up(next + step);
+        load_k(places);
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */
     template <bool More>
-    __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p,
-                                                   ta_plain_places<Wave, v_words::bytes> &places,
-                                                   int32_t next, int32_t step)
+    __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p, plain_places &places,
+                                                   int32_t next)
     {
         float dots[slots][4], rescale[slots];
         uint32_t w[Type::weight_parts][4];
         const uint32_t none[2] = {0, 0};
         multiply_keys(dots);
-        if (More) {
-            if (!places.exists())
-                lose_all();
-            places.find(next);
-            places.look_up(next + step);
-            load_k(places);
-        }
+        if (!v_ahead)
+            load_v(places);
+        else if (More)
+            find_next(places, next);
 #pragma unroll
         for (int r = 0; r < slots; r++) {
 #pragma unroll
@@ -210,14 +248,11 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
             rescale[r] = weigh(dots[r], r);
             take_weights(dots[r], r, w);
         }
-        add_values<false, 0, products / 2>(w, rescale, none, 0);
-        /* Never so. Without a branch here all products would be made before any is added to o, and
-         * there are not enough registers for that. */
-        if (next < 0)
-            return;
-        add_values<false, products / 2, products>(w, rescale, none, 0);
-        if (More)
+        add_values<false>(w, rescale, none, 0, next);
+        if (More && v_ahead)
             load_v(places);
+        else if (More)
+            find_next(places, next);
     }
 
     /* Tokens that every row sees have no place. */
