@@ -1,6 +1,7 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
  * attend/attend.c has the attend slots. Every slot makes its device current and puts the caller's
  * back. */
+#include "archs.h"
 #include "attention/attention.h"
 #include "gpu.h"
 
@@ -46,7 +47,7 @@ ta_status ta_gpu_check_launch(ta_gpu_device *gpu, ta_launched launched)
                         "launching kernel %.*s (last kernel: %.*s)", KERNEL_NAME(launched.kernel),
                         LAST_KERNEL(gpu)));
     gpu->last_kernel = launched.kernel;
-    ++gpu->device.stats.launches;
+    ta_device_count(&gpu->device.stats.launches, 1);
     return TA_OK;
 }
 
@@ -118,7 +119,7 @@ static void gpu_free_host(ta_device *device, void *memory)
 
 static ta_status wait(ta_gpu_device *gpu, void *stream)
 {
-    ++gpu->device.stats.waits;
+    ta_device_count(&gpu->device.stats.waits, 1);
     return ta_gpu_check(gpu, hipStreamSynchronize((hipStream_t)stream),
                         "the work on a stream (last kernel: %.*s)", LAST_KERNEL(gpu));
 }
@@ -164,11 +165,11 @@ static ta_status copy(ta_gpu_device *gpu, void *to, const void *from, size_t byt
                                  bytes, stream);
     TA_TRY(ta_gpu_check(gpu, hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, (hipStream_t)stream),
                         "copying %zu bytes (last kernel: %.*s)", bytes, LAST_KERNEL(gpu)));
-    ++gpu->device.stats.copies;
+    ta_device_count(&gpu->device.stats.copies, 1);
     if (source != TA_MEMORY_DEVICE && target == TA_MEMORY_DEVICE)
-        gpu->device.stats.bytes_to_device += bytes;
+        ta_device_count(&gpu->device.stats.bytes_to_device, bytes);
     if (source == TA_MEMORY_DEVICE && target != TA_MEMORY_DEVICE)
-        gpu->device.stats.bytes_from_device += bytes;
+        ta_device_count(&gpu->device.stats.bytes_from_device, bytes);
     return source == TA_MEMORY_HOST ? wait(gpu, stream) : TA_OK;
 }
 
@@ -192,13 +193,35 @@ static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, co
     ta_gpu_device *gpu = ta_gpu_of(device);
     ta_pack_params params = {.q = *q,
                              .rows = (int32_t)ta_problem_rows(problem),
-                             .query_tokens = problem->query_tokens,
+                             .query_tokens =
+                                 (int32_t)(problem->starts ? problem->rows : problem->query_tokens),
                              .heads = heads,
                              .k_dim = problem->k_dim,
                              .dtype = problem->query_dtype,
                              .element_bytes = (int32_t)ta_dtype_bytes(problem->query_dtype),
                              .packed = packed};
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_pack(&params, stream)));
+}
+
+static ta_status gpu_make_records(ta_device *device, const ta_problem *problem,
+                                  const ta_shard_output *given, float *records, const ta_tell *tell,
+                                  void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_make_records_params params = {*problem, *given, records, *tell};
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_make_records(&params, stream)));
+}
+
+static ta_status gpu_append(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                            const ta_new_tokens *tokens, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    ta_append_params params = {.problem = *problem,
+                               .kv = *kv,
+                               .tokens = *tokens,
+                               .element_bytes = (int32_t)ta_dtype_bytes(tokens->dtype),
+                               .stored_bytes = (int32_t)ta_dtype_bytes(problem->kv_dtype)};
+    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_append(&params, stream)));
 }
 
 static ta_status gpu_merge(ta_device *device, const ta_merge *merge, void *stream)
@@ -241,6 +264,8 @@ static const ta_device_ops gpu_ops = {
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
     .tell = ta_gpu_tell,
+    .make_records = gpu_make_records,
+    .append = gpu_append,
     .merge = gpu_merge,
     .finish = gpu_finish,
     .attention = &ta_gpu_attention_ops,
@@ -257,6 +282,10 @@ static const ta_device_ops gpu_ops = {
 static ta_status prepare(ta_gpu_device *gpu)
 {
     const ta_gpu *g = &gpu->properties;
+    char refused[400];
+    ta_arch_refused(g->arch, TA_ARCHS, refused, sizeof refused);
+    if (refused[0])
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%s %s", gpu->device.name, refused);
     gpu->limits.units = g->compute_units;
     gpu->limits.wave = g->wave;
     gpu->limits.matrix = ta_mma_runs(g->wave);

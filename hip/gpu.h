@@ -28,7 +28,8 @@ typedef struct ta_gpu_device {
     int index;
     ta_gpu properties;
     ta_gpu_limits limits;
-    const char *last_kernel; /* queued on this device: what a late error can be about */
+    /* Queued last on this device, by any thread: what a late error can be about. */
+    const char *_Atomic last_kernel;
     ta_gpu_pinned pinned[TA_GPU_PINNED];
     size_t pinned_bytes;                   /* of each */
     int next_pinned;                       /* the one to use next */
@@ -77,8 +78,7 @@ ta_status ta_gpu_timer_read(ta_device *device, void *stream, double *seconds);
 ta_status ta_gpu_span(ta_device *device, int end, void *stream);
 void ta_gpu_free_graphs(ta_gpu_device *gpu);
 
-/* The attend slots of the vtable (attend/attend.c) and its check of the caller's cache
- * (check.c). */
+/* The attend slots of the vtable and its check of the caller's cache (attend/attend.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);

@@ -1,6 +1,6 @@
 /* Graphs of recorded work, and the stopwatch: slots of the device vtable (src/device/device.h) that
  * need streams and events of the device's own. They are made when they are first asked for, and
- * freed with the device (device.c). A captured step is replayed by src/decode/api.c. */
+ * freed with the device (device.c). A captured step is replayed by src/decode/replay.c. */
 #include "gpu.h"
 
 /* Other threads may go on with what a capture forbids: each rank captures for itself. */
@@ -101,7 +101,7 @@ static ta_status add_spans(ta_gpu_device *gpu)
         const hipEvent_t *at = &gpu->spans_at[2 * i];
         TA_TRY(ta_gpu_check(gpu, hipEventElapsedTime(&milliseconds, at[0], at[1]),
                             "asking for the time between two events"));
-        gpu->device.stats.attend_ns += (uint64_t)((double)milliseconds * 1e6);
+        ta_device_count(&gpu->device.stats.attend_ns, (uint64_t)((double)milliseconds * 1e6));
     }
     return TA_OK;
 }
@@ -133,7 +133,7 @@ static ta_status read_timer(ta_gpu_device *gpu, void *stream, double *seconds)
         return ta_gpu_core->fail(TA_ERR_INVALID, "the stopwatch of %s was never started",
                                  gpu->device.name);
     TA_TRY(record_mark(gpu, &gpu->marks[1], stream));
-    ++gpu->device.stats.waits;
+    ta_device_count(&gpu->device.stats.waits, 1);
     TA_TRY(ta_gpu_check(gpu, hipEventSynchronize(gpu->marks[1]), "waiting for an event"));
     TA_TRY(ta_gpu_check(gpu, hipEventElapsedTime(&milliseconds, gpu->marks[0], gpu->marks[1]),
                         "asking for the time between two events"));

@@ -5,6 +5,8 @@
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
 
+#include <treeattn/collectives.h>
+
 #include "attend/shape.h"
 #include "device/device.h"
 
@@ -34,8 +36,8 @@ typedef struct ta_attend_params {
     ta_score_rule rule;
     ta_attend_shape shape;
     int32_t splits;
-    /* Records [query head][row] if there is one split, else [sequence][KV head][split][row] of
-     * split_floats each, a row being token · heads + head. */
+    /* Records [query head][row] if there is one split, else [KV head][split][row][head of it] of
+     * split_floats each. */
     float *records;
     int32_t split_floats;
     ta_tell tell;
@@ -78,8 +80,8 @@ typedef struct ta_reduce_params {
     void *to; /* may be `own` */
     int64_t count, stride;
     int32_t rank, ranks;
-    int32_t integers; /* 1: int64_t, 0: float */
-    int32_t sum;      /* 1: sum, 0: maximum */
+    int32_t element; /* of ta_element_kind, but not bytes */
+    int32_t sum;     /* 1: sum, 0: maximum */
 } ta_reduce_params;
 
 ta_launched ta_launch_reduce(const ta_reduce_params *params, void *stream);
@@ -91,6 +93,24 @@ typedef struct ta_tell_params {
 } ta_tell_params;
 
 ta_launched ta_launch_tell(const ta_tell_params *params, void *stream);
+
+typedef struct ta_make_records_params {
+    ta_problem problem;
+    ta_shard_output given;
+    float *records;
+    ta_tell tell;
+} ta_make_records_params;
+
+ta_launched ta_launch_make_records(const ta_make_records_params *params, void *stream);
+
+typedef struct ta_append_params {
+    ta_problem problem;
+    ta_kv kv;
+    ta_new_tokens tokens;
+    int32_t element_bytes, stored_bytes; /* of an element of the new tokens, and of the cache */
+} ta_append_params;
+
+ta_launched ta_launch_append(const ta_append_params *params, void *stream);
 
 typedef struct ta_pack_params {
     ta_tensor q;

@@ -71,6 +71,21 @@ template <int Wave> TA_DEVICE constexpr int ta_product_lanes()
 
 /* ---- Which widths have matrix cores, and which device code ---------------------------------- */
 
+/* An architecture that has waves of the right width but not the instruction would multiply nothing
+ * and say nothing (archs.h). */
+#if defined(TA_CUDA) && defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ < 800
+#error "the kernels are written for sm_80 and later"
+#endif
+#elif defined(TA_ROCM) && defined(TA_DEVICE_PASS)
+#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) ||    \
+    defined(__gfx950__)
+#define TA_MFMA 1
+#elif !defined(__GFX11__) && !defined(__GFX12__)
+#error "the kernels are written for gfx90a, gfx940, gfx941, gfx942, gfx950, RDNA 3 and 4"
+#endif
+#endif
+
 #if defined(TA_CUDA)
 TA_INLINE constexpr bool ta_mma_has(int wave)
 {
@@ -207,7 +222,7 @@ TA_DEVICE ta_float4 ta_mma_cdna(ta_type_f16, ta_float4 c, ta_operand<64> a, ta_o
     for (int i = 0; i < 4; i++)
         c = __builtin_amdgcn_mfma_f32_16x16x4f32(static_cast<float>(x[i]), static_cast<float>(y[i]),
                                                  c, 0, 0, 0);
-#elif defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+#elif defined(TA_MFMA)
     c = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(ta_half4, a),
                                               __builtin_bit_cast(ta_half4, b), c, 0, 0, 0);
 #else /* never runs: attend/attend.c asks ta_mma_runs() */
@@ -218,8 +233,7 @@ TA_DEVICE ta_float4 ta_mma_cdna(ta_type_f16, ta_float4 c, ta_operand<64> a, ta_o
 
 TA_DEVICE ta_float4 ta_mma_cdna(ta_type_bf16, ta_float4 c, ta_operand<64> a, ta_operand<64> b)
 {
-#if defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) ||    \
-    defined(__gfx950__)
+#if defined(TA_MFMA)
     c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(ta_short4, a),
                                                   __builtin_bit_cast(ta_short4, b), c, 0, 0, 0);
 #else

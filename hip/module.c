@@ -1,5 +1,6 @@
 /* The module's one exported function and the table it returns. The core loads this
  * (src/device/module.c). */
+#include "archs.h"
 #ifdef TA_CCL
 #include "ccl/ccl.h"
 #else
@@ -40,10 +41,13 @@ static void module_describe(ta_text *text)
         devices = 0;
     for (int i = 0; i < devices; i++) {
         ta_gpu gpu;
-        if (ta_gpu_query(i, &gpu) == hipSuccess)
-            ta_gpu_core->text_add(text, TA_VENDOR ":%d: %s, %s, %d units, %.1f GiB\n", i, gpu.name,
-                                  gpu.arch, gpu.compute_units,
-                                  (double)gpu.memory_bytes / (1 << 30));
+        char refused[400];
+        if (ta_gpu_query(i, &gpu) != hipSuccess)
+            continue;
+        ta_arch_refused(gpu.arch, TA_ARCHS, refused, sizeof refused);
+        ta_gpu_core->text_add(text, TA_VENDOR ":%d: %s, %s, %d units, %.1f GiB%s%s\n", i, gpu.name,
+                              gpu.arch, gpu.compute_units, (double)gpu.memory_bytes / (1 << 30),
+                              refused[0] ? ", not used: it " : "", refused);
     }
     (void)hipGetLastError();
 #ifdef TA_CCL

@@ -1,6 +1,8 @@
 /* Bad input of a decode step, for every argument (src/decode/api.c): the error names it, nothing is
  * written, and the plan still works. In a group, one rank's bad argument is an error on the others
  * too, nobody waits for long, and the next step is right. */
+#include <math.h>
+
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/number.h"
@@ -74,7 +76,55 @@ SPOIL(page_index, use_pages(s, pages))
 SPOIL(page_beyond, use_pages(s, page_beyond))
 SPOIL(page_negative, use_pages(s, negative_page); s->lengths[0] = 5 * s->ranks)
 
+/* A ragged call of all rows, with one thing wrong. */
+static void spoil_start(small_step *s, int at, int32_t start)
+{
+    small_step_ragged(s, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    s->starts[at] = start;
+}
+
+SPOIL(call_size, s->call.size = 1)
+SPOIL(call_batch, s->call.batch = SMALL_BATCH + 1)
+SPOIL(call_no_batch, s->call.batch = -1)
+SPOIL(call_tokens, small_step_ragged(s, 5))
+SPOIL(call_no_tokens, small_step_ragged(s, -1))
+SPOIL(no_starts, s->call.tokens = 4)
+SPOIL(starts_alone, s->call.starts = s->starts)
+SPOIL(starts_odd, s->call.tokens = 4; s->call.starts = (int32_t *)((char *)s->starts + 1))
+SPOIL(first_start, spoil_start(s, 0, 1))
+SPOIL(starts_fall, spoil_start(s, 1, -1))
+SPOIL(starts_far, spoil_start(s, 1, 3))
+SPOIL(starts_overflow, spoil_start(s, 1, INT32_MIN))
+SPOIL(last_start, spoil_start(s, 2, 3))
+SPOIL(call_window, s->call.window = -2)
+SPOIL(call_softcap, s->call.softcap = NAN)
+SPOIL(call_softcap_infinite, s->call.softcap = -INFINITY)
+SPOIL(call_sinks, s->sinks[3] = INFINITY; s->call.sinks = s->sinks)
+SPOIL(call_sinks_odd, s->call.sinks = (float *)((char *)s->sinks + 2))
+SPOIL(call_slopes, s->slopes[0] = NAN; s->call.alibi_slopes = s->slopes)
+SPOIL(call_slopes_odd, s->call.alibi_slopes = (float *)((char *)s->slopes + 1))
+
 static const mistake mistakes[] = {
+    {"call.size", "is 1", spoil_call_size},
+    {"call.batch", "is 3", spoil_call_batch},
+    {"call.batch", "is -1", spoil_call_no_batch},
+    {"call.tokens", "is 5", spoil_call_tokens},
+    {"call.tokens", "is -1", spoil_call_no_tokens},
+    {"call.starts", "is NULL with call.tokens 4", spoil_no_starts},
+    {"call.starts", "must be NULL in a uniform call", spoil_starts_alone},
+    {"call.starts", "aligned", spoil_starts_odd},
+    {"call.starts[0]", "is 1", spoil_first_start},
+    {"call.starts[1]", "is -1 after 0", spoil_starts_fall},
+    {"call.starts[1]", "is 3 after 0", spoil_starts_far},
+    {"call.starts[1]", "is -2147483648 after 0", spoil_starts_overflow},
+    {"call.starts[2]", "must be call.tokens, 4", spoil_last_start},
+    {"call.window", "is -2", spoil_call_window},
+    {"call.softcap", "nan", spoil_call_softcap},
+    {"call.softcap", "-inf", spoil_call_softcap_infinite},
+    {"call.sinks[3]", "inf", spoil_call_sinks},
+    {"call.sinks", "aligned", spoil_call_sinks_odd},
+    {"call.alibi_slopes[0]", "nan", spoil_call_slopes},
+    {"call.alibi_slopes", "aligned", spoil_call_slopes_odd},
     {"q", "NULL", spoil_q_data},
     {"q.data", "aligned", spoil_q_aligned},
     {"q.batch_stride", "-1", spoil_q_batch},

@@ -52,12 +52,12 @@ static void test_every_grid_and_layout(void)
     attention_case_make(&c, 8);
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; ++i)
         for (int rows = 1; rows <= ranks[i]; ++rows)
-            for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_ZIGZAG; ++kind) {
+            for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_WEIGHTED; ++kind) {
                 attention_run run = {.ranks = ranks[i],
                                      .grid_rows = rows,
                                      .grid_columns = ranks[i] / rows,
                                      .kind = (ta_shard_kind)kind,
-                                     .block = kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0};
+                                     .block = kind % 2}; /* of those that are dealt */
                 if (ranks[i] % rows == 0) {
                     attention_check(&c, &run);
                     run.algorithm = TA_ATTENTION_GRID_OVERLAP;

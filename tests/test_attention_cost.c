@@ -151,11 +151,7 @@ static void test_estimates_as_counted(void)
 
 static ta_attention_config simple_config(void)
 {
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = 8;
-    config.dtype = TA_F32;
-    config.max_tokens = 10;
+    ta_attention_config config = attention_small_config(TA_F32, 8, 10);
     config.mask = TA_MASK_FULL;
     config.map.kind = TA_SHARD_ZIGZAG;
     return config;

@@ -60,7 +60,7 @@ static void test_bad_configs(void)
     REFUSED(dtype, (ta_dtype)-1, "dtype is -1");
     REFUSED(max_tokens, 0, "max_tokens");
     REFUSED(map.size, 1, "map.size");
-    REFUSED(map.kind, (ta_shard_kind)3, "map.kind");
+    REFUSED(map.kind, (ta_shard_kind)4, "map.kind");
     REFUSED(map.ranks, 2, "map.ranks");
     REFUSED(map.block, -1, "map.block");
     REFUSED(map.bounds, bounds, "map.bounds");
@@ -81,15 +81,22 @@ static void test_bad_configs(void)
     ta_attention_destroy(NULL);
 }
 
+/* A plan on a device like the host but for its table. */
+static void expect_unsupported(const ta_device_ops *ops, const char *first, const char *second)
+{
+    ta_device other = {.ops = ops, .name = "plain"};
+    ta_attention_config config = good_config();
+    ta_attention *plan = NULL;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan), first,
+                 second);
+    TEST_ASSERT_NULL(plan);
+}
+
 static void test_a_device_without_it(void)
 {
     ta_device_ops without = *device->ops;
-    ta_device other = {.ops = &without, .name = "plain"};
-    ta_attention_config config = good_config();
-    ta_attention *plan = NULL;
     without.attention = NULL;
-    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan), "plain",
-                 "full sequences");
+    expect_unsupported(&without, "plain", "full sequences");
 }
 
 static int has_no_f32(const ta_device *of, ta_dtype dtype, ta_dtype_role role)
@@ -101,13 +108,8 @@ static int has_no_f32(const ta_device *of, ta_dtype dtype, ta_dtype_role role)
 static void test_a_device_without_the_dtype(void)
 {
     ta_device_ops without = *device->ops;
-    ta_device other = {.ops = &without, .name = "plain"};
-    ta_attention_config config = good_config();
-    ta_attention *plan = NULL;
     without.has_dtype = has_no_f32;
-    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_attention_create(NULL, &other, &config, &plan),
-                 "config.dtype is 1 (f32)", "device plain");
-    TEST_ASSERT_NULL(plan);
+    expect_unsupported(&without, "config.dtype is 1 (f32)", "device plain");
 }
 
 static void test_decode_plans_refuse_zigzag(void)

@@ -1,10 +1,11 @@
-/* Orders of queries and keys (src/attention/tokens.c, src/base/token_order.h): written out, they
+/* Orders of queries and keys (src/attention/tokens.c, src/device/attention.h): written out, they
  * say what going through all positions one by one says; and finding them takes as many steps as
  * there are blocks, whatever the number of tokens. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "attention/plan.h"
+#include "base/shard_map.h"
 #include "lib/expect.h"
 
 #define MOST_RANKS 64
@@ -21,8 +22,10 @@ void tearDown(void)
 typedef struct half_plan {
     ta_attention a;
     int32_t counts[MOST_RANKS];
-    int32_t starts[2][MOST_RANKS + 1], taken[2][MOST_RANKS];
+    int32_t starts[2][MOST_RANKS + 1], taken[2][MOST_RANKS], turns[MOST_RANKS + 1];
 } half_plan;
+
+static const int32_t weights[MOST_RANKS] = {2, 1, 0, 3, 1, 1};
 
 typedef struct layout {
     ta_shard_kind kind;
@@ -44,6 +47,10 @@ static half_plan *make_plan(const layout *l, int rank, int32_t max_tokens, size_
     a->map.kind = l->kind;
     a->map.block = l->block;
     a->map.ranks = a->ranks;
+    if (l->kind == TA_SHARD_WEIGHTED) {
+        ta_shard_make_turns(weights, a->ranks, p->turns);
+        a->map.bounds = p->turns;
+    }
     a->causal = l->causal;
     a->window = l->window;
     a->max_tokens = max_tokens;
@@ -92,6 +99,8 @@ static void find_slowly(const ta_attention *a, const layout *l, int32_t sequence
     memset(o, 0, sizeof *o);
     for (int32_t s = 0; s < sequences; ++s) {
         ta_shard_map map = ta_attention_map(a, lengths[s]);
+        if (map.kind == TA_SHARD_WEIGHTED)
+            map.bounds = weights;
         int32_t positions[MOST_TOKENS], first_key = o->keys;
         for (int pass = 0; pass < 2; ++pass) /* keys, then queries */
             for (int32_t x = 0; x < lengths[s]; ++x) {
@@ -178,7 +187,7 @@ static void test_orders_are_those_of_all_positions(void)
     static const int grids[][2] = {{1, 1}, {1, 2}, {3, 1}, {2, 3}};
     static const int32_t blocks[] = {0, 1, 3, 16}, windows[] = {0, 1, 5, 40};
     for (size_t g = 0; g < sizeof grids / sizeof *grids; ++g)
-        for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_ZIGZAG; ++kind)
+        for (int kind = TA_SHARD_CONTIGUOUS; kind <= TA_SHARD_WEIGHTED; ++kind)
             for (int b = 0; b < 4; ++b)
                 for (int w = 0; w < 8; ++w) {
                     layout l = {(ta_shard_kind)kind, blocks[b], grids[g][0],

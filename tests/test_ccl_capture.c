@@ -6,6 +6,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "decode/replay.h"
 #include "device/device.h"
 #include "lib/ccl_step.h"
 #include "simt/simt_ccl.h"
@@ -132,6 +133,62 @@ static void test_replayed(void)
         run_all(ranks[i], 20000, replaying_rank, NULL);
 }
 
+static int count_recordings(const ta_plan *plan)
+{
+    int count = 0;
+    for (int i = 0; i < TA_RECORDINGS; ++i)
+        count += plan->recordings[i].graph != NULL;
+    return count;
+}
+
+/* A step with a layer's options. A window of 3 gives other bits than none. */
+static ta_status layer_step(ccl_rank *r, prepared *p, int layer, const float *expected)
+{
+    p->step.call.tag = (uint64_t)layer + 1;
+    p->step.call.window = layer % 2 ? 3 : -1;
+    TA_TRY(small_step_fill(&p->step));
+    TA_TRY(small_step_queue(&p->step, p->plan, r->streams[0]));
+    TA_TRY(small_step_fetch(&p->step, r->streams[0]));
+    int same = !memcmp(p->step.results, expected, sizeof p->step.results);
+    RANK_EXPECT(same == (layer % 2 == 0));
+    return TA_OK;
+}
+
+/* One plan serves all layers of a model: each has its recording. Of too many, those that were not
+ * used for the longest time go. */
+static ta_status layers_rank(ccl_rank *r)
+{
+    prepared direct, p;
+    void *kept;
+    TA_TRY(prepare(r->group, r->device, &direct));
+    TA_TRY(small_step_queue(&direct.step, direct.plan, r->streams[0]));
+    TA_TRY(small_step_fetch(&direct.step, r->streams[0]));
+    const float *expected = direct.step.results;
+    small_step_init(&p.step, r->rank, r->ranks);
+    p.step.config.replay = 1;
+    TA_TRY(small_step_to_device(&p.step, r->device));
+    TA_TRY(ta_plan_create(r->group, r->device, &p.step.config, &p.plan));
+    for (int i = 0; i < 12; ++i)
+        TA_TRY(layer_step(r, &p, i % 4, expected));
+    RANK_EXPECT(count_recordings(p.plan) == 4);
+    kept = p.plan->recordings[1].graph;
+    for (int i = 4; i < TA_RECORDINGS + 9; ++i) {
+        TA_TRY(layer_step(r, &p, i, expected));
+        TA_TRY(layer_step(r, &p, 1, expected));
+    }
+    RANK_EXPECT(count_recordings(p.plan) == TA_RECORDINGS);
+    RANK_EXPECT(p.plan->recordings[1].graph == kept && p.plan->recordings[1].step.tag == 2);
+    RANK_EXPECT(p.plan->recordings[0].step.tag > 4);
+    release(&p);
+    release(&direct);
+    return TA_OK;
+}
+
+static void test_several_recordings(void)
+{
+    run_all(2, 20000, layers_rank, NULL);
+}
+
 /* Through host memory a step can't be captured. */
 static ta_status staged_rank(ta_group *threads, void *context)
 {
@@ -181,6 +238,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_captured);
     RUN_TEST(test_replayed);
+    RUN_TEST(test_several_recordings);
     RUN_TEST(test_no_replay_through_the_host);
     RUN_TEST(test_stays_on_the_device);
     return UNITY_END() != 0;

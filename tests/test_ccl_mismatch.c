@@ -2,6 +2,7 @@
  * not see them. On groups that move device memory, where ranks hear of it later, also when a graph
  * is replayed; and on groups that move host memory. lib/differing_step.h says what must come of
  * it. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,13 +135,37 @@ static ta_status captured_and_checked(ccl_rank *r, prepared *p)
     return TA_OK;
 }
 
+/* What a call points to. */
+static ta_status checked_call(ccl_rank *r, prepared *p)
+{
+    small_step *s = &p->step;
+    ptrdiff_t moved = (const char *)s->kv.lengths - (const char *)s->lengths; /* to the device */
+    small_step_ragged(s, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    TA_TRY(expect_right(r, p));
+    s->starts[1] = r->rank == 1 ? 3 : 2;
+    TA_TRY(expect_refused(r, p, TA_ERR_INVALID, "call.starts[1] is 3 after 0"));
+    s->starts[1] = 2;
+    s->call.sinks = (const float *)((const char *)s->sinks + moved);
+    s->sinks[2] = r->rank == 1 ? INFINITY : 0;
+    TA_TRY(expect_refused(r, p, TA_ERR_INVALID, "call.sinks[2] is inf"));
+    s->call.sinks = NULL;
+    s->call.alibi_slopes = (const float *)((const char *)s->slopes + moved);
+    TA_TRY(expect_right(r, p)); /* slopes of 0 change nothing */
+    s->slopes[3] = r->rank == 1 ? NAN : 0;
+    TA_TRY(expect_refused(r, p, TA_ERR_INVALID, "call.alibi_slopes[3] is "));
+    s->slopes[3] = 0;
+    s->call = (ta_call)TA_CALL_INIT;
+    return expect_right(r, p);
+}
+
 static ta_status checked_rank(ccl_rank *r)
 {
     prepared p;
     int32_t *pages = p.step.bounds;
     small_step_init(&p.step, r->rank, r->ranks);
     p.step.config.check = 1;
-    p.step.kv.bounds = pages; /* whose memory is a page table here */
+    p.step.config.replay = *(const int *)r->context; /* a graph would not be checked */
+    p.step.kv.bounds = pages;                        /* whose memory is a page table here */
     TA_TRY(small_step_to_device(&p.step, r->device));
     p.step.kv.page_table = p.step.kv.bounds;
     p.step.kv.page_table_stride = SMALL_TOKENS;
@@ -158,6 +183,7 @@ static ta_status checked_rank(ccl_rank *r)
     TA_TRY(expect_refused(r, &p, TA_ERR_INVALID, "kv.lengths[1] is -3"));
     p.step.lengths[1] = 3;
     TA_TRY(expect_right(r, &p));
+    TA_TRY(checked_call(r, &p));
     TA_TRY(captured_and_checked(r, &p));
     release(&p);
     return TA_OK;
@@ -165,7 +191,8 @@ static ta_status checked_rank(ccl_rank *r)
 
 static void test_checked_tables(void)
 {
-    run_all(2, 20000, checked_rank, NULL);
+    for (int replays = 0; replays < 2; ++replays)
+        run_all(2, 20000, checked_rank, &replays);
 }
 
 int main(void)

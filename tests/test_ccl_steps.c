@@ -256,6 +256,35 @@ static void test_bad_arguments(void)
     ta_device_close(host);
 }
 
+/* Groups, parts of groups and plans keep the device that is closed before them. */
+static ta_status early_rank(ccl_rank *r)
+{
+    ta_device *device = NULL;
+    ta_group *group = NULL, *part = NULL;
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    prepared p;
+    char name[32];
+    snprintf(name, sizeof name, "%s", ta_device_name(r->device));
+    TA_TRY(ta_device_open(name, NULL, &device));
+    ccl.bootstrap = r->threads;
+    TA_TRY(ta_group_create_ccl(device, &ccl, NULL, &group));
+    TA_TRY(ta_group_split(group, 0, 0, &part));
+    TA_TRY(prepare(part, device, &p));
+    ta_device_close(device);
+    TA_TRY(small_step_queue(&p.step, p.plan, r->streams[1]));
+    TA_TRY(small_step_fetch(&p.step, r->streams[1]));
+    RANK_EXPECT(small_step_right(&p.step));
+    release(&p);
+    ta_group_destroy(r->rank ? group : part);
+    ta_group_destroy(r->rank ? part : group);
+    return TA_OK;
+}
+
+static void test_groups_keep_their_device(void)
+{
+    run_all(2, 20000, early_rank, NULL);
+}
+
 /* A library of collectives that is not opened; the error and ta_info() say why. */
 static void expect_no_library(const char *name, const char *error, const char *said)
 {
@@ -264,6 +293,15 @@ static void expect_no_library(const char *name, const char *error, const char *s
     setenv("TREEATTN_CCL_LIBRARY", name, 1);
     EXPECT_OK(ta_device_open("simt:0", NULL, &device));
     EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_ccl_id(device, id), name, error);
+    ta_ccl_config by_id = TA_CCL_CONFIG_INIT, adopted = TA_CCL_CONFIG_INIT;
+    ta_group *group = NULL;
+    by_id.id = id;
+    by_id.ranks = 1;
+    adopted.communicator = id;
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_group_create_ccl(device, &by_id, NULL, &group), name, error);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_group_create_ccl(device, &adopted, NULL, &group), name,
+                 error);
+    TEST_ASSERT_NULL(group);
     EXPECT_OK(ta_info(info, sizeof info, NULL));
     TEST_ASSERT_NOT_NULL(strstr(info, said));
     ta_device_close(device);
@@ -301,6 +339,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_a_rank_that_never_joins);
     RUN_TEST(test_plan_on_another_device);
     RUN_TEST(test_adopted);
+    RUN_TEST(test_groups_keep_their_device);
     RUN_TEST(test_bad_arguments);
     return UNITY_END() != 0;
 }

@@ -2,6 +2,9 @@
  * topologies, and one with GPUs from tests/places. Then a probe (src/cluster/find.c) that finds
  * such places, on the host and, with the argument "simt", on GPUs. */
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <treeattn/cluster.h>
 
@@ -149,10 +152,56 @@ static void test_probe_on_gpus(void)
     free(t);
 }
 
+/* ---- Little memory ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1 /* needs far more addresses than a limit leaves */
+#else
+#define SANITIZED 0
+#endif
+
+/* In a process of its own: hwloc with so many bytes to spare. */
+static void look_with(long spare)
+{
+    static const char topology[] = "package:2 numa:1 core:2048 pu:2";
+    static const int cpu = 1;
+    ta_place_question question = {topology, "", &cpu, 1};
+    ta_place place = {.package = -2, .numa = -2};
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int known = file && fscanf(file, "%ld", &pages) == 1;
+    if (file)
+        fclose(file);
+    struct rlimit limit = {(rlim_t)(pages * sysconf(_SC_PAGESIZE) + spare), RLIM_INFINITY};
+    if (!known || setrlimit(RLIMIT_AS, &limit) != 0)
+        _exit(2);
+    ta_status status = ta_modules_find_place(&question, &place);
+    _exit(status == TA_OK ? place.package != 0 : status != TA_ERR_NO_MEMORY);
+}
+
+/* hwloc itself ends the process where an allocation of its own fails. */
+static void test_little_memory(void)
+{
+    if (SANITIZED)
+        TEST_IGNORE_MESSAGE("not under a sanitizer");
+    expect_place("package:1 numa:1 core:1 pu:1", "", 0, 0, 0, 0); /* the module is loaded */
+    for (long spare = 64; spare <= 65536; spare += spare / 8) {
+        int ended = 0;
+        char message[80];
+        pid_t child = fork();
+        if (child == 0)
+            look_with(spare * 1024);
+        TEST_ASSERT_EQUAL_INT(child, waitpid(child, &ended, 0));
+        snprintf(message, sizeof message, "with %ld KiB it ended with %#x", spare, (unsigned)ended);
+        TEST_ASSERT_TRUE_MESSAGE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, message);
+    }
+}
+
 int main(int argc, char **argv)
 {
     has_simt = argc > 1 && strcmp(argv[1], "simt") == 0;
     UNITY_BEGIN();
+    RUN_TEST(test_little_memory); /* before others leave memory that hwloc could take again */
     RUN_TEST(test_cpus_of_synthetic_machines);
     RUN_TEST(test_gpus_go_before_cpus);
     RUN_TEST(test_what_is_no_topology);

@@ -56,6 +56,8 @@ static void test_counts(void)
     REFUSE(query_tokens, -1, "is -1");
     REFUSE(query_tokens, 1025, "is 1025");
     REFUSE(query_tokens, INT32_MAX, "is 2147483647");
+    REFUSE(max_call_tokens, -1, "is -1");
+    REFUSE(max_call_tokens, SMALL_BATCH * SMALL_QUERY_TOKENS + 1, "from 0 to 4");
     REFUSE(query_heads, 0, "is 0");
     REFUSE(query_heads, -4, "is -4");
     REFUSE(query_heads, INT32_MAX, "is 2147483647");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "host/cpus.h"
 #include "lib/expect.h"
 #include "lib/large_allocation.h"
 
@@ -176,7 +177,7 @@ static void test_stopwatch(void)
 
 static void test_info(void)
 {
-    char text[2000], version[40];
+    char threads[40], text[2000], version[40];
     size_t needed = 0;
     EXPECT_OK(ta_info(NULL, 0, &needed));
     TEST_ASSERT_TRUE(needed > 20 && needed < sizeof text);
@@ -187,6 +188,8 @@ static void test_info(void)
     TEST_ASSERT_NOT_NULL(strstr(text, version));
     TEST_ASSERT_NOT_NULL(strstr(text, "host"));
     TEST_ASSERT_NOT_NULL(strstr(text, ta_host_simd_levels()));
+    snprintf(threads, sizeof threads, "\nhost threads: %d\n", ta_cpus());
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, threads), text);
     TEST_ASSERT_NOT_NULL(strstr(text, "threads"));
     for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
         const char *colon = strstr(line, ": ");

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "lib/number.h"
 #include "lib/random.h"
 #include "unity.h"

@@ -98,6 +98,33 @@ static void test_errors_name_numbers_with_a_point(void)
     ta_device_close(device);
 }
 
+/* What ranks do not agree on is named in the same way. */
+static ta_status differing_rank(ta_group *group, void *context)
+{
+    ta_device *device = NULL;
+    ta_plan *plan = NULL;
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    (void)context;
+    config.batch = config.query_heads = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.max_tokens = 1;
+    config.map.block = 1;
+    config.scale = ta_group_rank(group) ? 0.75f : 0.5f;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    ta_status status = ta_plan_create(group, device, &config, &plan);
+    ta_device_close(device);
+    RANK_EXPECT(status == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), "config.scale is 0.75 on rank 1 and 0.5 on rank 0"));
+    return TA_OK;
+}
+
+static void test_differences_name_numbers_with_a_point(void)
+{
+    speak_german();
+    EXPECT_OK(ta_group_run_threads(2, NULL, differing_rank, NULL));
+}
+
 /* A cluster in a file of its own text, as text again. */
 static void write_and_read(const ta_cluster *cluster, char *text, size_t capacity)
 {
@@ -229,6 +256,7 @@ int main(void)
     RUN_TEST(test_numbers_there_and_back);
     RUN_TEST(test_the_locale_is_left_alone);
     RUN_TEST(test_errors_name_numbers_with_a_point);
+    RUN_TEST(test_differences_name_numbers_with_a_point);
     RUN_TEST(test_clusters_there_and_back);
     RUN_TEST(test_explanations_are_the_same);
     return UNITY_END() != 0;

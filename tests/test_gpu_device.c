@@ -282,7 +282,32 @@ static void test_a_refused_launch_names_its_kernel(void)
     }
 }
 
-/* A kernel that fails while it runs is an error of the next wait, which names the last kernel. */
+/* A device that calls itself by another architecture is refused, with its name; then the next one
+ * is opened as if nothing had been. */
+static void expect_refused_arch(const char *arch, const char *first, const char *second)
+{
+    ta_device *other = NULL;
+    simt_device_config config = simt_get_device_config();
+    snprintf(config.arch, sizeof config.arch, "%s", arch);
+    simt_set_device_config(&config);
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_open("simt:1", NULL, &other), first, second);
+    TEST_ASSERT_NULL(other);
+    char info[8192];
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "not used: it is of"), info);
+    simt_reset();
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other));
+    ta_device_close(other);
+}
+
+static void test_an_unknown_architecture_is_refused(void)
+{
+    expect_refused_arch("gfx906:sramecc+:xnack-", "simt:1 is of architecture gfx906:", "gfx90a");
+    expect_refused_arch("gfx908", "simt:1 is of architecture gfx908:", "gfx942");
+    expect_refused_arch("sm_75", "simt:1 is of architecture sm_75:", "sm_80 and later");
+    expect_refused_arch("gfx942", "is of architecture gfx942:", "compiled for simt");
+}
+
 /* Whichever slot gets a dtype that has no kernels says so, and launches nothing. */
 #define NO_KERNEL(expr, kernel) EXPECT_ERROR(TA_ERR_UNSUPPORTED, expr, kernel, "dtype 0")
 
@@ -293,6 +318,9 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     ta_dtype unknown = TA_DTYPE_NONE; /* in C++ an enum can have no number above its last */
     ta_problem good = {.batch = 1,
                        .query_tokens = 1,
+                       .rows = 1,
+                       .plan_rows = 1,
+                       .plan_batch = 1,
                        .query_heads = 1,
                        .kv_heads = 1,
                        .k_dim = 8,
@@ -331,6 +359,7 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     ops->free(device, memory);
 }
 
+/* A kernel that fails while it runs is an error of the next wait, which names the last kernel. */
 static void test_a_late_error_comes_with_the_wait(void)
 {
     for (int nth = 1; nth <= 2; ++nth) {
@@ -476,6 +505,7 @@ int main(void)
     RUN_TEST(test_a_staged_step);
     RUN_TEST(test_a_bad_step_leaves_the_one_before_alone);
     RUN_TEST(test_a_refused_launch_names_its_kernel);
+    RUN_TEST(test_an_unknown_architecture_is_refused);
     RUN_TEST(test_an_unknown_dtype_has_no_kernel);
     RUN_TEST(test_a_late_error_comes_with_the_wait);
     RUN_TEST(test_a_late_error_comes_with_a_copy);

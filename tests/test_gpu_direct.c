@@ -41,7 +41,8 @@ static void choose_rows(random_source *r, decode_case *c)
     static const int tokens[] = {1, 1, 1, 1, 2, 3, 4, 8};
     c->plan.query_tokens = RANDOM_PICK(r, tokens);
     c->plan.kv_heads = random_int(r, 1, 3);
-    c->plan.query_heads = c->plan.kv_heads * random_int(r, 1, 16 / c->plan.query_tokens);
+    int most = random_one_in(r, 5) ? 40 : 16; /* rows; above 16 in several groups */
+    c->plan.query_heads = c->plan.kv_heads * random_int(r, 1, most / c->plan.query_tokens);
 }
 
 static void choose_lengths(random_source *r, decode_case *c)
@@ -53,6 +54,14 @@ static void choose_lengths(random_source *r, decode_case *c)
         c->lengths[b] = random_one_in(r, 5) ? random_int(r, 0, 3) : random_int(r, 0, most);
     if (c->plan.window)
         c->plan.window = random_int(r, 1, most + 3);
+}
+
+/* Some query tokens for each sequence, and one at least. */
+static void choose_tokens(random_source *r, decode_case *c)
+{
+    for (int b = 0; b < c->plan.batch; ++b)
+        c->tokens[b] = random_int(r, b == 0, c->plan.query_tokens);
+    c->spare_call_tokens = random_one_in(r, 2) ? -1 : 0;
 }
 
 /* Everything that case_random() draws, but for what the direct kernels do not take. */
@@ -70,11 +79,12 @@ static decode_case direct_case(uint64_t seed)
     c.page_tokens = RANDOM_PICK(r, pages);
     choose_rows(r, &c);
     choose_lengths(r, &c);
+    choose_tokens(r, &c);
     align(&c.q);
     align(&c.k);
     align(&c.v);
     if (random_one_in(r, 2)) /* what most callers have */
-        c.plan.softcap = 0.0f, c.alibi = false;
+        c.plan.softcap = 0.0f, c.alibi = c.call_alibi = false;
     if (random_one_in(r, 8))
         case_reproducible(&c, RANDOM_PICK(r, tiles));
     return c;
@@ -111,15 +121,15 @@ static decode_case case_of(int dim, int heads, int tokens, int32_t length)
 /* A launch that is refused says which kernel it was. */
 static void test_they_run(void)
 {
-    static const int dims[] = {64, 128, 256};
-    for (int d = 0; d < 3; ++d)
+    static const int dims[] = {64, 96, 128, 256};
+    for (int d = 0; d < 4; ++d)
         for (int heads = 1; heads <= 17; heads += 8) {
             decode_case c = case_of(dims[d], heads, 1, 200);
             simt_fail_launch(1);
             TEST_ASSERT_FALSE(case_run(&c, &worst, failure, sizeof failure));
             simt_fail_launch(0);
             bool direct = strstr(failure, "launching kernel attend_direct") != NULL;
-            TEST_ASSERT_TRUE_MESSAGE(direct == (heads <= 16), failure);
+            TEST_ASSERT_TRUE_MESSAGE(direct == (dims[d] != 96), failure);
         }
 }
 

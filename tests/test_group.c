@@ -217,7 +217,7 @@ static ta_status reduce_nan_rank(ta_group *group, void *context)
     float values[16], most[16];
     uint32_t bits[16], first[16];
     (void)context;
-    for (int reduction = TA_REDUCE_MAX; reduction <= TA_REDUCE_SUM; ++reduction) {
+    for (int reduction = TA_REDUCE_SUM; reduction <= TA_REDUCE_MAX; ++reduction) {
         for (int i = 0; i < 16; ++i)
             values[i] = i == rank ? NAN : (i + rank) % 2 ? -0.0f : 0.0f;
         TA_TRY(ta_group_all_reduce(group, values, most, 16, TA_ELEMENT_F32, (ta_reduction)reduction,

@@ -3,7 +3,10 @@
  * the matter of test_agree.c and test_attention_agree.c. */
 #include "group/agree.h"
 
+#include <pthread.h>
 #include <string.h>
+
+#include <treeattn/cluster.h>
 
 #include "base/status.h"
 #include "lib/expect.h"
@@ -140,6 +143,126 @@ static void test_a_rank_that_leaves_in_the_middle(void)
         EXPECT_OK(ta_group_run_threads(RANKS, &config, leaving_rank, &rank));
 }
 
+/* ---- Groups that break in the middle --------------------------------------------------------- */
+
+/* The exchanges of one rank stop working at some number, without a word to the others: it has left,
+ * between two collectives of a call or within one. */
+typedef struct departure {
+    int rank, number; /* who, and at which exchange */
+    int plans;        /* of what: a plan, otherwise an agreement that has something to say */
+} departure;
+
+static _Thread_local int exchanges_left;
+static const ta_group_ops *threads_ops;
+
+static ta_status leaving_exchange(ta_group *group, const void *send, size_t send_bytes, int to,
+                                  void *receive, size_t receive_bytes, int from, void *stream)
+{
+    if (exchanges_left <= 0)
+        return ta_fail(TA_ERR_SYSTEM, "this rank has left");
+    --exchanges_left;
+    return threads_ops->exchange(group, send, send_bytes, to, receive, receive_bytes, from, stream);
+}
+
+static void silent_abort(ta_group *group, const char *reason)
+{
+    (void)group;
+    (void)reason;
+}
+
+/* A plan whose exchange follows rank 0 in three collectives before the agreement. */
+static ta_status plan_something(ta_group *group)
+{
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_device *device = NULL;
+    ta_cluster *cluster = NULL;
+    ta_plan *plan = NULL;
+    one_thread.threads = 1;
+    config.batch = config.query_heads = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.max_tokens = config.map.block = 4;
+    config.exchange = TA_EXCHANGE_TWO_LEVEL;
+    TA_TRY(ta_cluster_create("h100:2x2", &cluster));
+    TA_TRY(ta_device_open("host", &one_thread, &device));
+    config.cluster = cluster;
+    ta_status status = ta_plan_create(group, device, &config, &plan);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    ta_cluster_destroy(cluster);
+    return status;
+}
+
+typedef struct member {
+    pthread_t thread;
+    ta_group *group;
+    departure *departure;
+    ta_status status;
+    char said[512];
+} member;
+
+/* Every rank destroys its handle when its call has returned, which the others notice. */
+static void *take_part(void *argument)
+{
+    member *m = argument;
+    ta_agreement agreement = {0};
+    const ta_group_ops *before = m->group->ops;
+    ta_group_ops ops = *before;
+    int rank = m->group->rank;
+    ops.exchange = leaving_exchange;
+    ops.start = NULL;
+    ops.abort = silent_abort;
+    exchanges_left = m->departure->number;
+    if (rank == m->departure->rank)
+        m->group->ops = &ops;
+    if (m->departure->plans)
+        m->status = plan_something(m->group);
+    else
+        m->status =
+            agree_on(m->group, rank == 1 ? &differences[2].other : &good, TA_OK, &agreement);
+    snprintf(m->said, sizeof m->said, "%s", ta_last_error());
+    m->group->ops = before;
+    ta_group_destroy(m->group);
+    return NULL;
+}
+
+/* Returns whether the rank has left in this one. */
+static int depart(departure *d)
+{
+    ta_group *groups[RANKS];
+    member members[RANKS];
+    ta_status well = d->plans ? TA_OK : TA_ERR_MISMATCH;
+    EXPECT_OK(ta_group_create_threads(RANKS, NULL, groups));
+    threads_ops = groups[0]->ops;
+    for (int rank = 0; rank < RANKS; ++rank) {
+        members[rank] = (member){.group = groups[rank], .departure = d};
+        pthread_create(&members[rank].thread, NULL, take_part, &members[rank]);
+    }
+    for (int rank = 0; rank < RANKS; ++rank)
+        pthread_join(members[rank].thread, NULL);
+    int left = members[d->rank].status == TA_ERR_SYSTEM;
+    for (int rank = 0; rank < RANKS; ++rank) {
+        const member *m = &members[rank];
+        /* Who leaves at the end may have told the others all that they need. */
+        if (rank == d->rank || m->status == well)
+            TEST_ASSERT_TRUE_MESSAGE(left || m->status == well, m->said);
+        else
+            TEST_ASSERT_NOT_NULL_MESSAGE(strstr(m->said, "destroyed its group"), m->said);
+    }
+    return left;
+}
+
+static void test_a_rank_that_leaves_at_each_exchange(void)
+{
+    for (int i = 0; i < 2 * RANKS; ++i) {
+        departure d = {.rank = i % RANKS, .plans = i / RANKS};
+        while (depart(&d))
+            ++d.number;
+        TEST_ASSERT_TRUE(d.number > 2 && d.number < 40);
+    }
+}
+
 static ta_status other_rank(ta_group *group, void *context)
 {
     ta_agreement agreement = {.what = ta_group_rank(group) ? "apples" : "pears", .failed = ""};
@@ -192,6 +315,7 @@ int main(void)
     RUN_TEST(test_each_kind_of_field);
     RUN_TEST(test_a_rank_that_failed);
     RUN_TEST(test_a_rank_that_leaves_in_the_middle);
+    RUN_TEST(test_a_rank_that_leaves_at_each_exchange);
     RUN_TEST(test_ranks_that_agree_on_different_things);
     RUN_TEST(test_numbers);
     return UNITY_END() != 0;

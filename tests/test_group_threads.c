@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/rank_list.h"
 #include "group/group.h"
 #include "lib/expect.h"
 
@@ -124,6 +125,61 @@ static void test_a_rank_that_never_arrives_is_named(void)
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "150 ms"), sights[rank].error);
         TEST_ASSERT_TRUE(sights[rank].seconds >= 0.1 && sights[rank].seconds < 5);
     }
+}
+
+/* Only rank 0 comes, or ranks 0 and 3: the others are all named, and nobody else. */
+static pthread_barrier_t those_who_come;
+
+static ta_status lonely_rank(ta_group *group, void *context)
+{
+    unsigned comes = *(unsigned *)context;
+    if (!(comes >> ta_group_rank(group) & 1))
+        return TA_OK;
+    pthread_barrier_wait(&those_who_come);
+    return see(group, ta_clock_s(), ta_group_barrier(group, NULL));
+}
+
+static void expect_named(unsigned comes, int ranks)
+{
+    ta_group_config config = with_timeout(500); /* on a busy machine too all are there by then */
+    memset(sights, 0, sizeof sights);
+    pthread_barrier_init(&those_who_come, NULL, (unsigned)__builtin_popcount(comes));
+    EXPECT_OK(ta_group_run_threads(ranks, &config, lonely_rank, &comes));
+    pthread_barrier_destroy(&those_who_come);
+    const char *said = sights[0].error, *others = strstr(said, "waited for it; rank");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_TIMEOUT, sights[0].status, said);
+    TEST_ASSERT_NOT_NULL_MESSAGE(others, said);
+    for (int rank = 0; rank < ranks; ++rank) {
+        char first[20], digit = (char)('0' + rank);
+        snprintf(first, sizeof first, "rank %d did not", rank);
+        int named = !strncmp(said, first, strlen(first)) || strchr(others, digit) != NULL;
+        TEST_ASSERT_EQUAL_INT_MESSAGE(!(comes >> rank & 1), named, said);
+    }
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(said, "did not wait either"), said);
+}
+
+static void test_all_absent_ranks_are_named(void)
+{
+    expect_named(1, 4);
+    expect_named(1 << 3 | 1, 4);
+    expect_named(1 << 1 | 1, 5);
+}
+
+static void expect_list(const char *marks, int count, const char *wanted)
+{
+    char text[TA_RANK_LIST_BYTES];
+    TEST_ASSERT_EQUAL_INT(count, ta_rank_list(text, marks, 'x', (int)strlen(marks)));
+    TEST_ASSERT_EQUAL_STRING(wanted, text);
+}
+
+static void test_lists_of_ranks(void)
+{
+    expect_list("...", 0, "ranks");
+    expect_list("..x", 1, "rank 2");
+    expect_list("x.x", 2, "ranks 0 and 2");
+    expect_list("xx.x", 3, "ranks 0, 1 and 3");
+    expect_list("xxxxxxxx", 8, "ranks 0, 1, 2, 3, 4, 5, 6 and 7");
+    expect_list(".xxxxxxxxx", 9, "ranks 1, 2, 3, 4, 5, 6, 7 and 2 more");
 }
 
 /* After a timeout every call fails with the first cause, and the handles can be destroyed. */
@@ -374,6 +430,8 @@ int main(void)
     RUN_TEST(test_exchange_around_the_ring);
     RUN_TEST(test_messages_keep_their_order);
     RUN_TEST(test_a_rank_that_never_arrives_is_named);
+    RUN_TEST(test_all_absent_ranks_are_named);
+    RUN_TEST(test_lists_of_ranks);
     RUN_TEST(test_a_broken_group_stays_broken);
     RUN_TEST(test_a_message_that_nobody_takes);
     RUN_TEST(test_a_receiver_that_is_nearly_too_late);

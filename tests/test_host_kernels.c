@@ -1,5 +1,7 @@
 /* Every SIMD level that this CPU has against the scalar one, kernel by kernel, and the scalar one
- * against double precision where a sum has only one right answer. */
+ * against double precision where a sum has only one right answer, on usual numbers and on wild
+ * ones: infinities, NaN, subnormals, zeros of both signs. With --bench [LEVEL] the same cases are
+ * timed (lib/kernel_timer.h), at the shapes that decode steps have. */
 #include "host/kernels.h"
 
 #include <float.h>
@@ -8,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "lib/expect.h"
+#include "lib/kernel_timer.h"
 #include "lib/random.h"
 
 #define MOST_DIM 576
@@ -29,7 +32,29 @@ static const void *tokens[TA_TOKENS_MOST];
 static int even;   /* are the vectors at equal distances? */
 static int heads;  /* of a block */
 static int packed; /* are queries of the type of K, for score_packed()? */
+static int wild;   /* are some elements no usual numbers? */
+static int shared; /* as ta_block has it */
+static int timing; /* are kernels timed? */
 static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
+
+/* A number, or something that breaks what is careless. Products with usual queries stay finite. */
+static float pick_element(void)
+{
+    static const float odd[] = {INFINITY, -INFINITY, NAN,    0.0f,    -0.0f,
+                                1e15f,    -1e15f,    1e-39f, -1e-44f, 0x1p-126f};
+    if (!wild || !random_one_in(&source, 40))
+        return (float)random_normal(&source);
+    return odd[random_int(&source, 0, sizeof odd / sizeof odd[0] - 1)];
+}
+
+/* Not more than `allowed` away; a NaN only where the truth is one, infinities likewise. */
+static void check_number(double got, double truth, double allowed, const char *text)
+{
+    int right = isnan(truth)   ? isnan(got)
+                : isinf(truth) ? got == truth
+                               : fabs(got - truth) <= allowed;
+    TEST_ASSERT_TRUE_MESSAGE(right, text);
+}
 
 static void fill(ta_dtype dtype, int dim)
 {
@@ -41,7 +66,7 @@ static void fill(ta_dtype dtype, int dim)
         q[i] = ta_load(dtype, &stored, 0);
     }
     for (int i = 0; i < HEADS * TA_TOKENS_MOST * dim; ++i)
-        ta_store(dtype, elements, i, (float)random_normal(&source));
+        ta_store(dtype, elements, i, pick_element());
     for (int t = 0; t < TA_TOKENS_MOST; ++t) { /* in any order, as pages are, or backwards */
         int index = even ? TA_TOKENS_MOST - 1 - t : t * 29 % TA_TOKENS_MOST;
         tokens[t] = ta_element(dtype, elements, (int64_t)index * HEADS * dim);
@@ -64,14 +89,15 @@ static ta_block make_block(ta_dtype dtype, int rows, int n, int dim, float *scor
                       .dim = dim,
                       .scores = scores,
                       .sums = sums,
-                      .factor = 0.25f};
+                      .factor = 0.25f,
+                      .shared = shared};
 }
 
 static void describe(char *text, size_t size, ta_dtype dtype, int rows, int n, int dim, int at)
 {
-    snprintf(text, size, "%s %s%s, %s, heads %d rows %d n %d dim %d, at %d", best->name,
-             ta_dtype_name(dtype), packed ? " packed" : "", even ? "even" : "listed", heads, rows,
-             n, dim, at);
+    snprintf(text, size, "%s %s%s, %s%s, heads %d rows %d n %d dim %d, at %d", best->name,
+             ta_dtype_name(dtype), packed ? " packed" : "", even ? "even" : "listed",
+             shared ? ", shared" : "", heads, rows, n, dim, at);
 }
 
 static void check_score(ta_dtype dtype, int rows, int n, int dim)
@@ -94,9 +120,13 @@ static void check_score(ta_dtype dtype, int rows, int n, int dim)
             magnitude += fabs(product);
         }
         describe(text, sizeof text, dtype, rows, n, dim, i);
-        double error = fabs(scores[head * TA_BLOCK_SCORES + token * rows + row] - sum),
-               allowed = (dim / 8 + 4) * FLT_EPSILON * magnitude;
-        TEST_ASSERT_TRUE_MESSAGE(error <= allowed, text); /* false for a NaN */
+        double allowed = (dim / 8 + 4) * FLT_EPSILON * magnitude + dim * 8 * FLT_MIN;
+        check_number(scores[head * TA_BLOCK_SCORES + token * rows + row], sum, allowed, text);
+    }
+    if (timing) {
+        describe(text, sizeof text, dtype, rows, n, dim, 0);
+        TIME_KERNEL("score", text, (double)heads * n * rows * dim,
+                    (packed ? best->score_packed[dtype] : best->score[dtype])(&block, arranged));
     }
 }
 
@@ -125,12 +155,38 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
             magnitude += fabs(product);
         }
         describe(text, sizeof text, dtype, rows, n, dim, i);
-        TEST_ASSERT_TRUE_MESSAGE(fabs(o[i] - sum) <= (n + 2) * FLT_EPSILON * magnitude, text);
+        check_number(o[i], sum, (n + 2) * FLT_EPSILON * magnitude + n * FLT_MIN, text);
+    }
+    if (timing) {
+        describe(text, sizeof text, dtype, rows, n, dim, 0);
+        TIME_KERNEL("weigh", text, (double)heads * n * rows * dim,
+                    best->weigh[dtype](&block, o, rescale));
+    }
+}
+
+/* The shapes of decode steps, with one KV head and with several that are neighbours. */
+static void for_timed_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
+{
+    static const int dims[] = {64, 128, 512, 576};
+    even = 1;
+    for (int i = 4; i < 4 * TA_DTYPE_END; ++i) {
+        ta_dtype dtype = (ta_dtype)(i / 4);
+        if (packed && !best->pack[dtype])
+            continue;
+        fill(dtype, dims[i % 4]);
+        for (heads = 1; heads <= HEADS; heads += HEADS - 1) {
+            check(dtype, 1, TA_TOKEN_BLOCK, dims[i % 4]);
+            check(dtype, TA_ROW_BLOCK, TA_TOKENS_MOST, dims[i % 4]);
+        }
     }
 }
 
 static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
 {
+    if (timing) {
+        for_timed_shapes(check);
+        return;
+    }
     static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
                      counts[] = {1, 2, 5, 63, 64, 128};
     for (int i = 9; i < 9 * TA_DTYPE_END; ++i) {
@@ -162,7 +218,33 @@ static void test_scores_of_packed_queries(void)
 
 static void test_weighted_sums(void)
 {
+    for (shared = 0; shared < 2; ++shared)
+        for_shapes(check_weigh);
+    shared = 0;
+}
+
+static void test_wild_numbers(void)
+{
+    wild = 1;
+    for_shapes(check_score);
     for_shapes(check_weigh);
+    for (packed = 1; packed && best->pack[TA_BF16]; packed = 0)
+        for_shapes(check_score);
+    packed = wild = 0;
+}
+
+static void time_softmax(int rows, int n)
+{
+    static float given[TA_BLOCK_SCORES], scores[TA_BLOCK_SCORES];
+    float m[TA_ROW_BLOCK] = {0}, l[TA_ROW_BLOCK] = {0}, rescale[TA_ROW_BLOCK];
+    ta_token_set hidden[TA_ROW_BLOCK];
+    char text[128];
+    for (int i = 0; i < n * rows; ++i)
+        given[i] = (float)(random_normal(&source) * 20);
+    snprintf(text, sizeof text, "%s rows %d n %d", best->name, rows, n);
+    TIME_KERNEL("softmax", text, (double)n * rows,
+                (memcpy(scores, given, sizeof scores),
+                 best->softmax(scores, n, rows, m, l, rescale, hidden)));
 }
 
 /* One row and many: the maximum, the sum and the weights of a block, and a NaN that stays in its
@@ -305,14 +387,29 @@ static void test_an_empty_slot_is_a_type_that_is_missing(void)
         TEST_ASSERT_FALSE(ta_host_kernels_have(best, (ta_dtype)unknown[i], TA_AS_KV));
 }
 
+static void time_level(void)
+{
+    test_scores();
+    if (best->pack[TA_BF16])
+        test_scores_of_packed_queries();
+    test_weighted_sums();
+    time_softmax(1, TA_TOKEN_BLOCK);
+    time_softmax(TA_ROW_BLOCK, TA_TOKENS_MOST);
+}
+
 static void run_level(const char *name)
 {
     best = ta_host_kernels_find(name);
     printf("level %s\n", best->name);
+    if (timing) {
+        RUN_TEST(time_level);
+        return;
+    }
     RUN_TEST(test_scores);
     if (best->pack[TA_BF16])
         RUN_TEST(test_scores_of_packed_queries);
     RUN_TEST(test_weighted_sums);
+    RUN_TEST(test_wild_numbers);
     RUN_TEST(test_softmax);
     RUN_TEST(test_softmax_tells_what_is_hidden);
     RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
@@ -320,12 +417,14 @@ static void run_level(const char *name)
     RUN_TEST(test_an_empty_slot_is_a_type_that_is_missing);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     UNITY_BEGIN();
+    timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
     static const char *const levels[] = {"scalar", "avx2", "avx512", "avx512bf16"};
     for (int i = 0; i < 4; ++i) {
-        if (ta_host_kernels_find(levels[i])) /* this CPU has it */
+        int wanted = argc < 3 || strcmp(argv[2], levels[i]) == 0;
+        if (wanted && ta_host_kernels_find(levels[i])) /* this CPU has it */
             run_level(levels[i]);
     }
     return UNITY_END() != 0;

@@ -1,9 +1,14 @@
 /* The thread pool of the host device: every item of every loop runs once, whatever the number of
- * threads, on threads whose numbers differ. */
+ * threads, on threads whose numbers differ; and who sleeps is woken. */
 #include "host/pool.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "lib/expect.h"
 
 #define MOST_ITEMS 300
@@ -89,11 +94,108 @@ static void test_alone_and_in_order(void)
     }
 }
 
+/* ---- Threads that need each other ---- */
+
+/* Items of which each waits for all others, so that every thread must come and take one. */
+typedef struct meeting {
+    atomic_int arrived, late, left;
+    int expected;
+} meeting;
+
+static void meet(void *context, int64_t item, int thread)
+{
+    meeting *m = context;
+    double deadline = ta_clock_s() + 20;
+    (void)item;
+    (void)thread;
+    atomic_fetch_add(&m->arrived, 1);
+    while (atomic_load(&m->arrived) < m->expected && !atomic_load(&m->late)) {
+        if (ta_clock_s() > deadline)
+            atomic_fetch_add(&m->late, 1);
+        sched_yield();
+    }
+}
+
+static void sleep_ms(int milliseconds)
+{
+    struct timespec time = {0, (long)milliseconds * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* Sleeping workers are woken: without them a loop of as many items as threads does not end. Some
+ * loops begin when all have gone to sleep, some while they still look at the gate. */
+static void test_every_thread_is_woken(void)
+{
+    for (int threads = 2; threads <= 5; ++threads) {
+        ta_pool *pool;
+        EXPECT_OK(ta_pool_create(threads, &pool));
+        for (int loop = 0; loop < 40; ++loop) {
+            meeting m = {.expected = threads};
+            if (loop % 4 == 0)
+                sleep_ms(5);
+            ta_pool_run(pool, threads, meet, &m);
+            TEST_ASSERT_EQUAL_INT_MESSAGE(0, atomic_load(&m.late), "a thread did not come");
+        }
+        ta_pool_destroy(pool);
+    }
+}
+
+/* The caller has nothing left to do and sleeps; the last worker wakes it. */
+static void stay_behind(void *context, int64_t item, int thread)
+{
+    meeting *m = context;
+    meet(m, item, thread);
+    if (thread > 0) {
+        sleep_ms(2);
+        atomic_fetch_add(&m->left, 1);
+    }
+}
+
+static void test_the_caller_is_woken(void)
+{
+    for (int threads = 2; threads <= 4; ++threads) {
+        ta_pool *pool;
+        EXPECT_OK(ta_pool_create(threads, &pool));
+        for (int loop = 0; loop < 20; ++loop) {
+            meeting m = {.expected = threads};
+            ta_pool_run(pool, threads, stay_behind, &m);
+            /* It waited for all of them. */
+            TEST_ASSERT_EQUAL_INT(threads - 1, atomic_load(&m.left));
+        }
+        ta_pool_destroy(pool);
+    }
+}
+
+/* A pool whose workers sleep can be destroyed, which wakes them too. */
+static void test_sleeping_pools_end(void)
+{
+    for (int threads = 2; threads <= 4; ++threads) {
+        ta_pool *pool;
+        EXPECT_OK(ta_pool_create(threads, &pool));
+        sleep_ms(5);
+        ta_pool_destroy(pool);
+    }
+}
+
+/* A thread that never wakes would keep this program for ever. */
+static void give_up(int signal)
+{
+    static const char said[] = "a thread was not woken within 40 s\n";
+    (void)signal;
+    (void)!write(2, said, sizeof said - 1);
+    _exit(1);
+}
+
 int main(void)
 {
+    signal(SIGALRM, give_up);
+    alarm(40);
     UNITY_BEGIN();
     RUN_TEST(test_each_item_runs_once);
     RUN_TEST(test_pools_come_and_go);
     RUN_TEST(test_alone_and_in_order);
+    RUN_TEST(test_every_thread_is_woken);
+    RUN_TEST(test_the_caller_is_woken);
+    RUN_TEST(test_sleeping_pools_end);
     return UNITY_END() != 0;
 }

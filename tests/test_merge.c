@@ -243,6 +243,7 @@ static void test_device_merge(void)
 static ta_finish finish_of(const ta_merge *last)
 {
     ta_finish finish = {.problem = {.batch = RECORDS / 4,
+                                    .rows = RECORDS / 4,
                                     .query_tokens = 1,
                                     .query_heads = 4,
                                     .kv_heads = 4,

@@ -2,9 +2,13 @@
  * every algorithm, exchange and placement, with every kind of difference. lib/differing_step.h says
  * what must come of it. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/status.h"
 #include "lib/differing_step.h"
 #include "lib/expect.h"
+#include "lib/small_step.h"
 
 void setUp(void)
 {
@@ -67,6 +71,73 @@ static void test_8_ranks(void)
     run_ranks(8, 7);
 }
 
+/* ---- Checks that the environment asks for ---- */
+
+/* A query with other bits on one rank, which only checked mode looks at. */
+static ta_status asked_rank(ta_group *group, void *context)
+{
+    int finds = *(int *)context;
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    step.query[3] += (float)(step.rank == 1);
+    ta_status status = small_step_decode(&step, plan);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    RANK_EXPECT(status == (finds ? TA_ERR_MISMATCH : TA_OK));
+    RANK_EXPECT(!finds || strstr(ta_last_error(), "the query"));
+    RANK_EXPECT(!finds || small_step_untouched(&step));
+    return TA_OK;
+}
+
+static void test_checks_of_the_environment(void)
+{
+    static const struct {
+        const char *value;
+        int checks;
+    } settings[] = {{NULL, 0}, {"1", 1}, {"0", 0}, {"", 0}, {"1", 1}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; ++i) {
+        int checks = settings[i].checks;
+        if (settings[i].value)
+            setenv("TREEATTN_CHECK", settings[i].value, 1);
+        else
+            unsetenv("TREEATTN_CHECK");
+        EXPECT_OK(ta_group_run_threads(3, NULL, asked_rank, &checks));
+    }
+    unsetenv("TREEATTN_CHECK");
+}
+
+/* Rows size messages: with other ones no rank gets a result, and the group is broken. */
+static ta_status other_rows(ta_group *group, void *context)
+{
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    step.starts[2] = step.rank == 1 ? 3 : 4;
+    small_step_ragged(&step, step.starts[2]);
+    ta_status status = small_step_decode(&step, plan);
+    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED);
+    RANK_EXPECT(status == TA_ERR_ABORTED || strstr(ta_last_error(), "call.tokens"));
+    RANK_EXPECT(small_step_untouched(&step));
+    RANK_EXPECT(small_step_decode(&step, plan) != TA_OK);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_other_rows(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, other_rows, NULL));
+    EXPECT_OK(ta_group_run_threads(3, NULL, other_rows, NULL));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -74,5 +145,7 @@ int main(void)
     RUN_TEST(test_3_ranks);
     RUN_TEST(test_5_ranks);
     RUN_TEST(test_8_ranks);
+    RUN_TEST(test_checks_of_the_environment);
+    RUN_TEST(test_other_rows);
     return UNITY_END() != 0;
 }

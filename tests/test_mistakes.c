@@ -28,6 +28,8 @@ typedef enum way {
     ALL_RANKS,  /* on all of them */
     CHECKED,    /* on rank 1, in checked mode */
     PLAN_ORDER, /* two plans in the other order */
+    APPEND,     /* on rank 1, in ta_append() of tokens that are scattered by heads */
+    COMBINE,    /* on rank 1, in ta_combine() */
 } way;
 
 typedef struct mistake {
@@ -55,6 +57,11 @@ SPOIL(no_out, step->out.data = NULL)
 SPOIL(no_keys, step->kv.k.data = NULL)
 SPOIL(no_size, step->kv.size = 0)
 SPOIL(newer, step->call.size = sizeof(ta_call) + 4096)
+SPOIL(other_starts, small_step_ragged(step, 3); step->starts[1] = step->rank == 1 ? 1 : 2;
+      step->starts[2] = 3)
+SPOIL(late_starts, small_step_ragged(step, 4); step->starts[1] = step->rank == 1 ? 3 : 2)
+SPOIL(layer_window, step->call.window = 3)
+SPOIL(many_tokens, small_step_ragged(step, 5))
 SPOIL(odd_keys, step->kv.k.data = (char *)step->keys + 2)
 SPOIL(narrow_out, step->out.token_stride = 8)
 SPOIL(negative_stride, step->kv.v.token_stride = -16)
@@ -99,6 +106,15 @@ static void page(small_step *step, int32_t entry)
 SPOIL(far_page, page(step, 2 * SMALL_TOKENS))
 SPOIL(stale_page, page(step, 2 * SMALL_TOKENS - 1))
 
+/* What the ways APPEND and COMBINE give. */
+static __thread ta_append_input new_tokens;
+static __thread ta_lse_base lse_base;
+
+SPOIL(no_new_values, (void)step; new_tokens.v.data = NULL)
+SPOIL(other_base, (void)step; lse_base = TA_LSE_2)
+SPOIL(bad_base, (void)step; lse_base = (ta_lse_base)10)
+SPOIL(a_window, step->call.window = 5)
+
 static const mistake mistakes[] = {
     {"none", ONE_RANK, nothing},
     {"every rank gives the lengths of its shard", ALL_RANKS, local_lengths},
@@ -106,6 +122,10 @@ static const mistake mistakes[] = {
     {"one rank is in another layer's call, with tags", ONE_RANK, other_tag},
     {"other bounds", ALL_RANKS, other_bounds},
     {"bounds that fall", ALL_RANKS, falling_bounds},
+    {"other starts of as many query tokens", ALL_RANKS, other_starts},
+    {"more query tokens of a sequence than the plan has", ALL_RANKS, late_starts},
+    {"more query tokens than the plan has", ALL_RANKS, many_tokens},
+    {"another layer's window", ONE_RANK, layer_window},
     {"two plans called in another order", PLAN_ORDER, nothing},
     {"all ranks forgot to count the new token", ALL_RANKS, all_behind},
     {"a negative length", ONE_RANK, negative_length},
@@ -130,6 +150,14 @@ static const mistake mistakes[] = {
     {"another query, in checked mode", CHECKED, other_query},
     {"the output is in K, in checked mode", CHECKED, out_in_keys},
     {"the output is in V, in checked mode", CHECKED, out_in_values},
+    {"append: one rank is a token ahead", APPEND, one_ahead},
+    {"append: a length that is too long", APPEND, long_length},
+    {"append: no new values", APPEND, no_new_values},
+    {"combine: one rank is in another layer's call, with tags", COMBINE, other_tag},
+    {"combine: no output of this rank's shard", COMBINE, no_query},
+    {"combine: the base as a number", COMBINE, bad_base},
+    {"combine: a natural logarithm, said to be to the base 2", COMBINE, other_base},
+    {"combine: a window", COMBINE, a_window},
 };
 
 /* ---- What is seen ---- */
@@ -145,6 +173,30 @@ static int is_wrong(const trial *t, int rank)
     return rank == 1 || t->mistake->way == ALL_RANKS;
 }
 
+/* New tokens of each sequence, of this rank's heads: some numbers of the query. */
+static ta_status append(small_step *step, ta_plan *plan)
+{
+    return ta_append(plan, &new_tokens, &step->kv, &step->call, NULL);
+}
+
+/* Some numbers of the query as the output of this rank's shard, with equal weights. */
+static ta_status combine(small_step *step, ta_plan *plan)
+{
+    float part_lse[SMALL_ROWS] = {0};
+    return ta_combine(plan, &step->q, part_lse, lse_base, &step->out, step->lse, &step->call, NULL);
+}
+
+static void make_combine_config(ta_plan_config *config)
+{
+    *config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
+    config->combine_only = 1;
+    config->batch = SMALL_BATCH;
+    config->query_tokens = SMALL_QUERY_TOKENS;
+    config->query_heads = SMALL_HEADS;
+    config->v_dim = SMALL_V_DIM;
+    config->query_dtype = TA_F32;
+}
+
 /* What the rank does, up to the first call that fails. */
 static ta_status attempt(const trial *t, ta_group *group, ta_device *device, small_step *step)
 {
@@ -155,7 +207,9 @@ static ta_status attempt(const trial *t, ta_group *group, ta_device *device, sma
     for (int i = 0; i < 1 + (kind == PLAN_ORDER) && status == TA_OK; ++i)
         status = ta_plan_create(group, device, &step->config, &plans[i]);
     if (status == TA_OK)
-        status = small_step_decode(step, plans[kind == PLAN_ORDER && odd]);
+        status = kind == APPEND    ? append(step, plans[0])
+                 : kind == COMBINE ? combine(step, plans[0])
+                                   : small_step_decode(step, plans[kind == PLAN_ORDER && odd]);
     ta_plan_destroy(plans[0]);
     ta_plan_destroy(plans[1]);
     return status;
@@ -173,6 +227,13 @@ static ta_status mistaken_rank(ta_group *group, void *context)
     small_step_init(&step, rank, RANKS);
     step.config.check = t->mistake->way == CHECKED;
     step.call.tag = 4;
+    step.config.append_scattered = t->mistake->way == APPEND;
+    if (t->mistake->way == COMBINE)
+        make_combine_config(&step.config);
+    new_tokens = (ta_append_input)TA_APPEND_INPUT_INIT;
+    new_tokens.source = TA_APPEND_HEADS;
+    new_tokens.k.data = new_tokens.v.data = step.query;
+    lse_base = TA_LSE_E;
     if (is_wrong(t, rank))
         t->mistake->spoil(&step);
     t->status[rank] = attempt(t, group, device, &step);

@@ -42,6 +42,7 @@ static void try_line(const char *folder, const char *line)
     EXPECT_OK(ta_cluster_create(path, &cluster));
     ta_problem problem = {.batch = batch,
                           .query_tokens = 1,
+                          .rows = batch,
                           .query_heads = heads,
                           .kv_heads = heads,
                           .k_dim = 128,
@@ -272,7 +273,7 @@ static void test_what_cannot_be_asked_for(void)
     EXPECT_ERROR(TA_ERR_MISMATCH, ta_group_run_threads(2, NULL, plan_rank, t),
                  "config.exchange is 3 on rank 1 and 0 on rank 0", NULL);
     trial_free(t);
-    ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1};
+    ta_problem problem = {.query_heads = 1, .batch = 1, .query_tokens = 1, .rows = 1};
     ta_step_shape shape = {.problem = &problem, .ranks = 2, .out_placement = TA_PLACE_ROOT};
     ta_choice choice = {0};
     EXPECT_ERROR(TA_ERR_INVALID,

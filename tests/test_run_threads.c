@@ -1,8 +1,11 @@
 /* One function on every rank of a group of threads, and one status for all
  * (src/group/run_threads.c). */
+#include <pthread.h>
+
 #include "base/clock.h"
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/small_step.h"
 
 void setUp(void)
 {
@@ -58,6 +61,77 @@ static void test_the_lowest_failing_rank_is_reported(void)
     for (int i = 0; i < 20; ++i)
         EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_group_run_threads(8, NULL, failing_rank, &failing),
                      "rank 2", "rank number 2 does not");
+}
+
+/* ---- The rank that found the cause ---- */
+
+typedef struct cause {
+    int rank;
+    int in_plan; /* it is in the config of the plan, otherwise in the step */
+    char seen[8][512];
+    pthread_barrier_t all_done;
+} cause;
+
+static ta_status mistaken_rank(ta_group *group, void *context)
+{
+    cause *c = context;
+    int rank = ta_group_rank(group), bad = rank == c->rank;
+    ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    one_thread.threads = 1;
+    small_step_init(&step, rank, ta_group_size(group));
+    if (bad && c->in_plan)
+        step.config.k_dim = 12;
+    if (bad && !c->in_plan)
+        step.lengths[1] = -1;
+    TA_TRY(ta_device_open("host", &one_thread, &device));
+    ta_status status = ta_plan_create(group, device, &step.config, &plan);
+    if (status == TA_OK)
+        status = small_step_decode(&step, plan);
+    snprintf(c->seen[rank], sizeof c->seen[rank], "%s", ta_last_error());
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    pthread_barrier_wait(&c->all_done); /* who returns now aborts what the others do */
+    return status;
+}
+
+/* Its own sentence comes out, not that of a lower rank that only heard of it; and what that one
+ * heard names the argument. */
+static void test_the_rank_that_found_the_cause(void)
+{
+    static const char *const sentences[] = {"kv.lengths[1] is -1: must be 0 or more",
+                                            "config.k_dim is 12"};
+    for (int i = 0; i < 24; ++i) {
+        cause c = {.rank = i % 4, .in_plan = i / 4 % 2};
+        int other = (c.rank + 1) % 4;
+        pthread_barrier_init(&c.all_done, NULL, 4);
+        char own[80], named[80];
+        snprintf(own, sizeof own, "rank %d: %s", c.rank, sentences[c.in_plan]);
+        snprintf(named, sizeof named, "rank %d %s", c.rank,
+                 c.in_plan ? "could not make its plan: config.k_dim is 12"
+                           : "failed in this step with TA_ERR_INVALID (\"kv.lengths[1] is ");
+        EXPECT_ERROR(TA_ERR_INVALID, ta_group_run_threads(4, NULL, mistaken_rank, &c), own, NULL);
+        pthread_barrier_destroy(&c.all_done);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(c.seen[other], named), c.seen[other]);
+        TEST_ASSERT_NULL_MESSAGE(strstr(c.seen[c.rank], "ta_last_error"), c.seen[c.rank]);
+    }
+}
+
+static ta_status late_rank(ta_group *group, void *context)
+{
+    (void)context;
+    return ta_group_rank(group) == 1 ? TA_OK : ta_group_barrier(group, NULL);
+}
+
+/* Nobody failed but for time: it is a rank that waited, and names the one that did not come. */
+static void test_a_rank_that_did_not_come(void)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = 50;
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, late_rank, NULL),
+                 "rank 1 did not arrive", NULL);
 }
 
 static ta_status silent_rank(ta_group *group, void *context)
@@ -126,6 +200,8 @@ int main(void)
     RUN_TEST(test_every_rank_runs_once);
     RUN_TEST(test_a_failing_rank_takes_the_others_along);
     RUN_TEST(test_the_lowest_failing_rank_is_reported);
+    RUN_TEST(test_the_rank_that_found_the_cause);
+    RUN_TEST(test_a_rank_that_did_not_come);
     RUN_TEST(test_a_status_without_a_sentence);
     RUN_TEST(test_an_abort_without_a_failing_rank);
     RUN_TEST(test_the_timeout_of_the_config);

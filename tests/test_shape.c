@@ -28,7 +28,7 @@ void tearDown(void)
 
 static ta_problem problem(int rows, int k_dim, int v_dim, ta_dtype dtype)
 {
-    ta_problem p = {.batch = 1, .query_tokens = 1, .query_heads = rows, .kv_heads = 1};
+    ta_problem p = {.batch = 1, .query_tokens = 1, .rows = 1, .query_heads = rows, .kv_heads = 1};
     p.k_dim = k_dim;
     p.v_dim = v_dim;
     p.kv_dtype = p.query_dtype = p.out_dtype = dtype;

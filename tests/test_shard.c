@@ -1,6 +1,6 @@
 /* Shard maps and the division of heads (src/base/shard.c, src/base/shard.h): against the definition
  * in the public header, exhaustively for small maps, and at the edges of 32-bit positions. */
-#include "base/shard.h"
+#include "base/shard_map.h"
 
 #include <stdint.h>
 
@@ -30,6 +30,11 @@ static int owner_by_definition(const ta_shard_map *map, int32_t position)
     int32_t block = map->block ? map->block : 64;
     if (map->kind == TA_SHARD_BLOCK_CYCLIC)
         return position / block % map->ranks;
+    for (int32_t number = position / block; map->kind == TA_SHARD_WEIGHTED;)
+        for (int rank = 0; rank < map->ranks; ++rank)
+            for (int32_t i = 0; i < map->bounds[rank]; ++i)
+                if (number-- == 0)
+                    return rank;
     if (map->kind == TA_SHARD_ZIGZAG) {
         int number = position / block;
         if (number >= 2 * map->ranks)
@@ -76,6 +81,55 @@ static void test_block_cyclic(void)
         }
     ta_shard_map map = make_map(TA_SHARD_BLOCK_CYCLIC, 3, 0, NULL);
     check_map(&map, 500);
+}
+
+/* Weights that are all the same are turns of several blocks; others are dealt one by one. */
+static void test_weighted(void)
+{
+    random_source source = random_from(11);
+    for (int trial = 0; trial < 300; ++trial) {
+        int32_t weights[9] = {0}, sum = 0;
+        int ranks = random_int(&source, 1, 9);
+        for (int r = 0; r < ranks; ++r)
+            weights[r] = random_one_in(&source, 3) ? 0 : random_int(&source, 1, 5);
+        weights[random_int(&source, 0, ranks - 1)] = random_int(&source, 1, 5);
+        for (int r = 0; r < ranks; ++r)
+            sum += weights[r];
+        ta_shard_map map = make_map(TA_SHARD_WEIGHTED, ranks, random_int(&source, 1, 7), weights);
+        check_map(&map, 3 * sum * map.block + 2);
+    }
+    int32_t ones[] = {1, 1, 1};
+    ta_shard_map map = make_map(TA_SHARD_WEIGHTED, 3, 0, ones);
+    check_map(&map, 500);
+}
+
+/* Turns and rounds that do not fit in 32 bits. */
+static void test_the_largest_weights(void)
+{
+    int32_t weights[] = {0, 1, INT32_MAX - 2, 1}, local, count, back;
+    ta_shard_map map = make_map(TA_SHARD_WEIGHTED, 4, INT32_MAX, weights);
+    int rank;
+    EXPECT_OK(ta_shard_locate(&map, INT32_MAX, &rank, &local));
+    TEST_ASSERT_EQUAL_INT(2, rank);
+    TEST_ASSERT_EQUAL_INT32(0, local);
+    int32_t two[] = {2, 1};
+    map =
+        make_map(TA_SHARD_WEIGHTED, 2, INT32_MAX, two); /* the last position is in the first turn */
+    EXPECT_OK(ta_shard_locate(&map, INT32_MAX, &rank, &local));
+    TEST_ASSERT_TRUE(rank == 0 && local == INT32_MAX);
+    EXPECT_OK(ta_shard_position(&map, 0, INT32_MAX, &back));
+    TEST_ASSERT_EQUAL_INT32(INT32_MAX, back);
+    map = make_map(TA_SHARD_WEIGHTED, 4, 7, weights);
+    for (int32_t p = INT32_MAX - 40; p > 0; p = p == INT32_MAX ? 0 : p + 1) {
+        EXPECT_OK(ta_shard_locate(&map, p, &rank, &local));
+        EXPECT_OK(ta_shard_position(&map, rank, local, &back));
+        TEST_ASSERT_EQUAL_INT32(p, back);
+        EXPECT_OK(ta_shard_count(&map, rank, p, &count));
+        TEST_ASSERT_EQUAL_INT32(local, count);
+    }
+    EXPECT_ERROR(TA_ERR_INVALID, ta_shard_position(&map, 0, 0, &back), "local is 0", "rank 0");
+    EXPECT_OK(ta_shard_count(&map, 0, INT32_MAX, &count));
+    TEST_ASSERT_EQUAL_INT32(0, count);
 }
 
 static void test_contiguous_blocks(void)
@@ -147,7 +201,8 @@ static void test_visible_ranges(void)
                     for (int32_t length = 0; length <= 13; ++length)
                         for (int32_t x = -3; x < length; ++x)
                             for (int32_t window = 0; window <= 8; ++window) {
-                                ta_shard shard = {cyclic, ranks, rank, block, 0, 0};
+                                ta_shard shard = {cyclic, ranks, rank, block, 0, 0, 0, 0, 0};
+                                ta_shard_set_rank(&shard, NULL, rank);
                                 check_visible(&shard, length, x, 0, window);
                                 check_visible(&shard, length, x, 1, window);
                                 shard.slice_first = 1 + length % 3;
@@ -164,7 +219,9 @@ static void test_slices_make_up_the_shard(void)
         for (int rank = 0; rank < 3; ++rank)
             for (int32_t tokens = 1; tokens <= 6; ++tokens)
                 for (int32_t length = 0; length <= 20; ++length) {
-                    ta_shard whole = {cyclic, 3, rank, 2, 0, 0}, slice = whole;
+                    ta_shard whole = {cyclic, 3, rank, 2, 0, 0, 0, 0, 0}, slice;
+                    ta_shard_set_rank(&whole, NULL, rank);
+                    slice = whole;
                     int32_t held = ta_shard_held(&whole, NULL, length), found = 0;
                     slice.slice_tokens = tokens;
                     for (; slice.slice_first < held + 7; slice.slice_first += tokens)
@@ -281,13 +338,19 @@ static void test_bad_maps(void)
     int32_t first[] = {1, 2, 3}, falling[] = {0, 5, 4};
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 0, 1, NULL), "map.ranks is 0", NULL);
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, -3, 1, NULL), "map.ranks is -3", NULL);
-    expect_bad_map(make_map((ta_shard_kind)3, 1, 1, NULL), "map.kind is 3", NULL);
+    expect_bad_map(make_map((ta_shard_kind)4, 1, 1, NULL), "map.kind is 4", NULL);
     expect_bad_map(make_map((ta_shard_kind)-1, 1, 1, NULL), "map.kind is -1", NULL);
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 2, -1, NULL), "map.block is -1", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, NULL), "map.block is 0", "map.bounds");
     expect_bad_map(make_map(TA_SHARD_BLOCK_CYCLIC, 2, 1, falling), "map.bounds", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, first), "map.bounds[0] is 1", NULL);
     expect_bad_map(make_map(TA_SHARD_CONTIGUOUS, 2, 0, falling), "map.bounds[2] is 4", NULL);
+    int32_t below[] = {3, -1}, none[] = {0, 0}, much[] = {INT32_MAX, 1};
+    expect_bad_map(make_map(TA_SHARD_WEIGHTED, 2, 1, NULL), "map.bounds is NULL", "2 ranks");
+    expect_bad_map(make_map(TA_SHARD_WEIGHTED, 2, 1, below), "map.bounds[1] is -1", NULL);
+    expect_bad_map(make_map(TA_SHARD_WEIGHTED, 2, 1, none), "no weight", NULL);
+    expect_bad_map(make_map(TA_SHARD_WEIGHTED, 2, 1, much), "map.bounds[1] is 1", "2147483647");
+    expect_bad_map(make_map(TA_SHARD_WEIGHTED, 2, -1, below), "map.block is -1", NULL);
     expect_bad_map(make_map(TA_SHARD_ZIGZAG, 1 << 30, 1, NULL), "map.ranks is 1073741824",
                    "at most 1073741823");
     expect_bad_map(make_map(TA_SHARD_ZIGZAG, INT32_MAX, 1, NULL), "map.ranks is 2147483647",
@@ -360,6 +423,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_block_cyclic);
+    RUN_TEST(test_weighted);
+    RUN_TEST(test_the_largest_weights);
     RUN_TEST(test_contiguous_blocks);
     RUN_TEST(test_zigzag);
     RUN_TEST(test_bounds);

@@ -182,7 +182,7 @@ static double time_of_shares(const batch *b, int blocks, cover *c)
 
 static double time_of_splits(const batch *b, int blocks)
 {
-    ta_split_question question = {items_of(b), blocks, b->max_tokens, 130 * 4 * 8};
+    ta_split_question question = {items_of(b), blocks, b->max_tokens, 130 * 4 * 8, 0};
     int32_t splits = ta_splits_choose(&question);
     start_model(blocks);
     for (int s = 0; s < b->sequences; s++)

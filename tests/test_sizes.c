@@ -1,12 +1,13 @@
-/* Structs that can grow (src/base/struct_size.c): what a release handed out stays where it is, and
+/* Structs that can grow (src/base/arguments.c): what a release handed out stays where it is, and
  * every function that takes such a struct works with programs of other versions, and reads and
  * writes no further than the size it is given. Each struct lies at the end of a page that has
  * nothing behind it. */
-#include "base/struct_size.h"
+#include "base/arguments.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/layout.h"
 #include "lib/small_step.h"
@@ -22,7 +23,7 @@ static ta_device *device;
 static ta_group *group;
 static ta_cluster *cluster;
 static small_step step;
-static ta_plan *plan;
+static ta_plan *plan, *combines;
 static ta_attention *attention;
 static const int32_t lengths[] = {2};
 static float numbers[8][16];
@@ -75,7 +76,7 @@ static void test_sizes_stay(void)
         TEST_ASSERT_TRUE_MESSAGE(s->bytes >= s->first_bytes, s->name);
         TEST_ASSERT_TRUE_MESSAGE(s->bytes <= TA_STRUCT_MOST_BYTES / 2, s->name);
     }
-    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 3, COUNT(layout_sizes));
+    TEST_ASSERT_EQUAL_size_t(TA_STRUCTS + 5, COUNT(layout_sizes)); /* those without a size */
 }
 
 /* Arrays of them, and structs that hold them, are compiled into programs. */
@@ -177,6 +178,69 @@ static ta_status create_ccl(void *config)
     return ta_group_create_ccl(device, &ccl, config, &made);
 }
 
+/* One rank has nobody to send to. */
+static ta_status move_nothing(void *context, ta_transfer *const *transfers, int count,
+                              int timeout_ms)
+{
+    (void)context, (void)transfers, (void)count, (void)timeout_ms;
+    return TA_OK;
+}
+
+static ta_transport one_rank(void)
+{
+    ta_transport transport = TA_TRANSPORT_INIT;
+    transport.ranks = 1;
+    transport.progress = move_nothing;
+    return transport;
+}
+
+static ta_status create_custom(void *transport)
+{
+    ta_group *made;
+    TA_TRY(ta_group_create_custom(transport, NULL, &made));
+    ta_group_destroy(made);
+    return TA_OK;
+}
+
+static ta_status create_custom_with(void *config)
+{
+    ta_transport transport = one_rank();
+    ta_group *made;
+    TA_TRY(ta_group_create_custom(&transport, config, &made));
+    ta_group_destroy(made);
+    return TA_OK;
+}
+
+/* An empty sequence. */
+static int32_t no_tokens;
+
+static ta_reshard_config reshard_config(void)
+{
+    ta_reshard_config config = TA_RESHARD_CONFIG_INIT;
+    config.batch = config.kv_heads = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.lengths = &no_tokens;
+    return config;
+}
+
+static ta_status reshard(void *config)
+{
+    return ta_reshard(NULL, NULL, config, &step.kv, &step.kv, NULL);
+}
+
+static ta_status reshard_from(void *kv)
+{
+    ta_reshard_config config = reshard_config();
+    return ta_reshard(NULL, NULL, &config, kv, &step.kv, NULL);
+}
+
+static ta_status reshard_to(void *kv)
+{
+    ta_reshard_config config = reshard_config();
+    return ta_reshard(NULL, NULL, &config, &step.kv, kv, NULL);
+}
+
 static ta_status create_ccl_from(void *ccl)
 {
     ta_group *made;
@@ -217,6 +281,36 @@ static ta_status decode_call(void *call)
     return ta_decode(plan, &step.q, &step.kv, &step.out, step.lse, call, NULL);
 }
 
+static ta_append_input append_input(void)
+{
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    input.k.data = step.query; /* any numbers will do */
+    input.v.data = step.query;
+    return input;
+}
+
+static ta_status append(void *input)
+{
+    return ta_append(plan, input, &step.kv, NULL, NULL);
+}
+
+static ta_status append_kv(void *kv)
+{
+    ta_append_input input = append_input();
+    return ta_append(plan, &input, kv, NULL, NULL);
+}
+
+static ta_status append_call(void *call)
+{
+    ta_append_input input = append_input();
+    return ta_append(plan, &input, &step.kv, call, NULL);
+}
+
+static ta_status combine_call(void *call)
+{
+    return ta_combine(combines, &step.out, step.lse, TA_LSE_E, &step.out, step.lse, call, NULL);
+}
+
 static ta_status predict_config(void *config)
 {
     ta_prediction prediction = TA_PREDICTION_INIT;
@@ -226,16 +320,6 @@ static ta_status predict_config(void *config)
 static ta_status predict(void *prediction)
 {
     return ta_predict(cluster, &step.config, 1, 0, prediction);
-}
-
-static ta_attention_config attention_config(void)
-{
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
-    config.query_heads = 1;
-    config.k_dim = 8;
-    config.dtype = TA_F32;
-    config.max_tokens = 2;
-    return config;
 }
 
 static ta_attention_input attention_input(void)
@@ -306,7 +390,7 @@ static ta_status attention_predict_config(void *config)
 
 static ta_status attention_predict(void *prediction)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     return ta_attention_predict(cluster, &config, 1, 0, prediction);
 }
 
@@ -383,6 +467,7 @@ static void test_devices_and_groups(void)
     ta_device_config of_device = TA_DEVICE_CONFIG_INIT;
     ta_group_config of_group = TA_GROUP_CONFIG_INIT;
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    const ta_transport transport = one_rank();
     of_device.threads = 1;
     ccl.bootstrap = group;
     const try tries[] = {
@@ -392,6 +477,8 @@ static void test_devices_and_groups(void)
         {"config", TA_STRUCT(ta_group_config), &of_group, create_mpi, 1},
         {"config", TA_STRUCT(ta_group_config), &of_group, create_ccl, 1},
         {"ccl", TA_STRUCT(ta_ccl_config), &ccl, create_ccl_from, 1},
+        {"transport", TA_STRUCT(ta_transport), &transport, create_custom, 0},
+        {"config", TA_STRUCT(ta_group_config), &of_group, create_custom_with, 0},
         {"stats", TA_STRUCT(ta_group_stats), NULL, group_stats, 0},
     };
     for (size_t i = 0; i < COUNT(tries); ++i)
@@ -401,7 +488,11 @@ static void test_devices_and_groups(void)
 static void test_decode(void)
 {
     const ta_call call = TA_CALL_INIT;
+    const ta_reshard_config of_reshard = reshard_config();
     const try tries[] = {
+        {"config", TA_STRUCT(ta_reshard_config), &of_reshard, reshard, 0},
+        {"from", TA_STRUCT(ta_kv), &step.kv, reshard_from, 0},
+        {"to", TA_STRUCT(ta_kv), &step.kv, reshard_to, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_workspace, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, plan_create, 0},
         {"config", TA_STRUCT(ta_plan_config), &step.config, predict_config, 0},
@@ -415,9 +506,24 @@ static void test_decode(void)
     TEST_ASSERT_TRUE(small_step_right(&step));
 }
 
+/* Writes to the cache and the output, so it comes after what looks at them. */
+static void test_append_and_combine(void)
+{
+    const ta_call call = TA_CALL_INIT;
+    const ta_append_input input = append_input();
+    const try tries[] = {
+        {"input", TA_STRUCT(ta_append_input), &input, append, 0},
+        {"kv", TA_STRUCT(ta_kv), &step.kv, append_kv, 0},
+        {"call", TA_STRUCT(ta_call), &call, append_call, 0},
+        {"call", TA_STRUCT(ta_call), &call, combine_call, 0},
+    };
+    for (size_t i = 0; i < COUNT(tries); ++i)
+        try_sizes(&tries[i]);
+}
+
 static void test_attention(void)
 {
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     ta_attention_gradient gradient = attention_gradient();
     const try tries[] = {
@@ -440,7 +546,7 @@ static void test_reserved_and_null(void)
     ta_device_config of_device = TA_DEVICE_CONFIG_INIT;
     ta_group_config of_group = TA_GROUP_CONFIG_INIT;
     ta_shard_map map = TA_SHARD_MAP_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
     ta_attention_input input = attention_input();
     int32_t count;
     of_device.reserved = of_group.reserved = 3;
@@ -470,7 +576,8 @@ static void map_pages(void)
 static void open_all(void)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
-    ta_attention_config config = attention_config();
+    ta_attention_config config = attention_small_config(TA_F32, 8, 2);
+    ta_plan_config combine = TA_PLAN_CONFIG_INIT;
     one_thread.threads = 1;
     map_pages();
     small_step_init(&step, 0, 1);
@@ -478,12 +585,20 @@ static void open_all(void)
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
     EXPECT_OK(ta_cluster_create("h100:1x1", &cluster));
     EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    combine.combine_only = 1;
+    combine.batch = SMALL_BATCH;
+    combine.query_tokens = SMALL_QUERY_TOKENS;
+    combine.query_heads = SMALL_HEADS;
+    combine.v_dim = SMALL_V_DIM;
+    combine.query_dtype = TA_F32;
+    EXPECT_OK(ta_plan_create(NULL, device, &combine, &combines));
     EXPECT_OK(ta_attention_create(NULL, device, &config, &attention));
 }
 
 static void close_all(void)
 {
     ta_attention_destroy(attention);
+    ta_plan_destroy(combines);
     ta_plan_destroy(plan);
     ta_cluster_destroy(cluster);
     ta_group_destroy(group);
@@ -503,6 +618,7 @@ int main(void)
     RUN_TEST(test_an_older_programs_result);
     RUN_TEST(test_devices_and_groups);
     RUN_TEST(test_decode);
+    RUN_TEST(test_append_and_combine);
     RUN_TEST(test_attention);
     RUN_TEST(test_reserved_and_null);
     RUN_TEST(close_all);

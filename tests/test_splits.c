@@ -17,7 +17,7 @@ void tearDown(void)
 
 static ta_split_question question(int64_t blocks, int64_t slots, int64_t max_tokens)
 {
-    return (ta_split_question){blocks, slots, max_tokens, 1024};
+    return (ta_split_question){blocks, slots, max_tokens, 1024, 0};
 }
 
 static int choose(int64_t blocks, int64_t slots, int64_t max_tokens)
@@ -94,7 +94,7 @@ static void test_random_questions(void)
         random_source r = random_from(seed);
         ta_split_question q = {random_int(&r, 1, seed % 3 ? 40 : 4000), random_int(&r, 1, 1300),
                                random_int(&r, 1, 1 << random_int(&r, 0, 21)),
-                               random_int(&r, 64, 1 << 22)};
+                               random_int(&r, 64, 1 << 22), seed % 2 ? 0 : random_int(&r, 1, 300)};
         int64_t splits = ta_splits_choose(&q), most = ta_splits_most(&q);
         snprintf(text, sizeof text,
                  "seed %llu: %lld splits for %lld blocks, %lld slots, %lld tokens",

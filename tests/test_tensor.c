@@ -1,5 +1,6 @@
-/* Strides of the caller's tensors (src/base/tensor.c): defaults, overflow, overlap, alignment. */
-#include "base/tensor.h"
+/* Strides of the caller's tensors (src/base/arguments.c): defaults, overflow, overlap,
+ * alignment. */
+#include "base/arguments.h"
 
 #include "base/dtype.h"
 

@@ -1,4 +1,4 @@
-/* One step of tree decode (src/decode/tree.c): what it sends, and that its bits depend on nothing
+/* One step of tree decode (src/decode/step.c): what it sends, and that its bits depend on nothing
  * but the inputs and the number of ranks. */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* A team of threads that reads a buffer on request and says how long it took; see bandwidth.h
+/* A team of threads that reads memory on request and says how long it took; see bandwidth.h
  * for what is measured and read_loops.c for the loops. */
 #include "bandwidth.h"
 
@@ -9,14 +9,14 @@
 #include "parallel.h"
 #include "read_loops.h"
 
-/* Threads take pieces of the buffer one after the other, so that a thread which the system holds
- * up does not hold up the others. Pieces are at most this large, and small enough that each
- * thread has several; their size is a multiple of what the loop with the most streams reads in a
- * round. */
-#define MAX_PIECE ((size_t)1 << 20)
-#define MIN_PIECE ((size_t)1 << 15)
-#define PIECE_UNIT ((size_t)1024)
-#define PIECES_PER_THREAD 16
+/* Threads take portions of the pieces one after the other, so that a thread which the system holds
+ * up does not hold up the others. A portion is at most this large, and small enough that each
+ * thread has several. */
+#define MAX_PORTION ((size_t)1 << 20)
+#define PORTIONS_PER_THREAD 16
+
+/* Long pieces are divided, and little memory into small ones. */
+#define MIN_PIECE ((size_t)4 << 10)
 
 typedef struct reader {
     reader_team *team;
@@ -29,9 +29,9 @@ struct reader_team {
     int threads, made;
     const read_loop *loop;
     reader *readers;
-    const char *data;
-    size_t bytes, piece;
-    atomic_size_t next; /* offset of the next piece */
+    read_piece *pieces; /* READ_MORE more than `count` */
+    size_t count, portion;
+    atomic_size_t next; /* the next piece that nobody has taken */
     barrier together;   /* readers start a sweep together, and wait for the slowest */
 
     /* The request: how many sweeps, and where their times go. */
@@ -56,15 +56,15 @@ static void record(reader_team *team, int sweep)
     atomic_store(&team->next, 0);
 }
 
-static void read_pieces(reader *r)
+static void read_portions(reader *r)
 {
     reader_team *team = r->team;
     for (;;) {
-        size_t at = atomic_fetch_add(&team->next, team->piece);
-        if (at >= team->bytes)
+        size_t at = atomic_fetch_add(&team->next, team->portion);
+        if (at >= team->count)
             return;
-        size_t left = team->bytes - at;
-        r->sum += team->loop->read(team->data + at, left < team->piece ? left : team->piece);
+        size_t left = team->count - at;
+        r->sum += team->loop->read(team->pieces + at, left < team->portion ? left : team->portion);
     }
 }
 
@@ -74,7 +74,7 @@ static void sweep_all(reader *r)
     for (int sweep = -1; sweep < team->sweeps; sweep++) {
         barrier_wait(&team->together);
         r->start_us = machine_time_us();
-        read_pieces(r);
+        read_portions(r);
         r->end_us = machine_time_us();
         barrier_wait(&team->together);
         if (r == team->readers)
@@ -82,11 +82,45 @@ static void sweep_all(reader *r)
     }
 }
 
-static size_t piece_bytes(size_t bytes, int threads)
+/* List the pieces in parts of at most `most` bytes; returns how many there are. NULL: count them
+ * only. */
+static size_t divide(const read_piece *pieces, size_t count, size_t most, read_piece *list)
 {
-    size_t piece = bytes / ((size_t)threads * PIECES_PER_THREAD) / PIECE_UNIT * PIECE_UNIT;
-    piece = piece < MAX_PIECE ? piece : MAX_PIECE;
-    return piece > MIN_PIECE ? piece : MIN_PIECE;
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t at = 0; at < pieces[i].bytes; at += most, n++) {
+            size_t left = pieces[i].bytes - at;
+            if (list)
+                list[n] = (read_piece){pieces[i].start + at, left < most ? left : most};
+        }
+    }
+    return n;
+}
+
+/* Returns -1 without memory. */
+static int list_pieces(reader_team *team, const read_piece *pieces, size_t count)
+{
+    size_t bytes = 0, threads = (size_t)team->threads;
+    for (size_t i = 0; i < count; i++)
+        bytes += pieces[i].bytes;
+    size_t portion = bytes / (threads * PORTIONS_PER_THREAD);
+    portion = portion < MAX_PORTION ? portion : MAX_PORTION;
+    size_t most = READ_BATCH_BYTES;
+    while (most > portion && most > MIN_PIECE)
+        most /= 2;
+    team->count = divide(pieces, count, most, NULL);
+    team->pieces = calloc(team->count + READ_MORE, sizeof *team->pieces);
+    if (!team->pieces)
+        return -1;
+    team->portion = 1;
+    if (team->count == 0) /* a rank may have no tokens */
+        return 0;
+    divide(pieces, count, most, team->pieces);
+    for (size_t i = 0; i < READ_MORE; i++)
+        team->pieces[team->count + i] = team->pieces[i % team->count];
+    if (portion > bytes / team->count)
+        team->portion = portion / (bytes / team->count);
+    return 0;
 }
 
 static void *reader_main(void *argument)
@@ -111,35 +145,32 @@ static void *reader_main(void *argument)
     }
 }
 
-reader_team *readers_create(int threads, int cpus, const void *data, size_t bytes)
+reader_team *readers_create(int threads, int cpus, const read_piece *pieces, size_t count)
 {
     int loops;
     reader_team *team = calloc(1, sizeof *team);
-    reader *readers = calloc((size_t)threads, sizeof *readers);
-    if (!team || !readers) {
-        free(readers);
-        free(team);
+    if (!team)
         return NULL;
-    }
     team->threads = threads;
-    team->readers = readers;
+    team->readers = calloc((size_t)threads, sizeof *team->readers);
     team->loop = &read_loops(&loops)[0];
     barrier_init(&team->together, threads, cpus);
     pthread_mutex_init(&team->lock, NULL);
     pthread_cond_init(&team->changed, NULL);
-    team->data = data;
-    team->bytes = (bytes + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
-    team->piece = piece_bytes(bytes, threads);
     atomic_init(&team->next, 0);
+    if (!team->readers || list_pieces(team, pieces, count) != 0)
+        goto destroy_team;
     for (; team->made < threads; team->made++) {
-        reader *r = &readers[team->made];
+        reader *r = &team->readers[team->made];
         r->team = team;
-        if (pthread_create(&r->handle, NULL, reader_main, r) != 0) {
-            readers_destroy(team);
-            return NULL;
-        }
+        if (pthread_create(&r->handle, NULL, reader_main, r) != 0)
+            goto destroy_team;
     }
     return team;
+
+destroy_team:
+    readers_destroy(team);
+    return NULL;
 }
 
 void readers_destroy(reader_team *team)
@@ -154,6 +185,7 @@ void readers_destroy(reader_team *team)
         pthread_join(team->readers[i].handle, NULL);
     pthread_cond_destroy(&team->changed);
     pthread_mutex_destroy(&team->lock);
+    free(team->pieces);
     free(team->readers);
     free(team);
 }

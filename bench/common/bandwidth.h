@@ -7,12 +7,13 @@
 
 #include <stddef.h>
 
+#include "read_loops.h"
+
 typedef struct reader_team reader_team;
 
-/* Make `threads` threads that sleep until there is something to read, then share in reading
- * `data`, which is 64-byte aligned and whose memory reaches to the next multiple of 1024 bytes.
- * NULL if they cannot be made. */
-reader_team *readers_create(int threads, int cpus, const void *data, size_t bytes);
+/* Make `threads` threads that sleep until there is something to read, then share in reading the
+ * pieces in their order. The list is copied. NULL if they cannot be made. */
+reader_team *readers_create(int threads, int cpus, const read_piece *pieces, size_t count);
 void readers_destroy(reader_team *team);
 
 /* Try every read loop `sweeps` times and keep the one with the fastest sweep. */

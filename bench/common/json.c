@@ -77,6 +77,12 @@ void json_int(json_writer *json, const char *name, int64_t value)
     fprintf(json->file, "%lld", (long long)value);
 }
 
+void json_truth(json_writer *json, const char *name, int value)
+{
+    start_value(json, name);
+    fputs(value ? "true" : "false", json->file);
+}
+
 void json_double(json_writer *json, const char *name, double value)
 {
     start_value(json, name);

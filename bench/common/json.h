@@ -18,6 +18,7 @@ void json_open(json_writer *json, const char *name, char bracket); /* '{' or '['
 void json_close(json_writer *json, char bracket);                  /* '}' or ']' */
 void json_string(json_writer *json, const char *name, const char *value);
 void json_int(json_writer *json, const char *name, int64_t value);
+void json_truth(json_writer *json, const char *name, int value); /* true or false */
 /* null if it is not finite, which JSON cannot say. */
 void json_double(json_writer *json, const char *name, double value);
 /* An array on one line. */

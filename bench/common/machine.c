@@ -1,12 +1,13 @@
 /* The machine, as Linux describes it; what cannot be found has a plain default. See machine.h. */
 #include "machine.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <treeattn/treeattn.h>
 
 /* The value of the first line "key : value" of a file under /proc. Returns 0 if there is one. */
 static int read_line(const char *path, const char *key, char *value, size_t capacity)
@@ -29,13 +30,16 @@ static int read_line(const char *path, const char *key, char *value, size_t capa
     return found ? 0 : -1;
 }
 
+/* CPUs as the library counts them: as many threads as its host device starts by itself. */
 static int usable_cpus(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
+    static const char key[] = "host threads: ";
+    char text[8192];
+    int cpus = 0;
+    if (ta_info(text, sizeof text, NULL) != TA_OK)
+        return 1;
+    const char *line = strstr(text, key);
+    return line && sscanf(line + sizeof key - 1, "%d", &cpus) == 1 && cpus > 0 ? cpus : 1;
 }
 
 void machine_read(bench_machine *machine)

@@ -7,11 +7,15 @@ import sys
 KEYS = ("tokens", "ranks", "dtype", "query_heads", "kv_heads", "algorithm")
 
 
+def pages_of(row):
+    return row.get("memory", {}).get("pages", "N/A")
+
+
 def load(path):
     try:
         with open(path, encoding="utf-8") as file:
             report = json.load(file)
-        rows = {tuple(row[key] for key in KEYS): row for row in report["rows"]}
+        rows = {(pages_of(row), *(row[key] for key in KEYS)): row for row in report["rows"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.exit(f"treeattn-bench: {path} is not a file of 'treeattn-bench decode --json': {error}")
     return report, rows
@@ -26,10 +30,10 @@ def describe(name, report):
 
 
 def print_row(key, a, b):
-    tokens, ranks, dtype, heads, kv_heads, algorithm = key
+    pages, tokens, ranks, dtype, heads, kv_heads, algorithm = key
     a_us, b_us = a["step_us"]["median"], b["step_us"]["median"]
     wrong = a.get("wrong", 0) + b.get("wrong", 0)
-    print(f"{tokens:>10} {ranks:>5} {dtype:>5} {f'{heads}/{kv_heads}':>6} {algorithm:>7}"
+    print(f"{tokens:>10} {ranks:>5} {pages:>5} {dtype:>5} {f'{heads}/{kv_heads}':>6} {algorithm:>7}"
           f" {a_us:>10.1f} {b_us:>10.1f} {b_us / a_us:>6.2f} {a['kv_gbps']:>8.2f}"
           f" {b['kv_gbps']:>8.2f} {a['fraction']:>6.2f} {b['fraction']:>6.2f} {wrong:>6}")
 
@@ -40,9 +44,9 @@ def main():
     (a_report, a_rows), (b_report, b_rows) = load(sys.argv[1]), load(sys.argv[2])
     describe("A", a_report)
     describe("B", b_report)
-    print(f"#{'tokens':>9} {'ranks':>5} {'dtype':>5} {'heads':>6} {'algo':>7} {'A us':>10}"
-          f" {'B us':>10} {'B/A':>6} {'A GB/s':>8} {'B GB/s':>8} {'A frac':>6} {'B frac':>6}"
-          f" {'#wrong':>6}")
+    print(f"#{'tokens':>9} {'ranks':>5} {'pages':>5} {'dtype':>5} {'heads':>6} {'algo':>7}"
+          f" {'A us':>10} {'B us':>10} {'B/A':>6} {'A GB/s':>8} {'B GB/s':>8} {'A frac':>6}"
+          f" {'B frac':>6} {'#wrong':>6}")
     both = [key for key in a_rows if key in b_rows]
     for key in both:
         print_row(key, a_rows[key], b_rows[key])

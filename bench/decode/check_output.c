@@ -129,7 +129,7 @@ int check_result(const decode_options *options, const bench_machine *machine,
     check_job job = {.options = options, .layout = layout, .tensors = tensors};
     int status = 0, threads = machine->cpus;
     double row_work = (double)row->tokens * (double)(options->head_dim + options->v_dim);
-    job.rows = options->batch * options->query_tokens * row->query_heads;
+    job.rows = options_rows(options) * row->query_heads;
     job.sampled = WORK / row_work > MIN_ROWS ? (int64_t)(WORK / row_work) : MIN_ROWS;
     job.sampled = job.sampled < job.rows ? job.sampled : job.rows;
     threads = job.sampled < threads ? (int)job.sampled : threads;

@@ -25,6 +25,7 @@ typedef struct decode_job {
     bench_result *results;
     int count; /* of both */
     FILE *json;
+    size_t cache_bytes; /* of the largest row */
     kv_arena arena;
     progress progress;
 } decode_job;
@@ -89,7 +90,7 @@ static int try_device(decode_options *o)
 }
 
 /* The memory of the largest row, compared with what there is. */
-static int alloc_cache(decode_job *job)
+static int check_memory(decode_job *job)
 {
     const double gib = 0x1p-30;
     double largest = 0, largest_cache = 0;
@@ -107,8 +108,7 @@ static int alloc_cache(decode_job *job)
                     "of it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
                     largest * gib, (double)job->machine.memory_bytes * gib,
                     (double)job->machine.available_bytes * gib);
-    if (kv_arena_alloc(&job->arena, (size_t)largest_cache) != 0)
-        return fail(EXIT_WRONG, "%.1f GiB for K and V could not be allocated", largest_cache * gib);
+    job->cache_bytes = (size_t)largest_cache;
     return EXIT_OK;
 }
 
@@ -123,7 +123,7 @@ static int prepare(decode_job *job)
     progress_init(&job->progress, job->count);
     int code = try_device(&job->options);
     if (code == EXIT_OK)
-        code = alloc_cache(job);
+        code = check_memory(job);
     if (code == EXIT_OK && job->options.sweep.json && launch.rank == 0) {
         job->json = fopen(job->options.sweep.json, "w");
         if (!job->json)
@@ -180,22 +180,54 @@ static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tens
     return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
 }
 
+/* Memory of the row's kind of pages, with the row's contents, divided as the row wants it. */
+static int make_cache(decode_job *job, const bench_case *row, kv_layout *layout)
+{
+    kv_arena *arena = &job->arena;
+    if (!arena->data || arena->pages != row->pages) {
+        kv_arena_free(arena);
+        if (kv_arena_alloc(arena, job->cache_bytes, row->pages) != 0)
+            return fail(EXIT_WRONG, "%.1f GiB for K and V could not be allocated",
+                        (double)job->cache_bytes * 0x1p-30);
+    }
+    if (launch.mpi || arena->filled != row->dtype)
+        progress_say(&job->progress, "filling the cache");
+    if (!launch.mpi && kv_arena_fill(arena, row->dtype, job->machine.cpus) != 0)
+        return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
+    if (kv_layout_make(layout, &job->options, row, arena) != 0)
+        return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
+    if (launch.mpi && kv_shard_fill(layout, row->threads) != 0) {
+        kv_layout_free(layout);
+        return fail(EXIT_WRONG, "the threads that fill the shard could not be made");
+    }
+    return EXIT_OK;
+}
+
+/* Which pages the row's memory is in; printed when that may have changed. */
+static void see_pages(decode_job *job, const kv_layout *layout, int index)
+{
+    bench_result *result = &job->results[index];
+    const kv_arena *arena = &job->arena;
+    result->mapped_bytes = launch.mpi ? (double)kv_shard_bytes(layout) : (double)arena->bytes;
+    result->huge_bytes = pages_huge_bytes(launch.mpi ? layout->shards[launch.rank].k : arena->data,
+                                          (size_t)result->mapped_bytes);
+    if (launch.rank == 0 && (index == 0 || result[-1].row.pages != result->row.pages))
+        table_pages(result->row.pages, result->mapped_bytes, result->huge_bytes, index == 0);
+}
+
 static int run_row(decode_job *job, int index)
 {
     const bench_case *row = &job->cases[index];
-    int code = EXIT_WRONG;
     kv_layout layout;
     job->results[index].row = *row;
     job->progress.row = index;
     job->progress.shape = row;
-    if (launch.mpi || job->arena.filled != row->dtype)
-        progress_say(&job->progress, "filling the cache");
-    if (!launch.mpi && kv_arena_fill(&job->arena, row->dtype, job->machine.cpus) != 0)
-        return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
-    if (kv_layout_make(&layout, &job->options, row, &job->arena) != 0)
-        return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
-    if (launch.mpi && kv_shard_fill(&layout, row->threads) != 0)
-        return fail(EXIT_WRONG, "the threads that fill the shard could not be made");
+    int code = make_cache(job, row, &layout);
+    if (code != EXIT_OK)
+        return code;
+    code = EXIT_WRONG;
+    progress_clear(&job->progress);
+    see_pages(job, &layout, index);
     rank_tensors *tensors = tensors_make(&job->options, row);
     if (tensors)
         code = measure_and_check(job, &layout, tensors, &job->results[index]);

@@ -1,6 +1,7 @@
 /* A rank's arguments in its device's memory; see device_copy.h. */
 #include "device_copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/elements.h"
@@ -23,13 +24,33 @@ static void *add(device_copy *copy, const void *host, size_t bytes, ta_status *s
     return copy->memory[i];
 }
 
+/* The call of a mixed batch. */
+static ta_status make_call(device_copy *copy, const decode_options *options)
+{
+    size_t count = (size_t)options->batch + 1;
+    ta_status status = TA_OK;
+    copy->call = (ta_call)TA_CALL_INIT;
+    if (!options->ragged)
+        return TA_OK;
+    copy->starts = malloc(count * sizeof *copy->starts);
+    if (!copy->starts)
+        return TA_ERR_NO_MEMORY;
+    copy->starts[0] = 0;
+    for (size_t b = 1; b < count; b++)
+        copy->starts[b] =
+            copy->starts[b - 1] + (int32_t)options_query_tokens(options, (int64_t)b - 1);
+    copy->call.tokens = copy->starts[count - 1];
+    copy->call.starts = add(copy, copy->starts, count * sizeof *copy->starts, &status);
+    return status;
+}
+
 ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_options *options,
                            const kv_layout *layout, const rank_tensors *tensors, int rank)
 {
     const bench_case *row = layout->row;
     size_t element = element_bytes(row->dtype);
     size_t vectors = (size_t)layout->shard_vectors, batch = (size_t)layout->batch;
-    size_t rows = (size_t)(options->batch * options->query_tokens), word = sizeof(int32_t);
+    size_t rows = (size_t)options_rows(options), word = sizeof(int32_t);
     size_t results = rows * (size_t)tensors->out.heads;
     ta_status status = TA_OK;
     memset(copy, 0, sizeof *copy);
@@ -48,7 +69,7 @@ ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_op
     copy->out.data =
         add(copy, tensors->out.data, results * (size_t)options->v_dim * element, &status);
     copy->lse = add(copy, tensors->lse, results * sizeof(float), &status);
-    return status;
+    return status == TA_OK ? make_call(copy, options) : status;
 }
 
 void device_copy_free(device_copy *copy)
@@ -56,6 +77,8 @@ void device_copy_free(device_copy *copy)
     for (int i = 0; i < copy->count; i++)
         ta_device_free(copy->device, copy->memory[i]);
     copy->count = 0;
+    free(copy->starts);
+    copy->starts = NULL;
 }
 
 ta_status device_copy_sweep(const device_copy *copy, void *scratch, double *bytes)

@@ -6,8 +6,8 @@
 #include "kv_cache.h"
 #include "rank_tensors.h"
 
-/* Room for K, V, lengths, bounds, pages, query, output and lse. */
-#define DEVICE_COPIES 8
+/* Room for K, V, lengths, bounds, pages, starts, query, output and lse. */
+#define DEVICE_COPIES 9
 
 typedef struct device_copy {
     ta_device *device;
@@ -18,7 +18,9 @@ typedef struct device_copy {
     /* Arguments of ta_decode(). */
     ta_tensor query, out;
     ta_kv kv;
+    ta_call call;
     float *lse;
+    int32_t *starts; /* on the host; NULL: the batch is not mixed */
 } device_copy;
 
 /* Copy what rank `rank` of a row has. device_copy_free() may be called whatever happens. */

@@ -106,9 +106,12 @@ void exact_row_compute(const decode_options *options, const kv_layout *layout, i
     const bench_case *shape = layout->row;
     double query[EXACT_MAX_DIM], top = -INFINITY, total = 0;
     error_sums sums;
-    int32_t sequence = (int32_t)(token_row / options->query_tokens);
-    int32_t token = (int32_t)(token_row % options->query_tokens);
-    int32_t position = shape->tokens - (int32_t)options->query_tokens + token;
+    int32_t sequence = 0;
+    int64_t left = token_row;
+    while (left >= options_query_tokens(options, sequence))
+        left -= options_query_tokens(options, sequence++);
+    int32_t token = (int32_t)left;
+    int32_t position = shape->tokens - (int32_t)options_query_tokens(options, sequence) + token;
     int32_t kv_head = head / (shape->query_heads / shape->kv_heads);
 
     tensors_query_row(options, shape, token_row, head, query);

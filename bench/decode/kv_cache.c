@@ -4,13 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common/elements.h"
 #include "common/launch.h"
+#include "common/pages.h"
 #include "common/parallel.h"
 
-#define HUGE_PAGE ((size_t)2 << 20)
 #define KV_SEED 1
 
 /* Where a rank begins in a contiguous map: equal parts, or at tiles if there are any. */
@@ -58,32 +57,17 @@ double kv_read_bytes(const decode_options *options, const bench_case *row)
     return (double)options->batch * row->tokens * row->kv_heads * vector_bytes(options, row);
 }
 
-int kv_arena_alloc(kv_arena *arena, size_t bytes)
+int kv_arena_alloc(kv_arena *arena, size_t bytes, int pages)
 {
-    *arena = (kv_arena){.bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE};
-    if (launch.mpi) { /* the whole cache may be larger than any host: only addresses */
-        arena->mapped = mmap(NULL, arena->bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (arena->mapped == MAP_FAILED)
-            return -1;
-        uintptr_t begin = ((uintptr_t)arena->mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-        arena->data = (char *)arena->mapped + (begin - (uintptr_t)arena->mapped);
-    } else {
-        arena->data = aligned_alloc(HUGE_PAGE, arena->bytes);
-    }
-    if (!arena->data)
-        return -1;
-    /* Only advice: without huge pages everything works, a little slower. */
-    (void)madvise(arena->data, arena->bytes, MADV_HUGEPAGE);
-    return 0;
+    *arena = (kv_arena){.bytes = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, .pages = pages};
+    /* With MPI the whole cache may be larger than any host: only addresses. */
+    arena->data = pages_map(arena->bytes, pages, !launch.mpi);
+    return arena->data ? 0 : -1;
 }
 
 void kv_arena_free(kv_arena *arena)
 {
-    if (arena->mapped)
-        munmap(arena->mapped, arena->bytes + HUGE_PAGE);
-    else
-        free(arena->data);
+    pages_unmap(arena->data, arena->bytes);
     arena->data = NULL;
 }
 
@@ -107,7 +91,7 @@ int kv_arena_fill(kv_arena *arena, ta_dtype dtype, int threads)
     return parallel_run(threads, fill_part, arena);
 }
 
-static size_t shard_bytes(const kv_layout *layout)
+size_t kv_shard_bytes(const kv_layout *layout)
 {
     return (size_t)(layout->shard_vectors * (layout->k_dim + layout->v_dim)) *
            element_bytes(layout->row->dtype);
@@ -117,7 +101,7 @@ static void fill_shard_part(int thread, int threads, void *context)
 {
     const kv_layout *layout = context;
     ta_dtype dtype = layout->row->dtype;
-    int64_t elements = (int64_t)(shard_bytes(layout) / element_bytes(dtype));
+    int64_t elements = (int64_t)(kv_shard_bytes(layout) / element_bytes(dtype));
     int64_t first = elements * thread / threads, end = elements * (thread + 1) / threads;
     element_fill(dtype, layout->shards[launch.rank].k + (size_t)first * element_bytes(dtype),
                  launch.rank * elements + first, end - first, KV_SEED, 1.0f);
@@ -133,7 +117,7 @@ void kv_layout_read(const kv_layout *layout, const void *at, int64_t count, doub
     ta_dtype dtype = layout->row->dtype;
     float computed[576]; /* the largest head dimension, of the largest type */
     size_t offset = (size_t)((const char *)at - layout->arena);
-    if (launch.mpi && offset / shard_bytes(layout) != (size_t)launch.rank) {
+    if (launch.mpi && offset / kv_shard_bytes(layout) != (size_t)launch.rank) {
         element_fill(dtype, computed, (int64_t)(offset / element_bytes(dtype)), count, KV_SEED,
                      1.0f);
         at = computed;

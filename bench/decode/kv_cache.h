@@ -11,13 +11,14 @@
 
 #include <treeattn/treeattn.h>
 
+#include "common/read_loops.h"
 #include "options.h"
 
 typedef struct kv_arena {
     char *data;
     size_t bytes;
+    int pages;       /* the kind that it asked for, see common/pages.h */
     ta_dtype filled; /* the type of its contents, TA_DTYPE_NONE at first */
-    void *mapped;    /* with MPI: the address space that it is in */
 } kv_arena;
 
 /* What one rank holds, and where. */
@@ -53,8 +54,8 @@ double kv_layout_bytes(const decode_options *options, const bench_case *row);
 /* Bytes of K and V that one step must read: every key and value once. */
 double kv_read_bytes(const decode_options *options, const bench_case *row);
 
-/* Aligned for huge pages, which it asks for. Returns -1 without memory. */
-int kv_arena_alloc(kv_arena *arena, size_t bytes);
+/* In pages of this kind. Returns -1 without memory. */
+int kv_arena_alloc(kv_arena *arena, size_t bytes, int pages);
 void kv_arena_free(kv_arena *arena);
 
 /* Fill the whole arena with values of this type in [-1, 1], unless it is so already. Returns -1
@@ -65,11 +66,19 @@ int kv_arena_fill(kv_arena *arena, ta_dtype dtype, int threads);
  * no memory. */
 int kv_shard_fill(const kv_layout *layout, int threads);
 
+/* Bytes of one rank's K and V. */
+size_t kv_shard_bytes(const kv_layout *layout);
+
 /* Divide the arena into a row's shards. Returns -1 without memory; then there is nothing to
  * free. */
 int kv_layout_make(kv_layout *layout, const decode_options *options, const bench_case *row,
                    kv_arena *arena);
 void kv_layout_free(kv_layout *layout);
+
+/* What a step reads of the ranks [first, end), as pieces of memory: all of it at once, or what is
+ * together in each page, sequence by sequence in their order. Free with free(). NULL without
+ * memory. */
+read_piece *kv_layout_pieces(const kv_layout *layout, int first, int end, size_t *count);
 
 /* Elements of K or V at an address of kv_layout_at(): with MPI, those of other processes are
  * computed. */

@@ -15,12 +15,13 @@
 #include "prediction.h"
 #include "rank_plan.h"
 
-/* Decode steps and read sweeps take turns this often, or less, so that a block has two samples. */
-#define MAX_BLOCKS 5
+/* Decode steps and read sweeps take turns this often, so that what disturbs the machine disturbs a
+ * step and its sweep alike. Of more samples several steps come before as many sweeps. */
+#define MAX_BLOCKS 64
 #define CHOOSE_SWEEPS 3
 
 /* Samples when the user leaves it open: as many as fit in a time, within limits. */
-#define MIN_SAMPLES 3
+#define MIN_SAMPLES 7
 #define SAMPLING_US 2e6
 
 /* A rank's step, in microseconds of the machine's clock. */
@@ -67,7 +68,7 @@ static ta_status step(rank_run *r)
 {
     const device_copy *data = &r->data;
     ta_status status =
-        ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL, NULL);
+        ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, &data->call, NULL);
     return status == TA_OK ? ta_device_synchronize(data->device, NULL) : status;
 }
 
@@ -85,7 +86,8 @@ static ta_status timed_step(rank_run *r, span *s)
     }
     ta_status status = ta_device_timer_start(data->device, NULL);
     if (status == TA_OK)
-        status = ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, NULL, NULL);
+        status =
+            ta_decode(r->plan, &data->query, &data->kv, &data->out, data->lse, &data->call, NULL);
     if (status == TA_OK)
         status = ta_device_timer_read(data->device, NULL, &seconds);
     *s = (span){0, seconds * 1e6};
@@ -135,7 +137,7 @@ static ta_status alternate(rank_run *r)
 {
     row_run *run = r->run;
     int samples = run->result->samples;
-    int pairs = (samples + 1) / 2, blocks = pairs < MAX_BLOCKS ? pairs : MAX_BLOCKS;
+    int blocks = samples < MAX_BLOCKS ? samples : MAX_BLOCKS;
     ta_status status = TA_OK;
     for (int block = 0; block < blocks; block++) {
         int first = samples * block / blocks, end = samples * (block + 1) / blocks;
@@ -328,6 +330,19 @@ static void reduce_spans(row_run *run)
     }
 }
 
+/* Threads that read all of the cache, or the part of it that this process has. */
+static void make_readers(row_run *run)
+{
+    const bench_case *row = &run->result->row;
+    size_t count = 0;
+    int first = launch.mpi ? launch.rank : 0, end = launch.mpi ? launch.rank + 1 : row->ranks;
+    read_piece *pieces = kv_layout_pieces(run->m->layout, first, end, &count);
+    if (pieces)
+        run->readers =
+            readers_create((end - first) * row->threads, run->m->machine->cpus, pieces, count);
+    free(pieces);
+}
+
 static ta_status allocate(row_run *run)
 {
     bench_result *result = run->result;
@@ -343,15 +358,29 @@ static ta_status allocate(row_run *run)
     result->costs = calloc(ranks, sizeof *result->costs);
     run->spans = calloc(samples * ranks, sizeof *run->spans);
     run->sweeps = calloc(samples * ranks, sizeof *run->sweeps);
-    /* All of the cache, or the part of it that this process has. */
-    int parts = launch.mpi ? launch.ranks : 1;
-    run->readers =
-        readers_create(result->row.ranks * result->row.threads / parts, m->machine->cpus,
-                       m->layout->shards[launch.rank].k, (size_t)(result->kv_bytes / parts));
+    make_readers(run);
     if (!result->step_us || !result->read_us || !result->exchanged || !result->costs ||
         !run->spans || !run->sweeps || !run->readers)
         return TA_ERR_NO_MEMORY;
     return TA_OK;
+}
+
+/* Of the samples, and of each sweep's time over that of its step. Returns -1 without memory. */
+static int make_stats(bench_result *result)
+{
+    int count = result->samples;
+    double *quotients = malloc((size_t)count * sizeof *quotients);
+    if (!quotients)
+        return -1;
+    for (int i = 0; i < count; i++)
+        quotients[i] = result->read_us[i] / result->step_us[i];
+    int status = stats_of(result->step_us, count, &result->step);
+    if (status == 0)
+        status = stats_of(result->read_us, count, &result->read);
+    if (status == 0)
+        status = stats_of(quotients, count, &result->fraction);
+    free(quotients);
+    return status;
 }
 
 ta_status measure_row(const measurement *m, bench_result *result, char *error, size_t capacity)
@@ -374,8 +403,7 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
     result->device_clock = m->options->gpu;
     result->divided = !m->options->graph; /* nobody sees into a graph */
     result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run.readers);
-    if (stats_of(result->step_us, result->samples, &result->step) != 0 ||
-        stats_of(result->read_us, result->samples, &result->read) != 0) {
+    if (make_stats(result) != 0) {
         snprintf(error, capacity, "not enough memory to sort %d samples", result->samples);
         status = TA_ERR_NO_MEMORY;
         goto free_run;

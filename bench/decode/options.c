@@ -15,6 +15,7 @@ static const char *const placement_words[] = {"all", "root", "heads", NULL};
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
 static const char *const layout_words[] = {"token", "head", NULL};
+static const char *const pages_words[] = {"small", "huge", "both", NULL};
 static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
 #define AT(field) offsetof(decode_options, field)
@@ -31,6 +32,10 @@ static const arg_flag own_flags[] = {
      "head dimension of V and the output, likewise", "--head-dim"},
     {0, "batch", ARG_INT, AT(batch), 1, 65536, NULL, "N", "sequences per step", NULL},
     {0, "query-tokens", ARG_INT, AT(query_tokens), 1, 1024, NULL, "N", "query tokens per sequence",
+     NULL},
+    {0, "ragged", ARG_SET, AT(ragged), 0, 0, NULL, "",
+     "a mixed batch in one call: 1 sequence in 32 prefills --query-tokens, 1 in 11 verifies 5, the "
+     "others decode 1",
      NULL},
     {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL with a "
@@ -51,6 +56,9 @@ static const arg_flag own_flags[] = {
      "outer axis of K and V in memory: token or head", NULL},
     {0, "page-tokens", ARG_INT, AT(page_tokens), 1, INT32_MAX, NULL, "TOKENS",
      "store K and V in shuffled pages of this size", "not paged"},
+    {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND",
+     "memory of K and V: small pages, as programs have that do not ask, huge ones, or rows of both",
+     NULL},
     {0, "placement", ARG_CHOICE, AT(out_placement), 0, 0, placement_words, "KIND",
      "who gets the output: all, root (rank 0), or each rank some heads", NULL},
     {0, "query-placement", ARG_CHOICE, AT(query_placement), 0, 0, placement_words, "KIND",
@@ -176,6 +184,8 @@ static bench_case make_case(const decode_options *options, const bench_machine *
     c.kv_heads = (int32_t)o->kv_heads.values[sweep_digit(&row, o->kv_heads.count)];
     c.query_heads = (int32_t)o->heads.values[sweep_digit(&row, o->heads.count)];
     c.dtype = element_dtype(o->dtypes.values[sweep_digit(&row, o->dtypes.count)]);
+    c.pages = options->pages == OPTIONS_BOTH_PAGES ? (int)sweep_digit(&row, PAGES_KINDS)
+                                                   : (int)options->pages;
     c.threads = sweep_threads(threads, machine, c.ranks);
     return c;
 }
@@ -185,7 +195,8 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
     const sweep_options *o = &options->sweep;
     int64_t thread_counts = o->threads.count ? o->threads.count : 1;
     int64_t rows = options->algorithms.count * sweep_count(&o->lengths) * thread_counts *
-                   o->ranks.count * o->kv_heads.count * o->heads.count * o->dtypes.count;
+                   o->ranks.count * o->kv_heads.count * o->heads.count * o->dtypes.count *
+                   (options->pages == OPTIONS_BOTH_PAGES ? PAGES_KINDS : 1);
     bench_case *cases = calloc((size_t)rows, sizeof *cases);
     if (!cases)
         return NULL;
@@ -195,10 +206,35 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
     return cases;
 }
 
+int64_t options_query_tokens(const decode_options *options, int64_t sequence)
+{
+    int64_t prefills = options->batch < 32 ? 1 : options->batch / 32;
+    int64_t verifies = options->batch / 11;
+    if (!options->ragged || sequence < prefills)
+        return options->query_tokens;
+    if (sequence < prefills + verifies)
+        return options->query_tokens < 5 ? options->query_tokens : 5;
+    return 1;
+}
+
+int64_t options_first_row(const decode_options *options, int64_t sequence)
+{
+    int64_t row = 0;
+    for (int64_t b = 0; b < sequence; b++)
+        row += options_query_tokens(options, b);
+    return row;
+}
+
+int64_t options_rows(const decode_options *options)
+{
+    return options_first_row(options, options->batch);
+}
+
 int options_same_work(const bench_case *a, const bench_case *b)
 {
     return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
-           a->dtype == b->dtype && a->query_heads == b->query_heads && a->kv_heads == b->kv_heads;
+           a->pages == b->pages && a->dtype == b->dtype && a->query_heads == b->query_heads &&
+           a->kv_heads == b->kv_heads;
 }
 
 const char *options_algorithm_name(const bench_case *row)
@@ -229,6 +265,11 @@ const char *options_layout_name(const decode_options *options)
 const char *options_placement_name(int64_t placement)
 {
     return placement_words[placement];
+}
+
+const char *options_pages_name(int64_t pages)
+{
+    return pages_words[pages];
 }
 
 void options_help(FILE *file)

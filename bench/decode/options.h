@@ -8,16 +8,19 @@
 
 #include <treeattn/treeattn.h>
 
+#include "common/pages.h"
 #include "common/sweep.h"
 
 typedef struct decode_options {
     sweep_options sweep; /* first; iterations 0: measure.c chooses for each row */
     arg_list algorithms;
     int64_t head_dim, v_dim, batch, query_tokens;
+    int64_t ragged; /* a mixed batch: options_query_tokens() */
     int64_t group, graph;
     const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
     int64_t map, block, layout, page_tokens;
-    int64_t tile; /* of rows in reproducible mode; 0: there are none */
+    int64_t pages; /* of memory, see below */
+    int64_t tile;  /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
     /* By options_set_device(): */
     int gpu; /* the device is not the host */
@@ -33,6 +36,9 @@ enum { GROUP_AUTO, GROUP_HOST, GROUP_CCL };
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };
 
+/* Values of `pages`: those of common/pages.h, and rows of each. */
+enum { OPTIONS_BOTH_PAGES = PAGES_KINDS };
+
 /* One row of the table. */
 typedef struct bench_case {
     int32_t tokens, query_heads, kv_heads;
@@ -40,6 +46,7 @@ typedef struct bench_case {
     ta_dtype dtype;
     ta_algorithm algorithm;
     int32_t tile; /* of reproducible mode; 0: off */
+    int pages;    /* kind of memory pages */
 } bench_case;
 
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
@@ -49,9 +56,16 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
  * 0, or -1 with a sentence in `error`. */
 int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
 
-/* The rows, in the order of the table: dtypes, heads, KV heads, ranks, threads, tokens, algorithms.
- * Free with free(). NULL without memory. */
+/* The rows, in the order of the table: pages, dtypes, heads, KV heads, ranks, threads, tokens,
+ * algorithms. Free with free(). NULL without memory. */
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);
+
+/* Query tokens of a sequence, the first row of one, and the rows of a step, of one head. In a mixed
+ * batch one sequence in 32 prefills --query-tokens of them, one in 11 verifies 5, and the others
+ * decode one. */
+int64_t options_query_tokens(const decode_options *options, int64_t sequence);
+int64_t options_first_row(const decode_options *options, int64_t sequence);
+int64_t options_rows(const decode_options *options);
 
 /* Do two rows differ in their algorithm alone? */
 int options_same_work(const bench_case *a, const bench_case *b);
@@ -63,6 +77,7 @@ const char *options_scaling_name(const decode_options *options);
 const char *options_map_name(const decode_options *options);
 const char *options_layout_name(const decode_options *options);
 const char *options_placement_name(int64_t placement);
+const char *options_pages_name(int64_t pages);
 
 /* One line for each flag. */
 void options_help(FILE *file);

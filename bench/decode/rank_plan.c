@@ -17,6 +17,7 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     ta_plan_config config = TA_PLAN_CONFIG_INIT;
     config.batch = (int32_t)o->batch;
     config.query_tokens = (int32_t)o->query_tokens;
+    config.max_call_tokens = o->ragged ? (int32_t)options_rows(o) : 0;
     config.query_heads = row->query_heads;
     config.kv_heads = row->kv_heads;
     config.k_dim = (int32_t)o->head_dim;

@@ -10,12 +10,6 @@
 
 #define QUERY_SEED ((uint64_t)1 << 60) /* far from the counters that fill the cache */
 
-/* Rows of one head: one for each sequence and query token. */
-static int64_t token_rows(const decode_options *o)
-{
-    return o->batch * o->query_tokens;
-}
-
 /* Fill one head vector of the query; `index` is that of the vector in the whole tensor. */
 static void fill_query_vector(const decode_options *o, const bench_case *row, int64_t token_row,
                               int head, void *data)
@@ -53,7 +47,7 @@ static void *make_tensor(int64_t elements, size_t element_bytes)
 
 static int make_rank(const decode_options *o, const bench_case *row, int rank, rank_tensors *t)
 {
-    int64_t rows = token_rows(o);
+    int64_t rows = options_rows(o);
     size_t element = element_bytes(row->dtype);
     if (placed_heads(o->query_placement, row, rank, &t->query) != 0 ||
         placed_heads(o->out_placement, row, rank, &t->out) != 0)
@@ -81,7 +75,7 @@ double tensors_bytes(const decode_options *options, const bench_case *row)
 {
     double element = (double)element_bytes(row->dtype);
     double per_head = (double)(options->head_dim + options->v_dim) * element + sizeof(float);
-    return (double)row->ranks * (double)token_rows(options) * row->query_heads * per_head;
+    return (double)row->ranks * (double)options_rows(options) * row->query_heads * per_head;
 }
 
 rank_tensors *tensors_make(const decode_options *options, const bench_case *row)
@@ -108,7 +102,7 @@ void tensors_free(rank_tensors *tensors, const bench_case *row)
 
 void tensors_poison(rank_tensors *tensors, const decode_options *options, const bench_case *row)
 {
-    int64_t vectors = token_rows(options) * tensors->out.heads;
+    int64_t vectors = options_rows(options) * tensors->out.heads;
     if (!tensors->out.data)
         return;
     /* All bits set is a NaN in each of the types. */

@@ -32,6 +32,7 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "check", o->sweep.check);
     json_int(json, "batch", o->batch);
     json_int(json, "query_tokens", o->query_tokens);
+    json_int(json, "call_tokens", options_rows(o));
     json_int(json, "k_dim", o->head_dim);
     json_int(json, "v_dim", o->v_dim);
     json_string(json, "map", options_map_name(o));
@@ -39,6 +40,7 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "reproducible_tile", o->tile);
     json_string(json, "layout", options_layout_name(o));
     json_int(json, "page_tokens", o->page_tokens);
+    json_string(json, "pages", options_pages_name(o->pages));
     json_string(json, "query_placement", options_placement_name(o->query_placement));
     json_string(json, "out_placement", options_placement_name(o->out_placement));
     json_close(json, '}');
@@ -100,6 +102,17 @@ static void write_prediction(json_writer *json, const row_prediction *p)
     json_close(json, '}');
 }
 
+static void write_pages(json_writer *json, const bench_result *result)
+{
+    json_open(json, "memory", '{');
+    json_string(json, "pages", options_pages_name(result->row.pages));
+    json_double(json, "bytes", result->mapped_bytes);
+    if (result->huge_bytes >= 0)
+        json_double(json, "huge_page_bytes", result->huge_bytes);
+    json_int(json, "small_page", (int64_t)pages_small_bytes());
+    json_close(json, '}');
+}
+
 static void write_row(json_writer *json, const bench_result *result)
 {
     const bench_case *row = &result->row;
@@ -112,6 +125,7 @@ static void write_row(json_writer *json, const bench_result *result)
     json_int(json, "kv_heads", row->kv_heads);
     json_string(json, "algorithm", result->algorithm);
     json_double(json, "kv_bytes", result->kv_bytes);
+    write_pages(json, result);
     json_int(json, "samples", result->samples);
     write_series(json, "step_us", &result->step, result->step_us, result->samples);
     write_series(json, "read_us", &result->read, result->read_us, result->samples);
@@ -123,7 +137,7 @@ static void write_row(json_writer *json, const bench_result *result)
     json_double(json, "kv_gbps", result_kv_gbps(result));
     json_double(json, "kv_gbps_per_rank", result_kv_gbps(result) / row->ranks);
     json_double(json, "read_gbps", result_read_gbps(result));
-    json_double(json, "fraction", result_fraction(result));
+    json_double(json, "fraction", result->fraction.median);
     json_double(json, "fraction_of_best", result_best_fraction(result));
     write_exchange(json, result);
     if (result->wrong >= 0) {

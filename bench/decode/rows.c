@@ -20,11 +20,6 @@ double result_read_gbps(const bench_result *result)
     return gbps(result->kv_bytes, result->read.median);
 }
 
-double result_fraction(const bench_result *result)
-{
-    return result->read.median / result->step.median;
-}
-
 double result_best_fraction(const bench_result *result)
 {
     return result->read.min / result->step.min;

@@ -28,10 +28,13 @@ typedef struct bench_result {
     bench_case row;
     const char *algorithm;
     double kv_bytes; /* bytes of K and V that one step must read */
+    /* Memory of K and V, and how much of it is in huge pages; -1: not known. */
+    double mapped_bytes, huge_bytes;
 
     int samples;               /* of each of the two series */
     double *step_us, *read_us; /* [samples] */
     bench_stats step, read;    /* of the series */
+    bench_stats fraction;      /* of the quotients of the two, sample by sample */
     const char *read_loop;     /* that the reading threads used */
     ta_group_stats *exchanged; /* [ranks], divided by `counted_steps` */
     rank_cost *costs;          /* [ranks] */
@@ -49,7 +52,6 @@ typedef struct bench_result {
 /* The columns that are computed; docs/benchmarks.md derives them. */
 double result_kv_gbps(const bench_result *result);
 double result_read_gbps(const bench_result *result);
-double result_fraction(const bench_result *result);
 double result_best_fraction(const bench_result *result);
 
 /* Of the rank that sends or receives the most, per step. */

@@ -52,11 +52,11 @@ static void print_cache(const decode_options *o)
 static void print_columns(void)
 {
     static const char *const format =
-        "#%9s %5s %3s %5s %6s %7s %9s %9s %9s %6s %9s %9s %6s %6s %6s %5s %10s %5s %8s %6s\n";
-    printf(format, "tokens", "ranks", "thr", "dtype", "heads", "algo", "min", "median", "p99",
-           "ratio", "attend", "exchange", "KV", "KVeach", "read", "frac", "bytes", "msgs", "peak",
-           "#wrong");
-    printf(format, "", "", "", "", "q/kv", "", "us", "us", "us", "", "us", "us", "GB/s", "GB/s",
+        "#%9s %5s %3s %5s %5s %6s %7s %9s %9s %9s %6s %9s %9s %6s %6s %6s %5s %10s %5s %8s %6s\n";
+    printf(format, "tokens", "ranks", "thr", "pages", "dtype", "heads", "algo", "min", "median",
+           "p99", "ratio", "attend", "exchange", "KV", "KVeach", "read", "frac", "bytes", "msgs",
+           "peak", "#wrong");
+    printf(format, "", "", "", "", "", "q/kv", "", "us", "us", "us", "", "us", "us", "GB/s", "GB/s",
            "GB/s", "", "/rank", "/rank", "MB", "");
 }
 
@@ -82,8 +82,11 @@ void table_header(const decode_options *options, const bench_machine *machine, i
         printf("; threads of each rank: %d CPUs / ranks", machine->cpus);
     print_list("\n# shape     heads", &o->sweep.heads);
     print_list("; KV heads", &o->sweep.kv_heads);
-    printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld\n", (long long)o->head_dim,
+    printf("; head dim %lld, of V %lld; batch %lld; query tokens %lld", (long long)o->head_dim,
            (long long)o->v_dim, (long long)o->batch, (long long)o->query_tokens);
+    if (o->ragged)
+        printf(" at most, %lld in all", (long long)options_rows(o));
+    printf("\n");
     print_cache(o);
     printf("# tensors   query on %s, output on %s\n", options_placement_name(o->query_placement),
            options_placement_name(o->out_placement));
@@ -92,8 +95,22 @@ void table_header(const decode_options *options, const bench_machine *machine, i
            o->sweep.iterations ? "" : "up to ",
            (long long)(o->sweep.iterations ? o->sweep.iterations : OPTIONS_MAX_SAMPLES),
            (long long)o->sweep.warmup);
-    printf("# rows      %d; check %s\n#\n", rows, o->sweep.check ? "on" : "off");
-    print_columns();
+    printf("# rows      %d; check %s\n", rows, o->sweep.check ? "on" : "off");
+    fflush(stdout);
+}
+
+void table_pages(int pages, double mapped_bytes, double huge_bytes, int is_first)
+{
+    printf("# pages     %s: ", options_pages_name(pages));
+    if (huge_bytes < 0)
+        printf("the system does not tell how much of K and V is in huge pages\n");
+    else
+        printf("%.0f of %.0f MiB for K and V are in huge pages, the rest in pages of %d KiB\n",
+               huge_bytes * 0x1p-20, mapped_bytes * 0x1p-20, (int)(pages_small_bytes() >> 10));
+    if (is_first) {
+        printf("#\n");
+        print_columns();
+    }
     fflush(stdout);
 }
 
@@ -107,13 +124,13 @@ void table_row(const bench_result *result)
         snprintf(attend, sizeof attend, "%.1f", result_attend_us(result));
         snprintf(exchange, sizeof exchange, "%.1f", result_exchange_us(result));
     }
-    printf("%10d %5d %3d %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9s %9s %6.2f %6.2f %6.2f %5.2f "
+    printf("%10d %5d %3d %5s %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9s %9s %6.2f %6.2f %6.2f %5.2f "
            "%10.0f %5.3g %8.1f %6s\n",
-           (int)row->tokens, row->ranks, row->threads, element_name(row->dtype), heads,
-           result->algorithm, result->step.min, result->step.median, result->step.p99,
-           result->ratio, attend, exchange, result_kv_gbps(result),
-           result_kv_gbps(result) / row->ranks, result_read_gbps(result), result_fraction(result),
-           result_exchanged_bytes(result), result_messages(result),
+           (int)row->tokens, row->ranks, row->threads, options_pages_name(row->pages),
+           element_name(row->dtype), heads, result->algorithm, result->step.min,
+           result->step.median, result->step.p99, result->ratio, attend, exchange,
+           result_kv_gbps(result), result_kv_gbps(result) / row->ranks, result_read_gbps(result),
+           result->fraction.median, result_exchanged_bytes(result), result_messages(result),
            result_peak_bytes(result) * 1e-6, wrong);
     fflush(stdout);
 }
@@ -135,6 +152,7 @@ void table_footer(const bench_result *results, int count)
         "# ratio: median / that of the first algorithm at the same work; attend, exchange: time\n"
         "# of a step that ranks attend, and that they move, merge and wait; KV: bytes of K and V\n"
         "# per time of a step, KVeach: of each rank; read: the same bytes only read, by as many\n"
-        "# threads, in the same run; frac: KV / read; bytes, msgs: of the busiest rank, per step;\n"
-        "# peak: device memory of the fullest rank, K and V included\n");
+        "# threads, in the same run; frac: time to read / time of the step before it, median;\n"
+        "# bytes, msgs: of the busiest rank, per step; peak: device memory of the fullest rank,\n"
+        "# K and V included\n");
 }

@@ -9,6 +9,9 @@
 /* `plan` is what ta_explain() says of the last row. */
 void table_header(const decode_options *options, const bench_machine *machine, int rows,
                   const char *plan);
+
+/* Before the rows of a kind of pages: what the system gave. The first time also the columns. */
+void table_pages(int pages, double mapped_bytes, double huge_bytes, int is_first);
 void table_row(const bench_result *result);
 void table_footer(const bench_result *results, int count);
 

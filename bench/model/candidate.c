@@ -3,8 +3,8 @@
 
 void model_write_cost(json_writer *json, int chosen, int fits, double memory_bytes, double seconds)
 {
-    json_int(json, "chosen", chosen);
-    json_int(json, "fits", fits);
+    json_truth(json, "chosen", chosen);
+    json_truth(json, "fits", fits);
     json_double(json, "memory_bytes", memory_bytes);
     json_double(json, "microseconds", seconds * 1e6);
 }

@@ -17,7 +17,7 @@ small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1'
 run 0 decode -b 256 -e 1k -f 2 -n 3 --ranks 1,2,4 --dtype f32,bf16 $small --json "$work/json"
 [ ! -s "$work/err" ] || fail "something on standard error"
 "$python" - "$work/json" "$work/out" <<'PYTHON' || fail "the JSON or the table is not right"
-import json, sys
+import json, statistics, sys
 
 report = json.load(open(sys.argv[1]))
 rows = report["rows"]
@@ -42,7 +42,11 @@ for row, cells in zip(rows, table):
     bytes_per_element = {"f32": 4, "bf16": 2}[row["dtype"]]
     assert row["kv_bytes"] == row["tokens"] * 2 * 64 * bytes_per_element, row["kv_bytes"]
     assert abs(row["kv_gbps"] * step["median"] * 1e3 / row["kv_bytes"] - 1) < 1e-6
-    assert abs(row["fraction"] * step["median"] / read["median"] - 1) < 1e-6
+    pairs = [r / s for r, s in zip(read["samples"], step["samples"])]
+    assert abs(row["fraction"] / statistics.median(pairs) - 1) < 1e-6, row
+    memory = row["memory"]
+    assert memory["pages"] == cell["pages"] == "small", memory
+    assert memory["bytes"] >= row["kv_bytes"] and memory.get("huge_page_bytes", 0) == 0, memory
     # A partial of 34 numbers for each of 4 heads, log2(ranks) times, whatever the length.
     messages = {1: 0, 2: 1, 4: 2}[row["ranks"]]
     assert row["messages_per_rank"] == messages, row["messages_per_rank"]
@@ -50,6 +54,36 @@ for row, cells in zip(rows, table):
     assert messages * partial <= row["exchange_bytes_per_rank"] <= messages * (partial + 64), row
     assert len(row["exchange_per_step"]) == row["ranks"]
     assert "algorithm: tree" in row["plan"], row["plan"]
+PYTHON
+
+# A mixed batch: 33 sequences, of which one prefills 40 tokens, three verify 5, the others decode 1.
+# shellcheck disable=SC2086
+run 0 decode -b 300 -n 3 --ranks 1,2 --algo tree,ring-kv,ring-q --ragged --batch 33 \
+    --query-tokens 40 $small --json "$work/json"
+"$python" - "$work/json" <<'PYTHON' || fail "the JSON of a mixed batch is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+tokens = report["options"]["call_tokens"]
+assert tokens == 40 + 3 * 5 + 29, tokens
+assert len(report["rows"]) == 6
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["checked"] > 0, row
+PYTHON
+
+# Both kinds of pages: a row for each, and the header says what the system gave.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 1 --ranks 1,2 --pages both --page-tokens 16 --layout head $small \
+    --json "$work/json"
+says out "# pages     small: 0 of "
+says out "# pages     huge: "
+"$python" - "$work/json" <<'PYTHON' || fail "the JSON of both kinds of pages is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["options"]["pages"] == "both"
+seen = [(row["memory"]["pages"], row["ranks"]) for row in report["rows"]]
+assert seen == [("small", 1), ("small", 2), ("huge", 1), ("huge", 2)], seen
 PYTHON
 
 # Reproducible mode beside the usual one: as many messages, with more bytes.

@@ -16,7 +16,8 @@ rows = json.load(open(sys.argv[1]))
 assert len(rows) == 35, len(rows)
 for row in rows:
     best = {}
-    assert sum(c["chosen"] for c in row["candidates"]) == 1, row
+    assert sum(c["chosen"] is True for c in row["candidates"]) == 1, row
+    assert all(type(c[name]) is bool for c in row["candidates"] for name in ("chosen", "fits")), row
     for c in row["candidates"]:
         assert c["microseconds"] > 0 and c["memory_bytes"] > 0, c
         assert [call["name"] for call in c["calls"]] == ["decode"], c
@@ -34,7 +35,8 @@ assert len(rows) == 25, len(rows)
 for row in rows:
     ring, grids = row["candidates"][-1], row["candidates"][:-1]
     assert ring["algorithm"] == "ring" and len(grids) == {16: 10, 64: 14}[row["ranks"]], row
-    assert sum(c["chosen"] for c in row["candidates"]) == 1, row
+    assert sum(c["chosen"] is True for c in row["candidates"]) == 1, row
+    assert all(type(c[name]) is bool for c in row["candidates"] for name in ("chosen", "fits")), row
     for c in grids:
         assert c["grid_rows"] * c["grid_columns"] == row["ranks"], c
         assert [call["name"] for call in c["calls"]] == ["forward", "backward"], c

@@ -36,7 +36,8 @@ static void run_row(int argc, char **argv)
     TEST_ASSERT_EQUAL(1, count);
     shape = cases[0];
     free(cases);
-    TEST_ASSERT_EQUAL(0, kv_arena_alloc(&arena, (size_t)kv_layout_bytes(&options, &shape)));
+    TEST_ASSERT_EQUAL(
+        0, kv_arena_alloc(&arena, (size_t)kv_layout_bytes(&options, &shape), shape.pages));
     TEST_ASSERT_EQUAL(0, kv_arena_fill(&arena, shape.dtype, machine.cpus));
     TEST_ASSERT_EQUAL(0, kv_layout_make(&layout, &options, &shape, &arena));
     tensors = tensors_make(&options, &shape);

@@ -1,5 +1,5 @@
 /* What arrived from other ranks, as the kernels that merge it see it: the merge of a ta_merge,
- * record by record, and its faults. Included by merge.hip, finish.hip and tally.hip, so that all
+ * record by record, and its faults. Included by merge.hip and tally.hip, so that both
  * take in the same messages in the same order. */
 #ifndef TA_HIP_ARRIVED_H
 #define TA_HIP_ARRIVED_H
@@ -87,16 +87,10 @@ TA_DEVICE void ta_merge_faults(const ta_merge &m, int64_t floats)
         *reinterpret_cast<ta_fault *>(m.sent + (m.given_end - m.given_first) * floats) = fault;
 }
 
-/* Is there a fault? Then one thread tells the host, unless it has not taken the last one: the
- * status is written after the rest, and the host reads it first. */
-TA_DEVICE bool ta_report_fault(const ta_finish &p)
+/* One thread tells the host of a fault, unless it has not taken the last one: the status is written
+ * after the rest, and the host reads it first. */
+TA_DEVICE void ta_write_report(volatile ta_fault *report, const ta_fault &fault)
 {
-    if (!p.last.fault)
-        return false;
-    ta_fault fault = ta_all_faults(p.last);
-    if (fault.status == TA_OK)
-        return false;
-    volatile ta_fault *report = p.report;
     if (blockIdx.x == 0 && threadIdx.x == 0 && report->status == TA_OK) {
         report->rank = fault.rank;
         report->other = fault.other;
@@ -106,6 +100,17 @@ TA_DEVICE bool ta_report_fault(const ta_finish &p)
         __threadfence_system();
         report->status = fault.status;
     }
+}
+
+/* Is there a fault? Then the host is told. */
+TA_DEVICE bool ta_report_fault(const ta_finish &p)
+{
+    if (!p.last.fault)
+        return false;
+    ta_fault fault = ta_all_faults(p.last);
+    if (fault.status == TA_OK)
+        return false;
+    ta_write_report(p.report, fault);
     return true;
 }
 

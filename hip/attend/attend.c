@@ -1,15 +1,15 @@
 /* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
  * splits, and launch; one launch when there is one split, two otherwise. In reproducible mode a
  * split is a tile, and there are always two. shape.h and splits.h have the arithmetic.
- * pack_kv() is for rings, and so is tell(). */
+ * pack_kv() is for rings, and so is tell(). check_kv() comes before all of them. */
 #include <math.h>
 #include <string.h>
 
 #include "direct.h"
 #include "gpu.h"
 
-/* How a problem is computed. The number of splits depends on the plan and the device alone; the
- * kernel also on how this call's cache is aligned. */
+/* How a problem is computed. The number of splits depends on the plan, on how many sequences and
+ * tokens the call has, and on the device; the kernel also on how this call's cache is aligned. */
 typedef struct method {
     ta_attend_shape shape;
     int32_t splits;
@@ -24,19 +24,55 @@ static ta_attend_shape choose_shape(const ta_gpu_limits *limits, const ta_proble
     return ta_fma_shape(p, aligned);
 }
 
+static int32_t split_floats(const ta_problem *p)
+{
+    return (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
+}
+
+static int32_t choose_splits(const ta_gpu_limits *limits, const ta_problem *p,
+                             const ta_attend_shape *shape, int64_t most)
+{
+    ta_split_question question = {
+        .blocks = p->kv_heads * ta_all_groups(p, shape),
+        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, shape),
+        .max_tokens = p->max_tokens,
+        .record_bytes = p->plan_rows * p->query_heads * split_floats(p) * 4,
+        .most = most,
+    };
+    return ta_splits_choose(&question);
+}
+
+/* The largest call of a problem's plan. */
+static ta_problem largest_call(const ta_problem *problem)
+{
+    ta_problem p = *problem;
+    p.batch = p.plan_batch;
+    p.rows = p.plan_rows;
+    p.starts = NULL;
+    return p;
+}
+
+/* Splits that the workspace has room for, of a call with so many rows. It is made for the largest
+ * call; one with fewer sequences has more splits of fewer rows. */
+static int64_t splits_room(const ta_gpu_limits *limits, const ta_problem *problem, int64_t rows)
+{
+    ta_problem all = largest_call(problem);
+    ta_attend_shape shape = choose_shape(limits, &all, 1);
+    return choose_splits(limits, &all, &shape, 0) * all.rows / rows;
+}
+
 static method choose(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
 {
     method m;
     m.shape = choose_shape(limits, p, 1);
-    m.split_floats = (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
-    ta_split_question question = {
-        .blocks = (int64_t)p->batch * p->kv_heads * m.shape.groups,
-        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, &m.shape),
-        .max_tokens = p->max_tokens,
-        .record_bytes = ta_problem_rows(p) * p->query_heads * m.split_floats * 4,
-    };
-    m.splits = p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile)
-                             : ta_splits_choose(&question);
+    m.split_floats = split_floats(p);
+    int64_t room = p->tally_tile ? 0 : splits_room(limits, p, p->rows);
+    if (p->tally_tile)
+        m.splits = (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile);
+    else if (!p->starts && p->rows == p->plan_rows)
+        m.splits = (int32_t)room;
+    else
+        m.splits = choose_splits(limits, p, &m.shape, room);
     if (!aligned)
         m.shape = choose_shape(limits, p, 0);
     return m;
@@ -47,13 +83,14 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
-    method m = choose(limits, problem, 1);
+    int64_t splits = problem->tally_tile ? ta_ceil_div(problem->max_tokens, problem->tally_tile)
+                                         : splits_room(limits, problem, problem->plan_rows);
     size_t direct = ta_direct_fits(limits, problem) ? ta_direct_bytes(limits, problem) : 0;
-    size_t splits = 0;
-    if (m.splits > 1 || problem->tally_tile)
-        splits = (size_t)(ta_problem_rows(problem) * problem->query_heads) * (size_t)m.splits *
-                 (size_t)m.split_floats * sizeof(float);
-    return direct > splits ? direct : splits;
+    size_t split = 0;
+    if (splits > 1 || problem->tally_tile || problem->plan_rows > 1)
+        split = (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
+                (size_t)split_floats(problem) * sizeof(float);
+    return direct > split ? direct : split;
 }
 
 static int tensor_aligned(const ta_tensor *t, int64_t size)
@@ -176,7 +213,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     }
     int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
     method m = choose(&gpu->limits, problem, aligned);
-    int64_t blocks = (int64_t)problem->batch * problem->kv_heads * m.splits * m.shape.groups;
+    int64_t blocks = problem->kv_heads * m.splits * ta_all_groups(problem, &m.shape);
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
     if (blocks > INT32_MAX || rows > INT32_MAX)
         return fail_grid(rows, blocks);
@@ -195,4 +232,60 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     ta_status status = launch(gpu, &params, aligned, records, stream);
     ta_gpu_leave(gpu, before);
     return status;
+}
+
+/* ---- check_kv(): whatever can be seen without reading device memory, where lengths, bounds and
+ * page tables are. A token that those give no place is read as NaN (tile.h). ---- */
+
+/* Positions are counted in 32 bits, some beyond the end. */
+#define TOKENS_MAX (INT32_MAX - 1024)
+
+static ta_status check_tensor(const ta_problem *p, const char *name, const ta_tensor *tensor)
+{
+    uintptr_t size = ta_dtype_bytes(p->kv_dtype);
+    if ((uintptr_t)tensor->data % size != 0)
+        return ta_gpu_core->fail(TA_ERR_INVALID,
+                                 "kv.%s.data is %p: must be aligned to %d bytes, an element", name,
+                                 tensor->data, (int)size);
+    return TA_OK;
+}
+
+static ta_status check_bounds(const ta_problem *p, const ta_kv *kv)
+{
+    const ta_shard *shard = &p->shard;
+    if (kv->bounds && shard->cyclic)
+        return ta_gpu_core->fail(TA_ERR_INVALID,
+                                 "kv.bounds is set: must be NULL with a block-cyclic shard map");
+    if (!kv->bounds && !shard->cyclic && shard->ranks > 1 && shard->block == 0)
+        return ta_gpu_core->fail(
+            TA_ERR_INVALID,
+            "kv.bounds is NULL: a contiguous map of %d ranks without a block needs it",
+            shard->ranks);
+    if (kv->bounds && kv->bounds_stride != 0 && kv->bounds_stride < shard->ranks + 1)
+        return ta_gpu_core->fail(TA_ERR_INVALID,
+                                 "kv.bounds_stride is %lld: must be 0 or at least %d",
+                                 (long long)kv->bounds_stride, shard->ranks + 1);
+    return TA_OK;
+}
+
+ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv)
+{
+    (void)device;
+    if (problem->max_tokens > TOKENS_MAX)
+        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
+                                 "max_tokens is %d: a GPU holds at most %d tokens of a sequence",
+                                 problem->max_tokens, TOKENS_MAX);
+    if (!kv->lengths)
+        return ta_gpu_core->fail(TA_ERR_INVALID, "kv.lengths is NULL: must be %d lengths",
+                                 problem->batch);
+    if ((uintptr_t)kv->lengths % 4 || (uintptr_t)kv->bounds % 4 || (uintptr_t)kv->page_table % 4)
+        return ta_gpu_core->fail(TA_ERR_INVALID,
+                                 "kv.lengths, bounds or page_table is not aligned to 4 bytes");
+    TA_TRY(check_bounds(problem, kv));
+    if (kv->page_table && kv->page_tokens < 1)
+        return ta_gpu_core->fail(TA_ERR_INVALID,
+                                 "kv.page_tokens is %d: must be 1 or more with a page table",
+                                 kv->page_tokens);
+    TA_TRY(check_tensor(problem, "k", &kv->k));
+    return check_tensor(problem, "v", &kv->v);
 }

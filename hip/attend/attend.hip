@@ -167,7 +167,9 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
 {
     int32_t r = t.thread / row_lanes, lane = t.thread % row_lanes;
     bool has_row = r < Rows;
-    ta_row row = t.rows()[has_row ? r : 0];
+    ta_row row = {}; /* of a thread too many: row 0 is written by another */
+    if (has_row)
+        row = t.rows()[r];
     float scores[row_keys];
     bool seen[row_keys];
 #pragma unroll
@@ -183,6 +185,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
     float o_scale = 1.0f;
     if (ends_run)
         o_scale = ta_end_run(row);
+    ta_syncwave(); /* the row's other lanes have read it: the first one writes */
     if (!has_row)
         return;
 #pragma unroll
@@ -300,8 +303,9 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
     TA_SHARED(ta_block, b);
     const ta_attend_shape &s = p.shape;
     ta_tell_step(p.problem, p.kv, p.tell);
-    ta_start_block(p, sizeof(typename Type::element), b,
-                   reinterpret_cast<ta_row *>(shared + s.rows_at));
+    if (!ta_start_block(p, sizeof(typename Type::element), b,
+                        reinterpret_cast<ta_row *>(shared + s.rows_at)))
+        return;
     ta_team t(s, shared);
     ta_columns<Rows> o;
     start_columns<Rows>(p, t, o);
@@ -347,8 +351,7 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_par
 template <class Type>
 static ta_launch_result launch_type(const ta_attend_params &p, int aligned, hipStream_t stream)
 {
-    int64_t blocks =
-        static_cast<int64_t>(p.problem.batch) * p.problem.kv_heads * p.splits * p.shape.groups;
+    int64_t blocks = p.problem.kv_heads * p.splits * ta_all_groups(&p.problem, &p.shape);
     dim3 grid(static_cast<unsigned>(blocks));
     unsigned threads = static_cast<unsigned>(p.shape.threads);
     size_t bytes = static_cast<size_t>(p.shape.shared_bytes);

@@ -130,6 +130,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
                 ta_store_weight<Type>(shared + s.weights_at + r * s.w_stride +
                                           (i * row_lanes + lane) * 2,
                                       s.rows * s.w_stride, scores[i]);
+        ta_syncwave(); /* the row's other lanes have read it */
         if (lane == 0) {
             *place = row;
             reinterpret_cast<float *>(shared + s.scales_at)[r] = rescale;
@@ -258,8 +259,9 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
     const ta_attend_shape &s = p.shape;
     ta_tell_step(p.problem, p.kv, p.tell);
-    ta_start_block(p, sizeof(typename Type::element), b,
-                   reinterpret_cast<ta_row *>(shared + s.rows_at));
+    if (!ta_start_block(p, sizeof(typename Type::element), b,
+                        reinterpret_cast<ta_row *>(shared + s.rows_at)))
+        return;
     ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);
     tiles.begin();
     stage_query(p, b, shared);
@@ -319,8 +321,8 @@ template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hi
     else
         return pick<Wave>(p.problem.kv_dtype, p.shape.tiles,
                           [&](const char *name, void (*kernel)(ta_attend_params)) {
-                              int64_t blocks = static_cast<int64_t>(p.problem.batch) *
-                                               p.problem.kv_heads * p.splits * p.shape.groups;
+                              int64_t blocks = p.problem.kv_heads * p.splits *
+                                               ta_all_groups(&p.problem, &p.shape);
                               return ta_launch(name, kernel, dim3(static_cast<unsigned>(blocks)),
                                                static_cast<unsigned>(p.shape.threads),
                                                static_cast<size_t>(p.shape.shared_bytes), stream,

@@ -10,14 +10,13 @@ static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (limits->wave == 64)
         return 16;
-    return p->k_dim == 256 || ta_problem_group_rows(p) <= 8 ? 8 : 16;
+    return p->k_dim == 256 || p->query_heads / p->kv_heads * p->query_tokens <= 8 ? 8 : 16;
 }
 
 int ta_direct_fits(const ta_gpu_limits *limits, const ta_problem *p)
 {
     return limits->matrix && ta_type_in_matrices(p->kv_dtype) && p->query_dtype == p->kv_dtype &&
-           p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256) &&
-           ta_problem_group_rows(p) <= TA_DIRECT_ROWS_MAX;
+           p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256);
 }
 
 static int is_aligned(const ta_tensor *t)
@@ -43,10 +42,22 @@ static int32_t split_floats(const ta_problem *p)
     return (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
 }
 
-static int64_t count_items(const ta_gpu_limits *limits, const ta_problem *p)
+/* Items of a call with so many sequences and rows. */
+static int64_t count_items(const ta_gpu_limits *limits, const ta_problem *p, int64_t batch,
+                           int64_t rows, int ragged)
 {
-    return (int64_t)p->batch * p->kv_heads *
-           ta_ceil_div(ta_problem_group_rows(p), group_rows(limits, p));
+    int64_t group = group_rows(limits, p), heads = p->query_heads / p->kv_heads;
+    int64_t groups =
+        ragged ? rows * heads / group + batch : batch * ta_ceil_div(heads * p->query_tokens, group);
+    return groups * p->kv_heads;
+}
+
+/* Of any call of the plan. */
+static int64_t most_items(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    int64_t uniform = count_items(limits, p, p->plan_batch, p->plan_rows, 0);
+    int64_t ragged = count_items(limits, p, p->plan_batch, p->plan_rows, 1);
+    return uniform > ragged ? uniform : ragged;
 }
 
 /* Blocks that items are cut for; 0 if they never are. */
@@ -54,7 +65,7 @@ static int32_t count_blocks(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (p->tally_tile || p->max_tokens <= TA_SHARE_TOKENS_WHOLE)
         return 0;
-    int64_t blocks = (int64_t)limits->units * TA_DIRECT_BLOCKS(limits->wave, p->k_dim);
+    int64_t blocks = (int64_t)limits->units * TA_DIRECT_BLOCKS(p->k_dim);
     return (int32_t)(blocks < TA_DIRECT_BLOCKS_MAX ? blocks : TA_DIRECT_BLOCKS_MAX);
 }
 
@@ -72,11 +83,11 @@ static size_t pieces_bytes(const ta_gpu_limits *limits, const ta_problem *p)
 size_t ta_direct_bytes(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (p->tally_tile)
-        return (size_t)(ta_problem_rows(p) * p->query_heads) * (size_t)count_tiles(p) *
+        return (size_t)(p->plan_rows * p->query_heads) * (size_t)count_tiles(p) *
                (size_t)split_floats(p) * sizeof(float);
     if (!count_blocks(limits, p))
         return 0;
-    return pieces_bytes(limits, p) + (size_t)count_items(limits, p) * sizeof(ta_direct_span);
+    return pieces_bytes(limits, p) + (size_t)most_items(limits, p) * sizeof(ta_direct_span);
 }
 
 /* Pages too. */
@@ -105,13 +116,14 @@ void ta_direct_prepare(const ta_gpu_limits *limits, const ta_problem *problem, c
     params->kv = *kv;
     params->rule = *rule;
     params->rows = group_rows(limits, problem);
-    params->groups = (int32_t)ta_ceil_div(ta_problem_group_rows(problem), params->rows);
+    params->items =
+        count_items(limits, problem, problem->batch, problem->rows, problem->starts != NULL);
     params->plain = is_plain(problem, kv, rule);
     while (kv->page_table && params->plain && 1 << params->page_shift < kv->page_tokens)
         params->page_shift++;
     params->blocks = count_blocks(limits, problem);
     params->tiles = count_tiles(problem);
-    params->grid = count_items(limits, problem) * (params->tiles ? params->tiles : 1);
+    params->grid = params->items * (params->tiles ? params->tiles : 1);
     if (params->grid < params->blocks)
         params->grid = params->blocks;
     params->records = problem->tally_tile ? workspace : records;

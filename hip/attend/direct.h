@@ -10,14 +10,11 @@
 extern "C" {
 #endif
 
-/* Query rows of a KV head, at most: more are for attend_mma. */
-#define TA_DIRECT_ROWS_MAX 16
-
 /* Waves of a block; each works by itself until the end of a piece. */
 #define TA_DIRECT_WAVES 4
 
 /* Blocks that one unit holds at a time, by the registers that the kernels are compiled for. */
-#define TA_DIRECT_BLOCKS(wave, dim) ((dim) == 64 ? 3 : (wave) == 64 && (dim) == 256 ? 1 : 2)
+#define TA_DIRECT_BLOCKS(dim) ((dim) == 64 ? 3 : 2)
 
 /* The most blocks of a grid that items are cut for: pieces.hip has a place for each. */
 #define TA_DIRECT_BLOCKS_MAX 1024
@@ -28,13 +25,29 @@ typedef struct ta_direct_span {
     int32_t first_block, blocks;
 } ta_direct_span;
 
+/* The row groups of a sequence and KV head, and the number of its first item: an item is one group
+ * of one KV head, and those of a sequence are neighbours. A ragged call leaves some numbers out
+ * (shape.h). */
+TA_INLINE int32_t ta_direct_groups(const ta_problem *p, int32_t rows, int32_t sequence)
+{
+    int32_t heads = p->query_heads / p->kv_heads;
+    return (heads * ta_problem_query_tokens(p, sequence) + rows - 1) / rows;
+}
+
+TA_INLINE int64_t ta_direct_first_item(const ta_problem *p, int32_t rows, int32_t sequence)
+{
+    int64_t groups = p->starts ? ta_first_group(p, rows, sequence)
+                               : (int64_t)sequence * ta_direct_groups(p, rows, 0);
+    return groups * p->kv_heads;
+}
+
 typedef struct ta_direct_params {
     ta_problem problem;
     ta_tensor q; /* strides filled in, as in kv */
     ta_kv kv;
     ta_score_rule rule;
+    int64_t items;         /* of all sequences, at most */
     int32_t rows;          /* of a row group: 8 or 16 */
-    int32_t groups;        /* of a sequence and KV head */
     int32_t page_shift;    /* log2 of the tokens of a page, if `plain` */
     int32_t plain;         /* 1: pages of a power of two, at least 16; no soft-cap, no ALiBi */
     int32_t blocks;        /* that run at a time; 0: items are never cut */

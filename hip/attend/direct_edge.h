@@ -122,7 +122,7 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
         w.load_v(places);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
-        ta_score_edge<Wave, Any>(p, b, t, r, places.lacking, dots[r]);
+        ta_score_edge<Wave, Any>(ta_params_again(p), b, t, r, places.lacking, dots[r]);
         rescale[r] = w.weigh(dots[r], r);
         w.take_weights(dots[r], r, weights);
     }

@@ -66,6 +66,7 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
                            ta_direct_meeting<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
+    const int columns = ta_direct_wave<Type, Dim, Wave, Rows>::columns;
     int32_t team = w.team();
 #pragma unroll
     for (int r = 0; r < w.slots; r++) {
@@ -76,7 +77,7 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
         for (int t = 0; t < w.products; t++)
 #pragma unroll
             for (int i = 0; i < lanes::elements; i++) {
-                float &to = all.o[row][w.first_column() + ta_value_column<Wave, ta_direct_wave<Type, Dim, Wave, Rows>::columns>(t, i)];
+                float &to = all.o[row][w.first_column() + ta_value_column<Wave, columns>(t, i)];
                 float own = w.o[r][t][i] * scale;
                 to = team == 0 ? own : to + own;
             }
@@ -167,7 +168,7 @@ TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_
 }
 
 template <class Type, int Dim, int Wave, int Rows, bool Any>
-__global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Wave, Dim))
+__global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
     attend_direct(ta_direct_params params)
 {
     TA_ONLY_WAVE(Wave);

@@ -20,14 +20,15 @@ struct ta_direct_walk {
     int64_t start;          /* of the sequence's first item */
     int64_t from, to;       /* the block's part */
     int32_t sequence, item; /* the item within the sequence; -1: the first that the part has */
-    int32_t tiles;          /* of each item of the sequence; -1: not counted yet */
+    int32_t items;          /* of the sequence */
+    int32_t tiles;          /* of each of them; -1: not counted yet */
     ta_visible seen;        /* by all queries of the sequence */
 };
 
 struct ta_direct_piece {
     ta_direct_walk walk;
     ta_shares shares;
-    int32_t kv_head, first_row, row_count, heads, length;
+    int32_t kv_head, first_row, row_count, heads, length, query_tokens;
     const int32_t *bounds;
     int32_t first, end;   /* local positions; `first` is a multiple of 16 unless tiles are not */
     ta_visible all_see;   /* by every row */
@@ -45,12 +46,19 @@ struct ta_direct_piece {
 TA_DEVICE ta_visible ta_sequence_sees(const ta_direct_params &p, int32_t sequence)
 {
     const int32_t *bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, sequence);
-    return ta_tokens_see(p.problem, bounds, p.kv.lengths[sequence]);
+    return ta_tokens_see(p.problem, bounds, p.kv.lengths[sequence], sequence);
 }
 
-TA_DEVICE int32_t ta_sequence_items(const ta_direct_params &p)
+TA_DEVICE int32_t ta_sequence_items(const ta_direct_params &p, int32_t sequence)
 {
-    return p.problem.kv_heads * p.groups;
+    return p.problem.kv_heads * ta_direct_groups(&p.problem, p.rows, sequence);
+}
+
+TA_DEVICE void ta_enter_sequence(const ta_direct_params &p, ta_direct_walk &w)
+{
+    w.items = ta_sequence_items(p, w.sequence);
+    w.seen = ta_sequence_sees(p, w.sequence);
+    w.tiles = ta_share_tiles(w.seen.first, w.seen.end);
 }
 
 /* Every thread: the weights of some sequences each, and how all are dealt. */
@@ -58,12 +66,13 @@ TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
     int32_t batch = p.problem.batch, each = (batch + threads - 1) / threads;
-    int32_t items = ta_sequence_items(p), used = (batch + each - 1) / each;
+    int32_t used = (batch + each - 1) / each;
     ta_share_sum own = ta_share_sum_none();
 #pragma unroll 1
     for (int32_t i = thread * each; i < min(batch, thread * each + each); i++) {
         ta_visible seen = ta_sequence_sees(p, i);
-        own = ta_share_sum_add(own, ta_share_sum_of(ta_share_tiles(seen.first, seen.end), items));
+        own = ta_share_sum_add(
+            own, ta_share_sum_of(ta_share_tiles(seen.first, seen.end), ta_sequence_items(p, i)));
     }
     b.weights[thread] = own.weight;
     b.heaviest[thread] = own.heaviest;
@@ -78,12 +87,12 @@ TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
         ta_share_sum next = {b.weights[i], b.heaviest[i], b.lightest[i]};
         all = ta_share_sum_add(all, next);
     }
-    ta_shares shares = ta_shares_deal(all, static_cast<int64_t>(batch) * items, p.blocks);
+    ta_shares shares = ta_shares_deal(all, p.items, p.blocks);
     int64_t from = ta_share_first(&shares, blockIdx.x);
     if (thread == 0)
         b.shares = shares;
     /* The thread in whose sequences the block's part begins says so. */
-    if (from >= before && from < before + own.weight) {
+    if (shares.pieces == 0 && from >= before && from < before + own.weight) {
         b.walk.start = before;
         b.walk.from = from;
         b.walk.to = ta_share_first(&shares, static_cast<int64_t>(blockIdx.x) + 1);
@@ -94,29 +103,26 @@ TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
 
 /* Step to the next item of the sequence, from the first one of the block's part on; false if there
  * is none. */
-TA_DEVICE bool ta_next_item(ta_direct_walk &w, int32_t items)
+TA_DEVICE bool ta_next_item(ta_direct_walk &w)
 {
     if (w.item >= 0) {
         w.item++;
     } else {
         int64_t passed = max(w.from - w.start, static_cast<int64_t>(0)) / ta_share_weight(w.tiles);
-        w.item = static_cast<int32_t>(min(passed, static_cast<int64_t>(items)));
+        w.item = static_cast<int32_t>(min(passed, static_cast<int64_t>(w.items)));
     }
-    return w.item < items;
+    return w.item < w.items;
 }
 
 /* The next piece of the block's part; false if there is none. */
 TA_DEVICE bool ta_walk_on(const ta_direct_params &p, ta_direct_walk &w, ta_piece &piece)
 {
-    int32_t items = ta_sequence_items(p);
 #pragma unroll 1
     for (;;) {
-        if (w.tiles < 0) {
-            w.seen = ta_sequence_sees(p, w.sequence);
-            w.tiles = ta_share_tiles(w.seen.first, w.seen.end);
-        }
-        if (!ta_next_item(w, items)) {
-            w.start += items * ta_share_weight(w.tiles);
+        if (w.tiles < 0)
+            ta_enter_sequence(ta_params_again(p), w);
+        if (!ta_next_item(w)) {
+            w.start += w.items * ta_share_weight(w.tiles);
             w.tiles = w.item = -1;
             w.sequence++;
             if (w.start >= w.to || w.sequence == p.problem.batch)
@@ -126,8 +132,8 @@ TA_DEVICE bool ta_walk_on(const ta_direct_params &p, ta_direct_walk &w, ta_piece
         int64_t start = w.start + w.item * ta_share_weight(w.tiles);
         if (start >= w.to)
             return false;
-        piece = ta_share_piece(static_cast<int64_t>(w.sequence) * items + w.item, start, w.tiles,
-                               w.from, w.to);
+        piece = ta_share_piece(ta_direct_first_item(&p.problem, p.rows, w.sequence) + w.item, start,
+                               w.tiles, w.from, w.to);
         if (ta_share_has(piece, start, w.tiles, w.from))
             return true;
     }
@@ -138,16 +144,18 @@ TA_DEVICE bool ta_walk_on(const ta_direct_params &p, ta_direct_walk &w, ta_piece
 TA_DEVICE bool ta_own_item(const ta_direct_params &p, int32_t pieces, ta_direct_walk &w,
                            int32_t &number)
 {
-    uint32_t items = static_cast<uint32_t>(ta_sequence_items(p));
-    uint32_t item = blockIdx.x / static_cast<uint32_t>(pieces);
+    int64_t item = blockIdx.x / static_cast<uint32_t>(pieces);
     number = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(pieces));
-    w.item = static_cast<int32_t>(item % items);
-    w.sequence = static_cast<int32_t>(item / items);
+    if (p.problem.starts)
+        w.sequence = ta_sequence_of_group(p.problem, p.rows, item / p.problem.kv_heads);
+    else
+        w.sequence = static_cast<int32_t>(static_cast<uint32_t>(item) /
+                                          static_cast<uint32_t>(ta_sequence_items(p, 0)));
     if (w.sequence >= p.problem.batch)
         return false;
-    w.seen = ta_sequence_sees(p, w.sequence);
-    w.tiles = ta_share_tiles(w.seen.first, w.seen.end);
-    return true;
+    ta_enter_sequence(p, w);
+    w.item = static_cast<int32_t>(item - ta_direct_first_item(&p.problem, p.rows, w.sequence));
+    return w.item < w.items;
 }
 
 /* How many blocks have a piece of the item that this one begins. */
@@ -171,14 +179,16 @@ TA_DEVICE void ta_place_records(const ta_direct_params &p, int64_t item, ta_dire
     }
     if (b.begins && b.ends) {
         int64_t floats = ta_record_floats(p.problem.v_dim);
-        b.records = p.records + ta_record_index(p.problem, b.walk.sequence, b.kv_head, 0) * floats;
-        b.head_stride = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens * floats;
+        b.head_stride = p.problem.rows * floats;
+        b.records = p.records + b.kv_head * b.heads * b.head_stride +
+                    ta_problem_first_row(&p.problem, b.walk.sequence) * floats;
         b.token_stride = floats;
         b.place_row = 0;
         return;
     }
-    b.records =
-        p.pieces + (static_cast<int64_t>(blockIdx.x) * 2 + b.begins) * p.rows * p.split_floats;
+    int32_t block = static_cast<int32_t>(blockIdx.x);
+    ta_opaque_uniform(block);
+    b.records = p.pieces + (static_cast<int64_t>(block) * 2 + b.begins) * p.rows * p.split_floats;
     b.head_stride = p.split_floats;
     b.token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
     b.place_row = b.first_row;
@@ -195,7 +205,8 @@ TA_DEVICE bool ta_find_tile(const ta_direct_params &p, int32_t tile, ta_direct_p
     b.first = static_cast<int32_t>(first);
     b.end = static_cast<int32_t>(min(first + cut.split_tokens, static_cast<int64_t>(seen.end)));
     b.records =
-        p.records + ta_split_record_index(p.problem, p.tiles, b.walk.sequence, b.kv_head, tile, 0) *
+        p.records + ta_split_record_index(p.problem, p.tiles, b.kv_head * b.heads, tile,
+                                          ta_problem_first_row(&p.problem, b.walk.sequence)) *
                         p.split_floats;
     b.head_stride = p.split_floats;
     b.token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
@@ -230,14 +241,16 @@ TA_DEVICE bool ta_find_piece(const ta_direct_params &p, bool again, ta_direct_pi
         return false;
     }
     b.heads = p.problem.query_heads / p.problem.kv_heads;
-    b.kv_head = b.walk.item / p.groups;
-    b.first_row = b.walk.item % p.groups * p.rows;
+    int32_t groups = b.walk.items / p.problem.kv_heads;
+    b.kv_head = b.walk.item / groups;
+    b.first_row = b.walk.item % groups * p.rows;
+    b.query_tokens = ta_problem_query_tokens(&p.problem, b.walk.sequence);
     b.length = p.kv.lengths[b.walk.sequence];
     b.bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, b.walk.sequence);
-    b.row_count = min(p.rows, b.heads * p.problem.query_tokens - b.first_row);
+    b.row_count = min(p.rows, b.heads * b.query_tokens - b.first_row);
     if (p.tiles)
-        return ta_find_tile(p, number, b);
-    ta_find_range(p, piece, b);
+        return ta_find_tile(ta_params_again(p), number, b);
+    ta_find_range(ta_params_again(p), piece, b);
     return number == 0 || piece.first < piece.end;
 }
 
@@ -251,20 +264,22 @@ TA_DEVICE ta_visible ta_clip(ta_visible sees, int32_t first, int32_t end)
 /* A thread for each row, and two more for the group's first and last query token. */
 TA_DEVICE void ta_find_rows(const ta_direct_params &p, ta_direct_piece &b)
 {
-    int32_t thread = static_cast<int32_t>(threadIdx.x), end = thread - 16;
+    int32_t thread = static_cast<int32_t>(threadIdx.x);
+    ta_opaque(thread); /* what follows from it is not kept from piece to piece */
+    int32_t end = thread - 16;
     if (end >= 2 || (end < 0 && thread >= p.rows))
         return;
     int32_t row = min(thread, b.row_count - 1);
     if (end >= 0)
         row = end == 0 ? 0 : b.row_count - 1;
     int32_t token = (b.first_row + row) / b.heads;
-    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, token);
+    int32_t position = b.length - b.query_tokens + token;
+    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, position);
     if (end >= 0) {
         b.row_ends[end] = sees;
         return;
     }
-    ta_direct_row r = {ta_clip(sees, b.first, b.end), token,
-                       b.length - p.problem.query_tokens + token, 0.0f};
+    ta_direct_row r = {ta_clip(sees, b.first, b.end), token, position, 0.0f};
     if (p.rule.alibi)
         r.slope =
             p.problem.alibi_slopes[b.kv_head * b.heads + (b.first_row + row) % b.heads] * TA_LOG2E;
@@ -285,7 +300,7 @@ TA_DEVICE bool ta_next_piece(const ta_direct_params &p, bool again, ta_direct_pi
     ta_syncthreads();
     if (!ta_uniform(b.exists))
         return false;
-    ta_find_rows(p, b);
+    ta_find_rows(ta_params_again(p), b);
     ta_syncthreads();
     if (threadIdx.x == 0) {
         ta_visible first = b.row_ends[0], last = b.row_ends[1];

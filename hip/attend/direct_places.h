@@ -129,10 +129,11 @@ template <int Wave, int VBytes> struct ta_any_places {
         for (int i = 0; i < lanes::k_tokens; i++)
             k_tokens[i] =
                 address(p, c, t + lanes::k_token(i), c.k, p.kv.k, lanes::k_chunk() * 16, lacks);
+        const ta_direct_params &v_params = ta_params_again(p);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            v_tokens[i] =
-                address(p, c, t + lanes::v_token(i), c.v, p.kv.v, lanes::v_chunk() * VBytes, lacks);
+            v_tokens[i] = address(v_params, c, t + lanes::v_token(i), c.v, v_params.kv.v,
+                                  lanes::v_chunk() * VBytes, lacks);
             lacking |= lacks << i;
         }
     }

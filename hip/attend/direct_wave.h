@@ -9,9 +9,9 @@
 
 template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
     typedef ta_lanes<Wave> lanes;
-    /* The columns of V that a wave sums. Two waves of 32 share a tile of 256 dimensions: both make
-     * its scores, and each has half of the columns. */
-    static const int columns = Wave == 32 && Dim == 256 ? 128 : Dim;
+    /* The columns of V that a wave sums. Two waves share a tile of 256 dimensions: both make its
+     * scores, and each has half of the columns. */
+    static const int columns = Dim == 256 ? 128 : Dim;
     static const int sharers = Dim / columns;
     static const int teams = TA_DIRECT_WAVES / sharers; /* of waves that share tiles */
     static const int step = ta_direct_tile * teams;     /* from a team's tile to its next */
@@ -66,7 +66,7 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
         int32_t row = b.first_row + lanes::row(r), token = row / b.heads;
         int32_t head = b.kv_head * b.heads + row % b.heads;
         int64_t at =
-            b.walk.sequence * p.q.batch_stride + token * p.q.token_stride + head * p.q.head_stride;
+            ta_problem_token_at(&p.problem, &p.q, b.walk.sequence, token) + head * p.q.head_stride;
         const char *from = static_cast<const char *>(p.q.data) + at * 2;
         if (lanes::row(r) >= b.row_count)
             from = reinterpret_cast<const char *>(ta_fills);
@@ -182,9 +182,9 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
      * of a word each; only the rows in `rows` are changed, a bit for each slot. `tile` is not
      * negative. */
     template <bool Hide>
-    __device__ __forceinline__ void add_values(const uint32_t (&w)[Type::weight_parts][4],
-                                               const float (&rescale)[slots],
-                                               const uint32_t (&hide)[2], uint32_t rows, int32_t tile)
+    __device__ __forceinline__ void
+    add_values(const uint32_t (&w)[Type::weight_parts][4], const float (&rescale)[slots],
+               const uint32_t (&hide)[2], uint32_t rows, int32_t tile)
     {
 #pragma unroll
         for (int t = 0; t < products; t++) {
@@ -216,7 +216,7 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
 
     /* Is V of a tile loaded while the one before is computed, as K is? Else it is when the scores
      * of its own are made, into registers that K had. */
-    static const bool v_ahead = Wave == 64 || Dim < 256;
+    static const bool v_ahead = Dim < 256;
 
     __device__ __forceinline__ void find_next(plain_places &places, int32_t next)
     {

@@ -1,10 +1,12 @@
 /* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
  * merge_records. Grid: one block for each record that is taken in or sent, record_threads threads.
+ * finish. Grid: one block for each (head, row), record_threads threads.
  *
  * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
  * and puts it where records go: packed for the wire. The second merges the partials of other ranks
- * into ours, and makes the next message in the same pass. What merging is, partial.h says; this is
- * who merges what. device.c launches them. */
+ * into ours, and makes the next message in the same pass. The third merges what arrived last and
+ * turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else, so it
+ * counts once. What merging is, partial.h says; this is who merges what. device.c launches them. */
 #include "arrived.h"
 #include "merge_block.h"
 
@@ -16,7 +18,7 @@ static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
 TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence)
 {
     const int32_t *bounds = ta_sequence_bounds(p.bounds, p.bounds_stride, sequence);
-    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence]);
+    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     int32_t tokens = all.end - all.first;
     return static_cast<int32_t>(ta_ceil_div(tokens, ta_split_tokens(tokens, p.splits)));
 }
@@ -27,18 +29,14 @@ __global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_pa
     TA_SHARED(float, reduced, [reduce_groups]);
     TA_SHARED(float, scratch, [merge_threads * 4]);
     int32_t thread = static_cast<int32_t>(threadIdx.x), v_dim = p.problem.v_dim;
-    int32_t rows = p.problem.query_heads / p.problem.kv_heads * p.problem.query_tokens;
-    int32_t row = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(rows));
-    int32_t head = static_cast<int32_t>(blockIdx.x / static_cast<uint32_t>(rows));
-    int32_t sequence = head / p.problem.kv_heads, kv_head = head % p.problem.kv_heads;
+    ta_merged_row r = ta_find_merged_row(p.problem);
 
-    int32_t splits = count_splits(p, sequence);
-    int64_t stride = static_cast<int64_t>(rows) * p.split_floats;
+    int32_t splits = count_splits(p, r.sequence);
+    int64_t stride = ta_split_record_index(p.problem, p.splits, 0, 1, 0) * p.split_floats;
     const float *from =
         p.split_records +
-        ta_split_record_index(p.problem, p.splits, sequence, kv_head, 0, row) * p.split_floats;
-    float *to =
-        p.records + ta_record_index(p.problem, sequence, kv_head, row) * ta_record_floats(v_dim);
+        ta_split_record_index(p.problem, p.splits, r.head, 0, r.row) * p.split_floats;
+    float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
 
     float m = -INFINITY, l = 0.0f;
     if (thread < splits) {
@@ -84,10 +82,38 @@ __global__ void __launch_bounds__(record_threads)
     }
 }
 
+__global__ void __launch_bounds__(record_threads) finish(ta_finish p)
+{
+    if (ta_report_fault(p))
+        return;
+    int32_t v_dim = p.problem.v_dim;
+    int64_t rows = p.problem.rows;
+    int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
+    ta_arrived record =
+        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
+    float own_m = record.own[v_dim], m = own_m, o_scale = 1.0f;
+    float l = ta_merge_column(record, v_dim + 1, v_dim, &m);
+    if (p.problem.sinks) { /* a partial with this score, a sum of 1 and no value */
+        ta_merge_scales s = ta_merge_scale(m, p.problem.sinks[p.first_head + head] * TA_LOG2E);
+        l = ta_merge_add(l, 1.0f, s);
+        m = s.m;
+        o_scale = s.a;
+    }
+    float factor = o_scale * ta_partial_normalizer(m, l);
+    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
+    if (p.out.data)
+        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += record_threads) {
+            float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
+            ta_store_element(p.problem.out_dtype, p.out.data, at + i, o * factor);
+        }
+    if (p.lse && threadIdx.x == 0)
+        p.lse[row * p.heads + head] = ta_partial_lse(m, l);
+}
+
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
-    int64_t rows = static_cast<int64_t>(p.batch) * p.query_heads * p.query_tokens;
+    int64_t rows = p.rows * p.query_heads;
     ta_launch_result result =
         TA_LAUNCH(merge_splits, dim3(static_cast<unsigned>(rows)), merge_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
@@ -101,5 +127,14 @@ ta_launched ta_launch_merge(const ta_merge *merge, void *stream)
     ta_launch_result result =
         TA_LAUNCH(merge_records, dim3(ta_merge_blocks(first, end)), record_threads, 0,
                   static_cast<hipStream_t>(stream), *merge, first, end);
+    return ta_launched_of(result);
+}
+
+ta_launched ta_launch_finish(const ta_finish *params, void *stream)
+{
+    TA_NEED_TYPE("finish", params->problem.out_dtype);
+    int64_t blocks = params->problem.rows * params->heads;
+    ta_launch_result result = TA_LAUNCH(finish, dim3(static_cast<unsigned>(blocks)), record_threads,
+                                        0, static_cast<hipStream_t>(stream), *params);
     return ta_launched_of(result);
 }

@@ -1,9 +1,11 @@
 /* pack_kv. Grid: one block for each (sequence, pack_tokens tokens of the slice), pack_threads
  * threads.
+ * pack_query. Grid: as many blocks as needed to copy every element once, pack_threads threads.
  *
- * Copies what the queries see of a slice of the cache, from pages and strides, to the dense block
- * that a ring sends: K as [batch][KV head][slot][k_dim], then V likewise. Tokens that no query sees
- * are left out, as attend leaves them out. device.c launches it. */
+ * Dense copies for other ranks. pack_kv() copies what the queries see of a slice of the cache, from
+ * pages and strides, to the block that a ring sends: K as [batch][KV head][slot][k_dim], then V
+ * likewise. Tokens that no query sees are left out, as attend leaves them out. pack_query() copies
+ * the caller's query for the ranks that do not have it. attend.c and device.c launch them. */
 #include "rows.h"
 
 static const int pack_threads = 256;
@@ -20,7 +22,7 @@ TA_DEVICE ta_packed_token find_token(const ta_pack_kv_params &p, int32_t sequenc
 {
     const ta_problem &problem = p.problem;
     const int32_t *bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, sequence);
-    ta_visible seen = ta_tokens_see(problem, bounds, p.kv.lengths[sequence]);
+    ta_visible seen = ta_tokens_see(problem, bounds, p.kv.lengths[sequence], sequence);
     ta_packed_token t;
     int32_t token = slot + problem.shard.slice_first;
     t.slot = slot >= seen.first && slot < min(seen.end, p.slots) ? slot : -1;
@@ -91,11 +93,38 @@ __global__ void __launch_bounds__(pack_threads) pack_kv(ta_pack_kv_params p)
         TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word, copy_tokens<Word>(p, sequence, tokens))
 }
 
+__global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
+{
+    int64_t elements = static_cast<int64_t>(p.heads) * p.rows * p.k_dim;
+    int64_t step = static_cast<int64_t>(gridDim.x) * pack_threads;
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * pack_threads + threadIdx.x; i < elements;
+         i += step) {
+        int64_t e = i % p.k_dim, row = i / p.k_dim % p.rows, head = i / p.k_dim / p.rows;
+        int64_t at = row / p.query_tokens * p.q.batch_stride +
+                     row % p.query_tokens * p.q.token_stride + head * p.q.head_stride + e;
+        TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word,
+                                 static_cast<Word *>(p.packed)[i] =
+                                     static_cast<const Word *>(p.q.data)[at])
+    }
+}
+
 ta_launched ta_launch_pack_kv(const ta_pack_kv_params *params, void *stream)
 {
     TA_NEED_TYPE("pack_kv", params->problem.kv_dtype);
     int64_t blocks = params->problem.batch * ta_ceil_div(params->slots, pack_tokens);
     ta_launch_result result = TA_LAUNCH(pack_kv, dim3(static_cast<unsigned>(blocks)), pack_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
+    return ta_launched_of(result);
+}
+
+ta_launched ta_launch_pack(const ta_pack_params *params, void *stream)
+{
+    TA_NEED_TYPE("pack_query", params->dtype);
+    int64_t elements = static_cast<int64_t>(params->heads) * params->rows * params->k_dim;
+    int64_t blocks = ta_ceil_div(elements, pack_threads);
+    if (blocks > INT32_MAX)
+        blocks = INT32_MAX;
+    ta_launch_result result = TA_LAUNCH(pack_query, dim3(static_cast<unsigned>(blocks)),
+                                        pack_threads, 0, static_cast<hipStream_t>(stream), *params);
     return ta_launched_of(result);
 }

@@ -15,12 +15,42 @@ struct ta_item {
     int32_t sequence, kv_head, group, split;
 };
 
+/* The last sequence whose row groups do not begin after this one. */
+TA_DEVICE int32_t ta_sequence_of_group(const ta_problem &p, int32_t group_rows, int64_t group)
+{
+    int32_t first = 0, end = p.batch;
+    while (end - first > 1) {
+        int32_t middle = first + (end - first) / 2;
+        if (ta_first_group(&p, group_rows, middle) <= group)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+TA_DEVICE ta_item ta_find_ragged_item(const ta_attend_params &p)
+{
+    uint32_t i = blockIdx.x, groups = static_cast<uint32_t>(ta_all_groups(&p.problem, &p.shape));
+    int64_t group = i % groups;
+    ta_item item;
+    i /= groups;
+    item.split = static_cast<int32_t>(i % static_cast<uint32_t>(p.splits));
+    item.kv_head = static_cast<int32_t>(i / static_cast<uint32_t>(p.splits));
+    item.sequence = ta_sequence_of_group(p.problem, p.shape.rows, group);
+    item.group =
+        static_cast<int32_t>(group - ta_first_group(&p.problem, p.shape.rows, item.sequence));
+    return item;
+}
+
 /* Row groups of the same tokens are neighbours, so that the second reads what the first left in the
  * cache. */
 TA_DEVICE ta_item ta_find_item(const ta_attend_params &p)
 {
     uint32_t i = blockIdx.x;
     ta_item item;
+    if (p.problem.starts)
+        return ta_find_ragged_item(p);
     item.group = static_cast<int32_t>(i % static_cast<uint32_t>(p.shape.groups));
     i /= static_cast<uint32_t>(p.shape.groups);
     item.split = static_cast<int32_t>(i % static_cast<uint32_t>(p.splits));
@@ -35,37 +65,43 @@ TA_DEVICE const int32_t *ta_sequence_bounds(const int32_t *bounds, int64_t strid
     return bounds ? bounds + sequence * stride : nullptr;
 }
 
-/* What query token `token` of a sequence sees, as local positions. */
+/* What the query token at position `x` of a sequence sees, as local positions. */
 TA_DEVICE ta_visible ta_token_sees(const ta_problem &p, const int32_t *bounds, int32_t length,
-                                   int32_t token)
+                                   int32_t x)
 {
-    return ta_shard_visible(&p.shard, bounds, length, length - p.query_tokens + token, p.causal,
-                            p.window);
+    return ta_shard_visible(&p.shard, bounds, length, x, p.causal, p.window);
 }
 
 /* What all query tokens of a sequence see together: one range, because they are neighbours. */
-TA_DEVICE ta_visible ta_tokens_see(const ta_problem &p, const int32_t *bounds, int32_t length)
+TA_DEVICE ta_visible ta_tokens_see(const ta_problem &p, const int32_t *bounds, int32_t length,
+                                   int32_t sequence)
 {
-    ta_visible all = ta_token_sees(p, bounds, length, 0);
-    all.end = ta_token_sees(p, bounds, length, p.query_tokens - 1).end;
-    return all;
+    return ta_shard_seen(&p.shard, bounds, length, ta_problem_query_tokens(&p, sequence), p.causal,
+                         p.window);
 }
 
-/* The number of a row's record in the result, and of its record of one split in the workspace. */
-TA_DEVICE int64_t ta_record_index(const ta_problem &p, int32_t sequence, int32_t kv_head,
-                                  int32_t row)
+/* The number of a row's record of one split in the workspace. */
+TA_DEVICE int64_t ta_split_record_index(const ta_problem &p, int32_t splits, int32_t head,
+                                        int32_t split, int64_t row)
 {
     int32_t heads = p.query_heads / p.kv_heads;
-    int64_t head = kv_head * heads + row % heads;
-    int64_t result_row = static_cast<int64_t>(sequence) * p.query_tokens + row / heads;
-    return head * p.batch * p.query_tokens + result_row;
+    int64_t run = static_cast<int64_t>(head / heads) * splits + split;
+    return (run * p.rows + row) * heads + head % heads;
 }
 
-TA_DEVICE int64_t ta_split_record_index(const ta_problem &p, int32_t splits, int32_t sequence,
-                                        int32_t kv_head, int32_t split, int32_t row)
+/* A row and head of the result whose splits are merged by a block, and its sequence. */
+struct ta_merged_row {
+    int64_t row;
+    int32_t head, sequence;
+};
+
+TA_DEVICE ta_merged_row ta_find_merged_row(const ta_problem &p)
 {
-    int64_t rows = p.query_heads / p.kv_heads * p.query_tokens;
-    return ((static_cast<int64_t>(sequence) * p.kv_heads + kv_head) * splits + split) * rows + row;
+    ta_merged_row r;
+    r.row = blockIdx.x % p.rows;
+    r.head = static_cast<int32_t>(blockIdx.x / p.rows);
+    r.sequence = ta_problem_sequence_of(&p, r.row);
+    return r;
 }
 
 /* A token's worth of one word, for tokens that are not there: reading them is no exception, so a
@@ -87,10 +123,12 @@ static __device__ const ta_fill ta_fills[2] = {ta_fill(0), ta_fill(0xffffffffu)}
  * memory: no thread should spend registers on it. */
 struct ta_block {
     ta_item item;
-    int32_t length;        /* of the sequence */
-    int32_t heads;         /* query heads of the KV head; row = token · heads + head */
-    const int32_t *bounds; /* of the sequence, or NULL */
-    int32_t first_row, row_count;
+    int32_t length;               /* of the sequence */
+    int32_t heads;                /* query heads of the KV head; row = token · heads + head */
+    const int32_t *bounds;        /* of the sequence, or NULL */
+    int32_t query_tokens;         /* of the sequence */
+    int32_t first_row, row_count; /* no rows at all if it is not above 0 */
+    int64_t query_at;             /* of the sequence's first query token: elements from q.data */
     int32_t first, end; /* local positions that it reads; first ≥ end if there are none */
     ta_visible all_see; /* local positions that every row sees */
     /* The cache: K and V of this KV head, and without pages of this sequence. */
@@ -164,16 +202,17 @@ TA_DEVICE void ta_find_cache(const ta_attend_params &p, int64_t size, ta_block &
 TA_DEVICE void ta_find_records(const ta_attend_params &p, ta_block &b)
 {
     const ta_item &i = b.item;
+    int64_t row = ta_problem_first_row(&p.problem, i.sequence);
     b.v_dim = p.problem.v_dim;
     if (p.splits == 1 && !p.problem.tally_tile) {
         int64_t floats = ta_record_floats(p.problem.v_dim);
-        int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
-        b.records = p.records + ta_record_index(p.problem, i.sequence, i.kv_head, 0) * floats;
+        int64_t rows = p.problem.rows, head = i.kv_head * b.heads;
+        b.records = p.records + (head * rows + row) * floats;
         b.record_head_stride = rows * floats;
         b.record_token_stride = floats;
     } else {
         b.records = p.records +
-                    ta_split_record_index(p.problem, p.splits, i.sequence, i.kv_head, i.split, 0) *
+                    ta_split_record_index(p.problem, p.splits, i.kv_head * b.heads, i.split, row) *
                         p.split_floats;
         b.record_head_stride = p.split_floats;
         b.record_token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
@@ -210,7 +249,7 @@ TA_DEVICE ta_row ta_start_row(const ta_attend_params &p, const ta_block &b, int3
     if (row >= b.row_count)
         return r;
     r.sees = sees;
-    r.position = b.length - p.problem.query_tokens + (b.first_row + row) / b.heads;
+    r.position = b.length - b.query_tokens + (b.first_row + row) / b.heads;
     if (p.rule.alibi)
         r.slope = p.problem.alibi_slopes[b.item.kv_head * b.heads + (b.first_row + row) % b.heads] *
                   TA_LOG2E;
@@ -230,8 +269,9 @@ TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row
         row = end == 0 ? 0 : b.row_count - 1;
     int32_t token = (b.first_row + row) / b.heads;
     if (end >= 2)
-        token = end == 2 ? 0 : p.problem.query_tokens - 1;
-    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, token);
+        token = end == 2 ? 0 : b.query_tokens - 1;
+    ta_visible sees =
+        ta_token_sees(p.problem, b.bounds, b.length, b.length - b.query_tokens + token);
     if (end < 0)
         rows[thread] = ta_start_row(p, b, thread, sees);
     else
@@ -239,8 +279,9 @@ TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row
 }
 
 /* Find out what this block is to do: fills in `b` and the rows, all in shared memory. `size` is
- * that of an element of K and V. Every thread calls it; ends with a barrier. */
-TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block &b, ta_row *rows)
+ * that of an element of K and V. Every thread calls it; ends with a barrier. Returns whether there
+ * is anything: a ragged call has blocks without rows. */
+TA_DEVICE bool ta_start_block(const ta_attend_params &p, int64_t size, ta_block &b, ta_row *rows)
 {
     TA_SHARED(ta_visible, ends, [4]);
     if (threadIdx.x == 0) {
@@ -248,17 +289,22 @@ TA_DEVICE void ta_start_block(const ta_attend_params &p, int64_t size, ta_block 
         b.length = p.kv.lengths[b.item.sequence];
         b.bounds = ta_sequence_bounds(p.kv.bounds, p.kv.bounds_stride, b.item.sequence);
         b.heads = p.problem.query_heads / p.problem.kv_heads;
+        b.query_tokens = ta_problem_query_tokens(&p.problem, b.item.sequence);
+        b.query_at = ta_problem_token_at(&p.problem, &p.q, b.item.sequence, 0);
         b.first_row = b.item.group * p.shape.rows;
-        b.row_count = min(p.shape.rows, b.heads * p.problem.query_tokens - b.first_row);
+        b.row_count = min(p.shape.rows, b.heads * b.query_tokens - b.first_row);
         ta_find_cache(p, size, b);
         ta_find_records(p, b);
     }
     ta_syncthreads();
+    if (b.row_count <= 0)
+        return false;
     ta_find_seen(p, b, rows, ends);
     ta_syncthreads();
     if (threadIdx.x == 0)
         ta_find_tokens(p.problem.tally_tile, p.splits, ends, b);
     ta_syncthreads();
+    return true;
 }
 
 /* Where element 0 of a row's query is. */
@@ -266,7 +312,7 @@ TA_DEVICE int64_t ta_row_query(const ta_attend_params &p, const ta_block &b, int
 {
     int32_t token = (b.first_row + row) / b.heads;
     int32_t head = b.item.kv_head * b.heads + (b.first_row + row) % b.heads;
-    return b.item.sequence * p.q.batch_stride + token * p.q.token_stride + head * p.q.head_stride;
+    return b.query_at + token * p.q.token_stride + head * p.q.head_stride;
 }
 
 #endif

@@ -84,9 +84,24 @@ typedef struct ta_attend_shape {
     int32_t shared_bytes;
 } ta_attend_shape;
 
+/* Query rows of a sequence and KV head that a shape is made for. The host does not know how many a
+ * ragged call has of each sequence: as many as on average. */
 static inline int32_t ta_problem_group_rows(const ta_problem *p)
 {
-    return p->query_heads / p->kv_heads * p->query_tokens;
+    int64_t tokens = p->starts ? ta_ceil_div(p->rows, p->batch) : p->query_tokens;
+    return p->query_heads / p->kv_heads *
+           (int32_t)(tokens < p->query_tokens ? tokens : p->query_tokens);
+}
+
+/* Row groups of a ragged call are numbered through all sequences, a KV head alone: those of a
+ * sequence are from ta_first_group() on. Of groups of r rows a sequence whose rows are [x, y) needs
+ * ⌈(y − x) / r⌉, which is at most ⌊y / r⌋ − ⌊x / r⌋ + 1. So many numbers it gets, and at most one
+ * is left without rows; a block finds its sequence by searching `starts`, and the host knows how
+ * many there are from the number of tokens alone. */
+TA_INLINE int64_t ta_first_group(const ta_problem *p, int32_t group_rows, int32_t sequence)
+{
+    int64_t heads = p->query_heads / p->kv_heads;
+    return ta_problem_first_row(p, sequence) * heads / group_rows + sequence;
 }
 
 /* Cut `bytes` off shared memory, 16-byte aligned. */
@@ -239,6 +254,14 @@ static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p,
         return 0;
     s->groups = (int32_t)ta_ceil_div(rows, s->rows);
     return 1;
+}
+
+/* Row groups of all sequences, of one KV head. */
+TA_INLINE int64_t ta_all_groups(const ta_problem *p, const ta_attend_shape *s)
+{
+    if (!p->starts)
+        return (int64_t)p->batch * s->groups;
+    return p->rows * (p->query_heads / p->kv_heads) / s->rows + p->batch;
 }
 
 /* Blocks of this shape that one unit holds at a time. */

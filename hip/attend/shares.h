@@ -80,7 +80,7 @@ TA_INLINE ta_share_sum ta_share_sum_of(int32_t tiles, int64_t items)
 {
     int32_t weight = (int32_t)ta_share_weight(tiles);
     ta_share_sum sum = {items * weight, weight, weight};
-    return sum;
+    return items ? sum : ta_share_sum_none();
 }
 
 TA_INLINE ta_share_sum ta_share_sum_add(ta_share_sum a, ta_share_sum b)
@@ -109,6 +109,9 @@ TA_INLINE int64_t ta_share_whole_time(ta_share_sum sum, int64_t items, int32_t b
 /* Deal `items` items to `blocks` blocks that run at a time. */
 TA_INLINE ta_shares ta_shares_deal(ta_share_sum sum, int64_t items, int32_t blocks)
 {
+    ta_shares none = {0, items, 1, 1};
+    if (sum.weight == 0)
+        return none;
     if (blocks > sum.weight / TA_SHARE_UNIT) /* every part has a unit */
         blocks = (int32_t)(sum.weight / TA_SHARE_UNIT);
     ta_shares s = {sum.weight, items, blocks, 0};

@@ -1,6 +1,7 @@
 /* How many splits the tokens of a sequence are cut into, so that one long sequence with few heads
- * still fills a GPU. Pure arithmetic on numbers that are known when a plan is made: the same plan
- * on the same kind of device has the same splits, so its results have the same bits in every run.
+ * still fills a GPU. Pure arithmetic on numbers that the host knows: calls of the same plan with as
+ * many sequences and tokens have the same splits on the same kind of device, so their results have
+ * the same bits in every run.
  * attend.c counts with this on the host, the kernels find their tokens with it.
  *
  * Worked example. 8 KV heads, batch 1, up to 131,072 tokens, on 132 units that hold 4 blocks each:
@@ -33,7 +34,8 @@ typedef struct ta_split_question {
     int64_t blocks;       /* of one split: sequences · KV heads · row groups */
     int64_t slots;        /* blocks that the device holds at a time */
     int64_t max_tokens;   /* of one sequence */
-    int64_t record_bytes; /* of all records of one split */
+    int64_t record_bytes; /* of all records of one split, in the largest call */
+    int64_t most;         /* splits that there is room for; 0: as many as record_bytes affords */
 } ta_split_question;
 
 TA_INLINE int64_t ta_round_up(int64_t n, int64_t multiple)
@@ -50,6 +52,8 @@ static inline int64_t ta_splits_most(const ta_split_question *question)
 {
     int64_t most = ta_ceil_div(question->max_tokens, TA_SPLIT_TOKENS_MIN);
     int64_t affordable = TA_SPLIT_RECORDS_BYTES / question->record_bytes;
+    if (question->most > 0)
+        affordable = question->most;
     if (most > affordable)
         most = affordable;
     if (most > TA_SPLITS_MAX)

@@ -1,9 +1,9 @@
-/* tally_splits. Grid: one block for each (sequence, KV head, row), tally_threads threads.
+/* tally_splits. Grid: one block for each (head, row), tally_threads threads.
  * merge_tallies. Grid: one block for each tally that is taken in or sent, tally_threads threads.
  * finish_tallies. Grid: one block for each (head, row), tally_threads threads. Merges what arrived
  * last.
  *
- * Reproducible mode, in place of merge.hip and finish.hip: what the blocks of attend found in each
+ * Reproducible mode, in place of merge.hip: what the blocks of attend found in each
  * tile becomes a tally of integers, which does not depend on the order. What a tally is,
  * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
 #include "arrived.h"
@@ -33,7 +33,7 @@ TA_DEVICE void store_anchor(float *tally, int32_t v_dim, float anchor)
 TA_DEVICE int32_t count_tiles(const ta_merge_splits_params &p, int32_t sequence)
 {
     const int32_t *bounds = ta_sequence_bounds(p.bounds, p.bounds_stride, sequence);
-    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence]);
+    ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     if (all.first >= all.end)
         return 0;
     ta_cut cut = ta_cut_tokens(p.problem.tally_tile, p.splits, all.first, all.end);
@@ -79,17 +79,13 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks)
 {
     TA_SHARED(float, scratch, [tally_threads]);
     int32_t v_dim = p.problem.v_dim;
-    int32_t rows = p.problem.query_heads / p.problem.kv_heads * p.problem.query_tokens;
-    int32_t row = static_cast<int32_t>(blockIdx.x % static_cast<uint32_t>(rows));
-    int32_t head = static_cast<int32_t>(blockIdx.x / static_cast<uint32_t>(rows));
-    int32_t sequence = head / p.problem.kv_heads, kv_head = head % p.problem.kv_heads;
-    int32_t tiles = count_tiles(p, sequence);
-    int64_t stride = static_cast<int64_t>(rows) * p.split_floats;
+    ta_merged_row r = ta_find_merged_row(p.problem);
+    int32_t tiles = count_tiles(p, r.sequence);
+    int64_t stride = ta_split_record_index(p.problem, p.splits, 0, 1, 0) * p.split_floats;
     const float *from =
         p.split_records +
-        ta_split_record_index(p.problem, p.splits, sequence, kv_head, 0, row) * p.split_floats;
-    float *to =
-        p.records + ta_record_index(p.problem, sequence, kv_head, row) * ta_tally_floats(v_dim);
+        ta_split_record_index(p.problem, p.splits, r.head, 0, r.row) * p.split_floats;
+    float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_tally_floats(v_dim);
     float anchor = find_anchor(from, stride, tiles, v_dim, scratch);
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i <= v_dim; i += tally_threads)
         ta_tally_store(add_tiles(from, stride, tiles, v_dim, i, anchor), sum_words(to, i));
@@ -155,7 +151,7 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks) finish_tallies(ta
     if (ta_report_fault(p))
         return;
     int32_t v_dim = p.problem.v_dim;
-    int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.query_tokens;
+    int64_t rows = p.problem.rows;
     int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
     ta_arrived tally =
         ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_tally_floats(v_dim));
@@ -165,8 +161,7 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks) finish_tallies(ta
         sink = p.problem.sinks[p.first_head + head] * TA_LOG2E;
     ta_tally_sum l = merge_sums(tally, v_dim, v_dim, own, anchor);
     ta_tally_end end = ta_tally_end_of(anchor, l, sink);
-    int64_t at = row / p.problem.query_tokens * p.out.batch_stride +
-                 row % p.problem.query_tokens * p.out.token_stride + head * p.out.head_stride;
+    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
     if (p.out.data)
         for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += tally_threads) {
             ta_tally_sum o = merge_sums(tally, i, v_dim, own, anchor);
@@ -180,7 +175,7 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks) finish_tallies(ta
 ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
-    int64_t rows = static_cast<int64_t>(p.batch) * p.query_heads * p.query_tokens;
+    int64_t rows = p.rows * p.query_heads;
     ta_launch_result result =
         TA_LAUNCH(tally_splits, dim3(static_cast<unsigned>(rows)), tally_threads, 0,
                   static_cast<hipStream_t>(stream), *params);
@@ -200,8 +195,7 @@ ta_launched ta_launch_merge_tallies(const ta_merge *merge, void *stream)
 ta_launched ta_launch_finish_tallies(const ta_finish *params, void *stream)
 {
     TA_NEED_TYPE("finish_tallies", params->problem.out_dtype);
-    int64_t blocks =
-        static_cast<int64_t>(params->problem.batch) * params->problem.query_tokens * params->heads;
+    int64_t blocks = params->problem.rows * params->heads;
     ta_launch_result result =
         TA_LAUNCH(finish_tallies, dim3(static_cast<unsigned>(blocks)), tally_threads, 0,
                   static_cast<hipStream_t>(stream), *params);

@@ -108,6 +108,6 @@ ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, const ta_token_order *order,
         ta_gpu_check(gpu, hipEventRecord(piece->event, (hipStream_t)stream), "recording an event"));
     piece->used = 1;
     gpu->next_pinned = (gpu->next_pinned + 1) % TA_GPU_PINNED;
-    gpu->device.stats.bytes_to_device += bytes;
+    ta_device_count(&gpu->device.stats.bytes_to_device, bytes);
     return TA_OK;
 }

@@ -56,21 +56,48 @@ ta_status ta_ccl_begin(ta_ccl_group *g)
                         g->group.rank, words);
 }
 
-/* Not in a capture: what is recorded there can't be asked about. */
-static void mark(ta_ccl_group *g, void *stream, int peer)
+/* Also if nobody can tell: then nothing is to be asked of the stream. */
+static int captured(void *stream)
 {
     hipStreamCaptureStatus capture = hipStreamCaptureStatusNone;
     if (hipStreamIsCapturing((hipStream_t)stream, &capture) != hipSuccess) {
         (void)hipGetLastError();
-        return;
+        return 1;
     }
-    if (capture != hipStreamCaptureStatusNone)
+    return capture != hipStreamCaptureStatusNone;
+}
+
+static hipError_t wait_for_mark(const ta_ccl_mark *mark, void *stream)
+{
+    if (mark->stream == stream)
+        return hipSuccess;
+    return hipStreamWaitEvent((hipStream_t)stream, mark->event, 0);
+}
+
+ncclResult_t ta_ccl_follow(ta_ccl_group *g, void *stream)
+{
+    if (g->marked == 0 || captured(stream))
+        return ncclSuccess;
+    for (int i = 0; i < g->marked; i++)
+        if (wait_for_mark(&g->marks[i], stream) != hipSuccess) {
+            (void)hipGetLastError();
+            return ncclUnhandledCudaError;
+        }
+    return ncclSuccess;
+}
+
+/* Not in a capture: what is recorded there can't be asked about. */
+static void mark(ta_ccl_group *g, void *stream, int peer)
+{
+    if (captured(stream))
         return;
     ta_ccl_mark *m = &g->marks[g->marked > 0];
-    if (hipEventRecord(m->event, (hipStream_t)stream) != hipSuccess) {
+    if ((g->marked == 2 && wait_for_mark(m, stream) != hipSuccess) ||
+        hipEventRecord(m->event, (hipStream_t)stream) != hipSuccess) {
         (void)hipGetLastError();
         return;
     }
+    m->stream = stream;
     m->peer = peer;
     if (g->marked == 0)
         g->since_ms = ta_clock_ms();

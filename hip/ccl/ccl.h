@@ -88,6 +88,7 @@ typedef struct ta_ccl_world {
 /* Something queued on a stream, to see whether it ends. */
 typedef struct ta_ccl_mark {
     hipEvent_t event;
+    void *stream;
     int peer; /* the rank it needs most, or TA_CCL_ALL of them */
 } ta_ccl_mark;
 
@@ -110,7 +111,8 @@ struct ta_ccl_group {
     hipStream_t side;
     hipEvent_t fork, join;
 
-    /* marks[0] is waited for since `since_ms`; later work is in marks[1], the newest only. */
+    /* marks[0] is waited for since `since_ms`; later work is in marks[1], the newest only, which
+     * comes behind all that it replaced, whatever their streams. */
     ta_ccl_mark marks[2];
     int marked;       /* 0, 1 or 2 of them */
     int64_t since_ms; /* also: when a group that is leaving began to */
@@ -133,6 +135,8 @@ ta_status ta_ccl_create(ta_device *device, const ta_ccl_config *ccl, const ta_gr
 /* A group without a communicator, in the world of `id`. */
 ta_status ta_ccl_make(ta_device *device, const char *id, int rank, int ranks, int timeout_ms,
                       ta_ccl_group **made);
+/* Give it one that there is: its watcher may be looking already. */
+void ta_ccl_give(ta_ccl_group *g, ncclComm_t comm, int adopted);
 /* Give it one by the id of its world. */
 ta_status ta_ccl_join(ta_ccl_group *g);
 
@@ -149,6 +153,10 @@ void ta_ccl_pause(void);
  * status. `peer` as in ta_ccl_mark. */
 ta_status ta_ccl_begin(ta_ccl_group *g);
 ta_status ta_ccl_end(ta_ccl_group *g, ncclResult_t result, void *stream, int peer);
+
+/* With the lock: make the stream wait for the group's calls on other streams, of which one may be
+ * using the scratch memory. Not in a capture, which can't wait for what is outside. */
+ncclResult_t ta_ccl_follow(ta_ccl_group *g, void *stream);
 
 /* With the lock: ask until `comm` is no more in progress, or too long. The lock is released in
  * between; ncclInProgress comes back after the timeout, ncclSuccess if the group broke. */

@@ -58,6 +58,14 @@ free_group:
     return status;
 }
 
+void ta_ccl_give(ta_ccl_group *g, ncclComm_t comm, int adopted)
+{
+    pthread_mutex_lock(&g->calls);
+    g->comm = comm;
+    g->adopted = adopted;
+    pthread_mutex_unlock(&g->calls);
+}
+
 /* ---- A library that can only start by waiting ---------------------------------------------- */
 
 /* Shared by the group's thread and the one that waits in the library; freed by the last. */
@@ -124,7 +132,7 @@ static ncclResult_t init_slowly(ta_ccl_group *g, const ncclUniqueId *id)
         ta_ccl_pause();
     }
     ncclResult_t result = s->result;
-    g->comm = s->comm;
+    ta_ccl_give(g, s->comm, 0);
     free(s);
     return result;
 }
@@ -262,8 +270,7 @@ static ta_status adopt(ta_device *device, void *communicator, int timeout_ms, ta
                                  device->name);
     snprintf(id, sizeof id, "adopted %u", ++number);
     TA_TRY(ta_ccl_make(device, id, rank, ranks, timeout_ms, &g));
-    g->comm = comm;
-    g->adopted = 1;
+    ta_ccl_give(g, comm, 1);
     *group = &g->group;
     return TA_OK;
 }

@@ -67,11 +67,13 @@ static ta_status reduce_chunk(ta_ccl_group *g, const reduction *r, size_t done, 
         .stride = (int64_t)chunk,
         .rank = g->group.rank,
         .ranks = g->group.size,
-        .integers = r->element == TA_ELEMENT_I64,
+        .element = (int32_t)r->element,
         .sum = r->kind == TA_REDUCE_SUM,
     };
     TA_TRY(ta_ccl_begin(g));
-    ncclResult_t result = g->group.size > 1 ? move_chunk(g, r, done, chunk) : ncclSuccess;
+    ncclResult_t result = ta_ccl_follow(g, r->stream);
+    if (result == ncclSuccess && g->group.size > 1)
+        result = move_chunk(g, r, done, chunk);
     ta_status launched = TA_OK;
     if (result == ncclSuccess && own > 0 && !atomic_load(&g->world->broken))
         launched =

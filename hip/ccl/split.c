@@ -43,7 +43,7 @@ static ta_status make_part(ta_ccl_group *g, unsigned split, int color, ncclComm_
                                  ta_ccl_words(g->nccl, comm, result));
     name_part(g, split, color, id);
     TA_TRY(ta_ccl_make(g->group.device, id, rank, size, g->group.timeout_ms, &made));
-    made->comm = comm;
+    ta_ccl_give(made, comm, 0);
     *part = &made->group;
     return TA_OK;
 }

@@ -54,7 +54,8 @@ ta_status ta_ccl_broken(const ta_ccl_group *g)
 {
     if (!atomic_load(&g->world->broken))
         return TA_OK;
-    return ta_gpu_core->fail_quietly(g->world->status, "%s", g->world->reason);
+    return ta_gpu_core->found_by_other(
+        ta_gpu_core->fail_quietly(g->world->status, "%s", g->world->reason));
 }
 
 ta_status ta_ccl_break(ta_ccl_group *g, ta_status status, const char *format, ...)
@@ -126,6 +127,16 @@ static void look_at(ta_ccl_world *world, ta_ccl_group *g)
         break_world(world, status, trouble);
 }
 
+/* Has the device come past all that was queued? */
+static int marks_passed(const ta_ccl_group *g)
+{
+    int done = 1;
+    for (int i = 0; i < g->marked; i++)
+        done = hipEventQuery(g->marks[i].event) != hipErrorNotReady && done;
+    (void)hipGetLastError();
+    return done;
+}
+
 /* One step on the way out. Returns 1 when nothing is left of the group. */
 static int let_go(ta_ccl_group *g)
 {
@@ -138,8 +149,7 @@ static int let_go(ta_ccl_group *g)
     if (g->comm && (state == ncclSuccess || state == ncclInProgress) &&
         g->nccl->ncclCommGetAsyncError(g->comm, &state) != ncclSuccess)
         state = ncclInternalError;
-    int done = hipEventQuery(g->marks[g->marked == 2].event) != hipErrorNotReady;
-    (void)hipGetLastError();
+    int done = marks_passed(g);
     if (!late && ((g->comm && state == ncclInProgress) || !done))
         return 0;
     if (g->comm && state == ncclSuccess)
@@ -290,9 +300,10 @@ static void leave_world(ta_ccl_group *g)
 static void *destroy_blocking(void *argument)
 {
     ta_ccl_group *g = argument;
-    int done = hipSetDevice(g->index) == hipSuccess &&
-               g->nccl->ncclCommDestroy(g->comm) == ncclSuccess &&
-               hipEventSynchronize(g->marks[g->marked == 2].event) == hipSuccess;
+    int done =
+        hipSetDevice(g->index) == hipSuccess && g->nccl->ncclCommDestroy(g->comm) == ncclSuccess;
+    for (int i = 0; i < g->marked; i++)
+        done = done && hipEventSynchronize(g->marks[i].event) == hipSuccess;
     ta_ccl_free(g, done);
     pthread_mutex_lock(&registry.mutex);
     registry.slow--;

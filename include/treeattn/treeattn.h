@@ -10,6 +10,9 @@
  *     3. ta_plan_create()   describe the work once; every rank calls it; all is allocated here
  *     4. ta_decode()        every token of every layer; every rank calls it; allocates nothing
  *
+ * ta_append() stores new keys and values where the shard map wants them; ta_combine() is the second
+ * half of a decode step, for programs with attention kernels of their own.
+ *
  * Sections of this header:
  *
  *     Status       errors as values, and the sentence about the last one
@@ -20,9 +23,13 @@
  *     Shard maps   which rank holds which token
  *     Plans        the work of a decode step
  *     Decode       tensors, the KV cache, the step itself
+ *     Append       new tokens into the cache
+ *     Combine      outputs and log-sum-exps of the shards, by any kernel, into one
  *
- * attention.h has attention over full sequences (prefill and training), cluster.h what a plan would
- * cost on a cluster, and why it does what it does.
+ * collectives.h has sums and copies over the ranks of a group, groups over a transport of your own,
+ * and moving a cache from one shard map to another; attention.h attention over full sequences
+ * (prefill and training); cluster.h what a plan would cost on a cluster, and why it does what it
+ * does.
  *
  * Conventions
  *
@@ -149,12 +156,13 @@ typedef struct ta_device_config {
         sizeof(ta_device_config), 0, 0, NULL                                                       \
     }
 
-/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. The device
- * must outlive its plans; close it with ta_device_close(). */
+/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. Close it
+ * with ta_device_close(). */
 TA_API ta_status ta_device_open(const char *name, const ta_device_config *config,
                                 ta_device **device);
 
-/* NULL is allowed. */
+/* Plans and groups that use the device keep it: they go on to work, and it ends with the last of
+ * them. The handle itself may not be used any more. NULL is allowed. */
 TA_API void ta_device_close(ta_device *device);
 
 /* The device's name with its number, e.g. "host" or "cuda:0"; valid until it is closed. */
@@ -201,8 +209,9 @@ TA_API ta_status ta_group_create_threads(int ranks, const ta_group_config *confi
 typedef ta_status (*ta_rank_fn)(ta_group *group, void *context);
 
 /* Make a group of `ranks` threads, run `fn` on each, wait for all of them. Returns the status of
- * the lowest rank that failed, other than by another rank's abort; ta_last_error() names that rank.
- * A rank that fails aborts the group, so that no other waits for it. */
+ * the lowest rank that failed by itself; if there is none, of the lowest that heard of a failure,
+ * other than by another rank's abort. ta_last_error() names that rank and has its sentence. A rank
+ * that fails aborts the group, so that no other waits for it. */
 TA_API ta_status ta_group_run_threads(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                       void *context);
 
@@ -251,9 +260,9 @@ typedef struct ta_ccl_config {
 
 /* Make a group whose ranks are GPUs, one each, connected by NCCL or RCCL; it moves the memory of
  * `device`, on the stream of each call, so a step needs no copy to the host, does not wait and can
- * be captured. Collective: every rank calls it with its own device, which outlives the group. A
- * plan with such a group must be on that device. If a rank does not join within the timeout, the
- * error says how many came, and with a bootstrap which one did not.
+ * be captured. Collective: every rank calls it with its own device, which the group keeps (see
+ * ta_device_close()). A plan with such a group must be on that device. If a rank does not join
+ * within the timeout, the error says how many came, and with a bootstrap which one did not.
  *
  * Once a call has returned, its work can still fail: the library may report an error, or another
  * rank may never come. Within about twice the timeout this is noticed, the work on the stream is
@@ -294,7 +303,8 @@ TA_API void ta_group_destroy(ta_group *group);
 typedef enum ta_shard_kind {
     TA_SHARD_CONTIGUOUS = 0,   /* rank r holds one range of every sequence */
     TA_SHARD_BLOCK_CYCLIC = 1, /* blocks of tokens are dealt to the ranks in turn */
-    TA_SHARD_ZIGZAG = 2        /* one block from either end; for ta_attention_config only */
+    TA_SHARD_ZIGZAG = 2,       /* one block from either end; for ta_attention_config only */
+    TA_SHARD_WEIGHTED = 3      /* block-cyclic with turns in proportion to the ranks' weights */
 } ta_shard_kind;
 
 /* Which rank holds which position. With B = block and P = ranks:
@@ -307,18 +317,24 @@ typedef enum ta_shard_kind {
  *     zigzag         of 2P blocks, rank r holds the blocks r and 2P − 1 − r; rank 0 also holds all
  *                    that follow. Under a causal mask all ranks have the same work.
  *
+ *     weighted       with weights w = bounds and W their sum: of every W blocks in a row, rank 0
+ *                    holds the first w[0], rank 1 the next w[1], and so on. For ranks of different
+ *                    memory or speed; a weight of 0 holds nothing.
+ *
  * Local order is the order of positions, always. */
 typedef struct ta_shard_map {
     size_t size;
     ta_shard_kind kind;
     int ranks; /* in a plan 0: the group's size; of a zigzag map at most 2^30 − 1 */
-    /* Tokens per block. 0: 64 when block-cyclic; when contiguous on more than one rank, bounds must
-     * be given. A zigzag map needs a block. In an attention plan 0 divides every sequence evenly,
-     * see ta_attention_config. */
+    /* Tokens per block. 0: 64 when block-cyclic or weighted; when contiguous on more than one rank,
+     * bounds must be given. A zigzag map needs a block. In an attention plan 0 divides every
+     * sequence evenly, see ta_attention_config. */
     int32_t block;
     int32_t reserved;
     /* Contiguous: host memory [ranks + 1] of ascending positions from 0, or NULL. In a plan it must
-     * be NULL: ta_kv has the bounds, which may differ between sequences. */
+     * be NULL: ta_kv has the bounds, which may differ between sequences. Weighted: host memory
+     * [ranks] of weights from 0, at least one above, that add up to less than 2^31; also in a plan,
+     * which copies them. Otherwise NULL. */
     const int32_t *bounds;
 } ta_shard_map;
 #define TA_SHARD_MAP_INIT                                                                          \
@@ -395,9 +411,10 @@ typedef struct ta_cluster ta_cluster;
  * none. Positions are global, so all of it is exact for every shard map. */
 typedef struct ta_plan_config {
     size_t size;
-    int32_t batch; /* sequences per call, ≥ 1; an unused one has length 0 */
+    int32_t batch; /* sequences per call, ≥ 1; a call may have fewer (ta_call) */
     /* Query tokens per sequence, 1 to 1024; 0: 1. They are the last tokens of their sequence: token
-     * t of sequence b has position lengths[b] − query_tokens + t. */
+     * t of sequence b has position lengths[b] − query_tokens + t. A ragged call (ta_call) has as
+     * many or fewer of each sequence. */
     int32_t query_tokens;
     int32_t query_heads;  /* ≥ 1, a multiple of kv_heads */
     int32_t kv_heads;     /* 0: query_heads. Head h reads KV head h / (query_heads / kv_heads) */
@@ -407,7 +424,7 @@ typedef struct ta_plan_config {
     ta_dtype query_dtype; /* TA_DTYPE_NONE: as K and V */
     ta_dtype out_dtype;   /* TA_DTYPE_NONE: as the query */
     int32_t max_tokens;   /* the most tokens of one sequence that one rank will hold, ≥ 1 */
-    ta_shard_map map;     /* `bounds` must be NULL here */
+    ta_shard_map map;     /* `bounds` must be NULL here, unless they are weights */
     ta_mask mask;
     int32_t window;            /* > 0: also hide keys with x − y ≥ window; 0: no window */
     float scale;               /* 0: 1 / sqrt(k_dim) */
@@ -429,10 +446,11 @@ typedef struct ta_plan_config {
      * counts, the others may leave it out, unless they bring a workspace. Used by ta_plan_create()
      * alone. NULL: nothing is predicted, and what is left to choose takes its default. */
     const ta_cluster *cluster;
-    /* 1: the first ta_decode() is captured in a graph, and every following one with the same
-     * arguments (pointers and strides; the memory may have changed) replays it, which takes the
-     * host one call. Other arguments are captured again, which waits for the device. For devices
-     * with graphs, on one rank or in a group that moves device memory; otherwise
+    /* 1: a ta_decode() is captured in a graph, and every following one with the same arguments
+     * (pointers, strides, what the call has; the memory may have changed) replays it, which takes
+     * the host one call. The 64 recordings that were used last are kept, so that one plan serves
+     * all layers of a model. Beyond them, new arguments wait for the device. For devices with
+     * graphs, on one rank or in a group that moves device memory; otherwise
      * TA_ERR_UNSUPPORTED. A step on a stream that the caller captures is queued as ever. */
     int replay;
     /* Reproducible mode: the same bits on any number of ranks, with any shard map, exchange and
@@ -450,13 +468,22 @@ typedef struct ta_plan_config {
      * page tables before they are used, as the host always does. For that it copies them to the
      * host, allocates and waits, so a step cannot be captured, and nothing is replayed. */
     int32_t check;
-    int32_t reserved; /* 0 */
+    /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The
+     * plan's memory is made for so many. */
+    int32_t max_call_tokens;
+    /* 1: the plan is for ta_combine() alone. It has rows and heads, v_dim and out_dtype, sinks,
+     * out_placement and an exchange; query_dtype must be set and is that of the parts. All that is
+     * about the query, K, V and scores must be left at 0, and so must reproducible_tile. */
+    int32_t combine_only;
+    /* 1: ta_append() may be given new tokens that are scattered by heads (TA_APPEND_HEADS), for
+     * which the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
+    int32_t append_scattered;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0        \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0, 0, 0  \
     }
 
 typedef struct ta_plan ta_plan;
@@ -467,8 +494,9 @@ TA_API ta_status ta_plan_workspace(const ta_group *group, const ta_device *devic
                                    const ta_plan_config *config, size_t *bytes);
 
 /* Make a plan. Collective: every rank of the group calls it. Rank 0 decides what the config leaves
- * open and the others follow. If any rank fails, all do; nothing is left behind. `group` and
- * `device` must outlive the plan. A group of one rank may be given as NULL. */
+ * open and the others follow. If any rank fails, all do; nothing is left behind. `group` must
+ * outlive the plan, which keeps `device` (see ta_device_close()). A group of one rank may be given
+ * as NULL. */
 TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                                 ta_plan **plan);
 
@@ -536,46 +564,66 @@ typedef struct ta_kv {
         sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0        \
     }
 
-/* What one call adds to its plan. Fields will be added at the end. */
+/* What one call adds to its plan. All ranks must give the same values (what pointers point to, not
+ * the pointers). Fields will be added at the end.
+ *
+ * A call is uniform or ragged. Uniform: every sequence has the plan's query_tokens. Ragged:
+ * `tokens` and `starts` say how many each has, from 0 to the plan's query_tokens. They are its last
+ * ones: token t of the n of sequence b has position lengths[b] − n + t. */
 typedef struct ta_call {
     size_t size;
-    /* Any number that says which call this is: a layer, a request, a count of steps. All ranks must
-     * give the same one. 0: none. */
+    /* Any number that says which call this is: a layer, a request, a count of steps. 0: none. */
     uint64_t tag;
+    int32_t batch; /* sequences of this call, 1 to the plan's; 0: the plan's */
+    /* Ragged: query tokens over all sequences, 1 to the plan's max_call_tokens. 0: uniform. */
+    int32_t tokens;
+    /* Ragged: device memory [batch + 1], ascending from 0 to `tokens`: the tokens of sequence b are
+     * the rows [starts[b], starts[b + 1]) of q, out and lse. */
+    const int32_t *starts;
+    const float *sinks;        /* device memory [query_heads]; NULL: the plan's */
+    const float *alibi_slopes; /* device memory [query_heads]; NULL: the plan's */
+    int32_t window;            /* > 0: this one; 0: the plan's; -1: none */
+    float softcap;             /* > 0: this one; 0: the plan's; below 0: none */
 } ta_call;
 #define TA_CALL_INIT                                                                               \
     {                                                                                              \
-        sizeof(ta_call), 0                                                                         \
+        sizeof(ta_call), 0, 0, 0, NULL, NULL, NULL, 0, 0.0f                                        \
     }
 
 /* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group
  * calls it with the same plan, lengths, bounds and tag.
  *
  * q     [batch][query_tokens][heads][k_dim], heads as the plan's query_placement gives this rank.
- *       NULL (or data NULL) on a rank that has none.
- * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise.
- *       May be the memory of q, never that of K or V.
+ *       NULL (or data NULL) on a rank that has none. In a ragged call it is packed,
+ *       [token][heads][k_dim] without a batch stride: the tokens of the first sequence, then those
+ *       of the next.
+ * out   [batch][query_tokens][heads][v_dim], heads as out_placement gives this rank; NULL likewise;
+ *       packed in a ragged call. May be the memory of q, never that of K or V.
  * lse   device memory for the log-sum-exp of each row's scores, with the sink:
- *       [batch][query_tokens][heads], dense; may be NULL. It is the log of the partition function:
- *       the paper's energy F at ζ = 0.
+ *       [batch][query_tokens][heads], or [token][heads] in a ragged call, dense; may be NULL. It is
+ *       the log of the partition function: the paper's energy F at ζ = 0.
  * call  what this call adds to the plan; NULL: nothing.
  * stream  of the device's runtime; NULL on the host, where the call returns with the result there.
  *
  * A row that sees no key has output 0 and lse −inf (with a sink: lse is the sink). A NaN in the
  * query row or in a key that it sees makes that row NaN; one in a value makes that element of the
  * row NaN; no other row. A score of +inf makes the row NaN, one of −inf is a key that is not there.
- * The same inputs on the same number of ranks give the same bits, whatever the thread count; with
- * config.reproducible_tile also on other numbers of ranks and with other maps and exchanges.
+ * The same inputs on the same number of ranks give the same bits, whatever the thread count (on a
+ * GPU if the call has as many sequences and tokens); with config.reproducible_tile also on other
+ * numbers of ranks and with other maps and exchanges.
  *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
- * Ranks that are not in the same step are an error too: if plan, batch, lengths, bounds or tag are
- * not the same everywhere, every rank that gets a result gets TA_ERR_MISMATCH, which names two
- * ranks that differ and what differs, and the group stays usable. A tree cannot tell which of them
- * is wrong. Calls pair by their order: one that was left out on one rank cannot be known if the
- * next has the same plan and lengths and no other tag.
+ * Ranks that are not in the same step are an error too: if plan, batch, tokens, starts, window,
+ * soft-cap, lengths, bounds or tag differ, every rank that gets a result gets TA_ERR_MISMATCH, with
+ * two ranks that differ and what differs, and the group stays usable. A tree cannot tell which of
+ * them is wrong. Calls pair by their order: one that was left out on one rank cannot be known if
+ * the next has the same plan and lengths and no other tag. The number of query rows (call.tokens,
+ * or the batch times the plan's query_tokens) sizes the messages: where ranks give different ones
+ * that is TA_ERR_MISMATCH too, but the group is broken, and one that moves device memory may notice
+ * it by its timeout only. What is in sinks and slopes is not compared.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that
@@ -591,6 +639,76 @@ TA_API ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, c
  * replay of a graph that the caller captured, say. It does not wait: what a step found is known
  * when its stream is done. Local: a rank may call it or not. */
 TA_API ta_status ta_plan_check(ta_plan *plan);
+
+/* ---- Append -------------------------------------------------------------------------------- */
+
+/* Which rank has the new tokens that are to be stored. */
+typedef enum ta_append_source {
+    TA_APPEND_ALL = 0,   /* every rank has all of them */
+    TA_APPEND_HEADS = 1, /* each rank has its ta_head_range() of the KV heads of all of them */
+    TA_APPEND_LOCAL = 2  /* each rank has those that it will hold, and no others */
+} ta_append_source;
+
+/* New keys and values. K is [batch][query_tokens][heads][k_dim], or in a ragged call packed,
+ * [token][heads][k_dim]; V likewise with v_dim. With TA_APPEND_LOCAL the tokens that this rank will
+ * hold stand first in each sequence, in their order, and what follows is not read; in a ragged call
+ * those of all sequences follow one another, as ta_attention_forward() leaves them. */
+typedef struct ta_append_input {
+    size_t size;
+    ta_tensor k, v; /* data may be NULL on a rank that has none */
+    ta_dtype dtype; /* of both; TA_DTYPE_NONE: as the cache */
+    ta_append_source source;
+} ta_append_input;
+#define TA_APPEND_INPUT_INIT                                                                       \
+    {                                                                                              \
+        sizeof(ta_append_input), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, TA_DTYPE_NONE, TA_APPEND_ALL    \
+    }
+
+/* Store new tokens: each rank writes those that the shard map gives it to kv.k and kv.v, in the
+ * cache's type, to their pages if there are any. They are the last tokens of their sequences:
+ * kv.lengths are those after appending, and a sequence gets query_tokens of them, or as many as
+ * call.starts says. A sequence that is shorter than that has fewer. Of `call` only tag, batch,
+ * tokens and starts count.
+ *
+ * With TA_APPEND_HEADS the call is collective, as ta_decode() is: a bad argument on one rank, or
+ * ranks that are not in the same step, are an error on all of them, and nobody stores anything. An
+ * `input` that does not say which source it is (NULL, a wrong size) is an error on that rank alone.
+ * With the other sources nothing moves, no rank waits for another, and an error is this rank's;
+ * that lengths differ between ranks, the next ta_decode() tells.
+ *
+ * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked
+ * mode alone, and otherwise leaves out a token that has no place. On a stream the call queues its
+ * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's own
+ * type are copied as they are, others are rounded to nearest. */
+TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
+                           const ta_call *call, void *stream);
+
+/* ---- Combine ------------------------------------------------------------------------------- */
+
+/* The base of the logarithm in a log-sum-exp. */
+typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
+
+/* Combine: every rank has the attention of its own keys, by any kernel, and gets that of all keys.
+ * Collective: every rank of the group calls it with a plan made with config.combine_only, and the
+ * same batch, tokens and tag.
+ *
+ * part      [batch][query_tokens][query_heads][v_dim] in the plan's query_dtype, or packed in a
+ *           ragged call: the output of this rank's keys, divided by the sum of their weights.
+ * part_lse  device memory [batch][query_tokens][query_heads], dense: the log-sum-exp of this rank's
+ *           scores, without the sink. −inf: the rank has no key for that row, and the row's output
+ *           is not read. +inf or NaN: the row becomes NaN.
+ * base      of part_lse; may differ between ranks.
+ * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may
+ *           be the memory of part or part_lse.
+ * call      tag, batch, tokens, starts and sinks count; window, softcap and alibi_slopes must be
+ *           left out. Sinks count once in total.
+ *
+ * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where
+ * the output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay
+ * are those of ta_decode(). */
+TA_API ta_status ta_combine(ta_plan *plan, const ta_tensor *part, const float *part_lse,
+                            ta_lse_base base, const ta_tensor *out, float *lse, const ta_call *call,
+                            void *stream);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,8 @@ ta_status ta_attention_agree(ta_group *group, ta_attention *attention, ta_status
         TA_FIELD_OF_INTEGER("config.max_tokens", a->max_tokens),
         TA_FIELD_OF_INTEGER("config.map.kind", a->map.kind),
         TA_FIELD_OF_INTEGER("config.map.block", a->map.block),
+        TA_FIELD_OF_INTEGERS("config.map.bounds", a->turns ? a->turns + a->ranks + 1 : NULL,
+                             a->ranks),
         TA_FIELD_OF_INTEGER("config.mask", !a->causal),
         TA_FIELD_OF_INTEGER("config.window", a->window),
         TA_FIELD_OF_REAL("config.scale", s->scale),

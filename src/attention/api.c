@@ -1,14 +1,11 @@
 /* ta_attention_forward() and _backward(): check the arguments of a call, agree with the other
  * ranks, hand it to the grid. */
+#include "base/arguments.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/struct_size.h"
-#include "base/tensor.h"
 #include "grid.h"
 #include "group/agree.h"
 #include "make.h"
-#include "overlap.h"
-#include "ring.h"
 
 /* Fill in the strides of a tensor of this rank's tokens, which is read or written. */
 static ta_status check_tensor(const ta_attention *a, const char *name, const ta_tensor *tensor,
@@ -177,12 +174,30 @@ static ta_status agree_call(const ta_attention *a, const ta_attention_input *inp
     return ta_agree(a->caller, &agreement, TA_OK);
 }
 
+/* A call on its way: its input with strides filled in, and what is wrong with it on this rank,
+ * which the others hear of when they agree. */
+typedef struct call {
+    int64_t begin_ns;
+    ta_attention_input input;
+    ta_status status;
+} call;
+
+static ta_status begin_call(ta_attention *a, int pass, const ta_attention_input *input,
+                            void *stream, call *c)
+{
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    TA_TRY(check_capture(a, stream));
+    c->begin_ns = ta_clock_ns();
+    a->pass = pass;
+    c->status = check_input(a, input, stream, &c->input);
+    return TA_OK;
+}
+
 /* How each algorithm does a call. */
 typedef struct algorithm_ops {
-    ta_status (*forward)(ta_attention *attention, const ta_attention_input *input,
-                         const ta_tensor *out, float *lse, void *stream);
-    ta_status (*backward)(ta_attention *attention, const ta_attention_input *input,
-                          const ta_attention_gradient *gradient, void *stream);
+    ta_forward_call *forward;
+    ta_backward_call *backward;
 } algorithm_ops;
 
 static const algorithm_ops algorithms[] = {
@@ -195,38 +210,27 @@ ta_status ta_attention_forward(ta_attention *attention, const ta_attention_input
                                const ta_tensor *out, float *lse, void *stream)
 {
     ta_attention *a = attention;
-    ta_attention_input filled_input;
-    ta_tensor filled_out;
-    if (!a)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
-    TA_TRY(check_capture(a, stream));
-    int64_t begin = ta_clock_ns();
-    a->pass = 0;
-    ta_status status = check_input(a, input, stream, &filled_input);
-    if (status == TA_OK)
-        status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled_out);
-    if (status == TA_OK)
-        status = check_lse(a, lse, 0);
-    TA_TRY(agree_call(a, &filled_input, status, stream));
-    return end_call(a, begin,
-                    algorithms[a->algorithm].forward(a, &filled_input, &filled_out, lse, stream));
+    ta_tensor filled;
+    call c = {0};
+    TA_TRY(begin_call(a, 0, input, stream, &c));
+    if (c.status == TA_OK)
+        c.status = check_tensor(a, "out", out, a->shape.query_heads, a->shape.v_dim, 1, &filled);
+    if (c.status == TA_OK)
+        c.status = check_lse(a, lse, 0);
+    TA_TRY(agree_call(a, &c.input, c.status, stream));
+    return end_call(a, c.begin_ns,
+                    algorithms[a->algorithm].forward(a, &c.input, &filled, lse, stream));
 }
 
 ta_status ta_attention_backward(ta_attention *attention, const ta_attention_input *input,
                                 const ta_attention_gradient *gradient, void *stream)
 {
     ta_attention *a = attention;
-    ta_attention_input filled_input;
-    ta_attention_gradient filled_gradient;
-    if (!a)
-        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
-    TA_TRY(check_capture(a, stream));
-    int64_t begin = ta_clock_ns();
-    a->pass = 1;
-    ta_status status = check_input(a, input, stream, &filled_input);
-    if (status == TA_OK)
-        status = check_gradient(a, gradient, &filled_gradient);
-    TA_TRY(agree_call(a, &filled_input, status, stream));
-    return end_call(a, begin,
-                    algorithms[a->algorithm].backward(a, &filled_input, &filled_gradient, stream));
+    ta_attention_gradient filled;
+    call c = {0};
+    TA_TRY(begin_call(a, 1, input, stream, &c));
+    if (c.status == TA_OK)
+        c.status = check_gradient(a, gradient, &filled);
+    TA_TRY(agree_call(a, &c.input, c.status, stream));
+    return end_call(a, c.begin_ns, algorithms[a->algorithm].backward(a, &c.input, &filled, stream));
 }

@@ -1,8 +1,9 @@
 /* Checks and defaults of an attention plan's config. Each message names the field, its value and
  * what would be right. choice.c chooses what it leaves open. */
 #include <math.h>
+#include <stdlib.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
@@ -31,17 +32,34 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_attention_w
     return TA_OK;
 }
 
+/* The plan's own copy: turns, in the place of the weights, which are behind them. */
+static ta_status take_weights(ta_attention *a)
+{
+    ta_shard own = {0};
+    TA_TRY(ta_shard_resolve(&a->map, 0, &own));
+    a->turns = calloc(2 * (size_t)a->ranks + 1, sizeof *a->turns);
+    if (!a->turns)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the weights of %d ranks", a->ranks);
+    ta_shard_make_turns(a->map.bounds, a->ranks, a->turns);
+    for (int rank = 0; rank < a->ranks; ++rank)
+        a->turns[a->ranks + 1 + rank] = a->map.bounds[rank];
+    a->map.bounds = a->turns;
+    return TA_OK;
+}
+
 static ta_status resolve_map(const ta_attention_config *config, ta_attention *a)
 {
     a->map = config->map;
     TA_TRY(ta_shard_check_map("config.map", &a->map));
-    TA_TRY(ta_check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG));
+    TA_TRY(ta_check_int("map.kind", (int)a->map.kind, TA_SHARD_CONTIGUOUS, TA_SHARD_WEIGHTED));
     TA_TRY(ta_check_int("map.block", a->map.block, 0, INT32_MAX));
     if (a->map.ranks == 0)
         a->map.ranks = a->ranks;
     if (a->map.ranks != a->ranks)
         return ta_fail(TA_ERR_INVALID, "config.map.ranks is %d: must be 0 or the group's size, %d",
                        a->map.ranks, a->ranks);
+    if (a->map.kind == TA_SHARD_WEIGHTED)
+        return take_weights(a);
     if (a->map.bounds)
         return ta_fail(TA_ERR_INVALID, "config.map.bounds is set: must be NULL in a plan");
     return TA_OK;

@@ -317,7 +317,8 @@ static void estimate_ring(const estimate *e)
 
 /* ---- All of them --------------------------------------------------------------------------- */
 
-static ta_status begin(const ta_attention *a, int backward, ta_cost *cost, estimate *e)
+/* All but the offsets, which scores do without. */
+static void begin(const ta_attention *a, int backward, ta_cost *cost, estimate *e)
 {
     const ta_attention_work *s = &a->shape;
     size_t each = ta_dtype_bytes(s->dtype), queries = (size_t)s->query_heads;
@@ -335,17 +336,16 @@ static ta_status begin(const ta_attention *a, int backward, ta_cost *cost, estim
     e->value = (size_t)s->kv_heads * (size_t)s->v_dim * each;
     e->record = queries * (size_t)ta_record_floats(s->v_dim) * sizeof(float);
     e->number = queries * sizeof(float);
-    e->offsets = calloc(2 * (size_t)a->ranks, sizeof *e->offsets);
-    if (!e->offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", a->ranks);
-    return TA_OK;
 }
 
 ta_status ta_attention_estimate(const ta_attention *attention, int backward, ta_cost *cost)
 {
     const ta_attention *a = attention;
     estimate e;
-    TA_TRY(begin(a, backward, cost, &e));
+    begin(a, backward, cost, &e);
+    e.offsets = calloc(2 * (size_t)a->ranks, sizeof *e.offsets);
+    if (!e.offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", a->ranks);
     if (a->ranks > 1)
         ta_cost_all_reduce(cost, "agree", AGREE_BYTES);
     if (backward) /* delta reads two tensors */
@@ -373,10 +373,6 @@ ta_status ta_attention_estimate(const ta_attention *attention, int backward, ta_
 double ta_attention_scores(const ta_attention *attention)
 {
     estimate e;
-    double most;
-    if (begin(attention, 0, NULL, &e) != TA_OK)
-        return 0;
-    most = grid_scores(&e);
-    free(e.offsets);
-    return most;
+    begin(attention, 0, NULL, &e);
+    return grid_scores(&e);
 }

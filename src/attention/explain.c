@@ -5,9 +5,9 @@
 
 #include <treeattn/cluster.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "cost.h"
 #include "make.h"
 
@@ -54,10 +54,11 @@ static void add_calls(const ta_attention *a, ta_text *out)
     }
 }
 
-static ta_status check_plan(const ta_attention *a)
+static ta_status begin_text(const ta_attention *a, char *text, size_t capacity, ta_text *out)
 {
-    return a ? TA_OK
-             : ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    if (!a)
+        return ta_fail(TA_ERR_INVALID, "attention is NULL: make one with ta_attention_create()");
+    return ta_text_open(out, text, capacity);
 }
 
 ta_status ta_attention_explain(const ta_attention *attention, char *text, size_t capacity,
@@ -65,8 +66,7 @@ ta_status ta_attention_explain(const ta_attention *attention, char *text, size_t
 {
     const ta_attention *a = attention;
     ta_text out;
-    TA_TRY(check_plan(a));
-    TA_TRY(ta_text_open(&out, text, capacity));
+    TA_TRY(begin_text(a, text, capacity, &out));
     add_work(a, &out);
     ta_text_add(&out, "algorithm: %s", ta_attention_algorithm_name(a->algorithm));
     if (a->algorithm != TA_ATTENTION_RING)
@@ -78,9 +78,7 @@ ta_status ta_attention_explain(const ta_attention *attention, char *text, size_t
         ta_text_add(&out, "cluster: %s\n", a->candidates.cluster);
         ta_candidates_write(&a->candidates, &out);
     }
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }
 
 ta_status ta_attention_explain_json(const ta_attention *attention, char *text, size_t capacity,
@@ -88,8 +86,7 @@ ta_status ta_attention_explain_json(const ta_attention *attention, char *text, s
 {
     const ta_attention *a = attention;
     ta_text out;
-    TA_TRY(check_plan(a));
-    TA_TRY(ta_text_open(&out, text, capacity));
+    TA_TRY(begin_text(a, text, capacity, &out));
     int is_ring = a->algorithm == TA_ATTENTION_RING;
     ta_running running = {.algorithm = ta_attention_algorithm_name(a->algorithm),
                           .exchange = "",
@@ -104,9 +101,7 @@ ta_status ta_attention_explain_json(const ta_attention *attention, char *text, s
         ta_candidates_write_json(&a->candidates, &out);
     }
     ta_text_add(&out, "}\n");
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }
 
 /* ---- Predictions --------------------------------------------------------------------------- */
@@ -147,6 +142,7 @@ ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_con
             ta_struct_write(TA_STRUCT(ta_attention_prediction), "prediction", &found, prediction);
     }
     ta_candidates_free(&a->candidates);
+    free(a->turns);
     free(a);
     return status;
 }

@@ -1,17 +1,24 @@
-/* One call of an attention plan on the grid of ranks. api.c calls it, after its checks and
- * after ta_attention_count_tokens(). */
+/* One call of an attention plan, in each of the ways of doing it, and what they share. api.c calls
+ * them, after its checks and after ta_attention_count_tokens(). */
 #ifndef TA_ATTENTION_GRID_H
 #define TA_ATTENTION_GRID_H
 
 #include "plan.h"
 
 /* All strides are filled in. `lse` may be NULL. */
-ta_status ta_grid_forward(ta_attention *attention, const ta_attention_input *input,
-                          const ta_tensor *out, float *lse, void *stream);
-ta_status ta_grid_backward(ta_attention *attention, const ta_attention_input *input,
-                           const ta_attention_gradient *gradient, void *stream);
+typedef ta_status ta_forward_call(ta_attention *attention, const ta_attention_input *input,
+                                  const ta_tensor *out, float *lse, void *stream);
+typedef ta_status ta_backward_call(ta_attention *attention, const ta_attention_input *input,
+                                   const ta_attention_gradient *gradient, void *stream);
 
-/* For the other algorithms too. A dense tensor [token][head][dim] at `data`; and a copy of this
+/* On the grid of ranks (grid.c); moving while it computes (overlap.c, overlap_backward.c); on the
+ * ring of ranks (ring.c). */
+ta_forward_call ta_grid_forward, ta_grid_overlap_forward, ta_ring_forward;
+ta_backward_call ta_grid_backward, ta_grid_overlap_backward, ta_ring_backward;
+
+/* ---- What they share (grid.c) ---- */
+
+/* A dense tensor [token][head][dim] at `data`; and a copy of this
  * rank's tokens of a tensor, heads dense, from token to token `to_stride_bytes`. */
 ta_tensor ta_grid_dense(void *data, int32_t heads, int32_t dim);
 ta_status ta_grid_pack(ta_attention *attention, const ta_tensor *from, int32_t heads, int32_t dim,

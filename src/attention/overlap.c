@@ -4,13 +4,12 @@
  * that come by to all keys of its column. So the bytes are those of the grid without overlap
  * (grid.c), and what is kept along the row is of two ranks, not of all. Backward is in
  * overlap_backward.c. */
-#include "overlap.h"
+#include "grid.h"
 
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
-#include "grid.h"
 #include "rotation.h"
 
 static int next_member(const ta_line *line)

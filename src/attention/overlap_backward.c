@@ -7,7 +7,6 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "grid.h"
-#include "overlap.h"
 #include "rotation.h"
 
 /* A block is K, then V of a rank's tokens; its sums dK, then dV. */

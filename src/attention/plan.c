@@ -5,11 +5,10 @@
 
 #include <stdlib.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "group/agree.h"
 #include "group/staged.h"
 
@@ -234,7 +233,34 @@ ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
         *bytes = ta_attention_cut(&a);
     }
     ta_candidates_free(&a.candidates);
+    free(a.turns);
     return status;
+}
+
+static void destroy_line(ta_line *line)
+{
+    ta_group_destroy(line->group);
+    free(line->starts);
+    free(line->offsets);
+    free(line->taken);
+}
+
+static void free_attention(ta_attention *a)
+{
+    if (!a)
+        return;
+    ta_candidates_free(&a->candidates);
+    destroy_line(&a->row);
+    destroy_line(&a->column);
+    if (a->group != a->caller)
+        ta_group_destroy(a->group);
+    free(a->counts);
+    free(a->turns);
+    free(a->order.query_runs);
+    free(a->order.key_runs);
+    if (a->owns_memory)
+        ta_device_free(a->device, a->memory);
+    free(a);
 }
 
 ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_attention_config *config,
@@ -259,36 +285,20 @@ ta_status ta_attention_create(ta_group *group, ta_device *device, const ta_atten
         ta_log_info("attention plan: grid of %d x %d%s, %zu bytes", a->grid_rows, a->grid_columns,
                     a->algorithm == TA_ATTENTION_GRID_OVERLAP ? " with overlap" : "",
                     a->memory_bytes);
+    ta_device_hold(device);
     *attention = a;
     return TA_OK;
 
 destroy:
-    ta_attention_destroy(a);
+    free_attention(a);
     return status;
-}
-
-static void destroy_line(ta_line *line)
-{
-    ta_group_destroy(line->group);
-    free(line->starts);
-    free(line->offsets);
-    free(line->taken);
 }
 
 void ta_attention_destroy(ta_attention *attention)
 {
-    ta_attention *a = attention;
-    if (!a)
+    if (!attention)
         return;
-    ta_candidates_free(&a->candidates);
-    destroy_line(&a->row);
-    destroy_line(&a->column);
-    if (a->group != a->caller)
-        ta_group_destroy(a->group);
-    free(a->counts);
-    free(a->order.query_runs);
-    free(a->order.key_runs);
-    if (a->owns_memory)
-        ta_device_free(a->device, a->memory);
-    free(a);
+    ta_device *device = attention->device;
+    free_attention(attention);
+    ta_device_let_go(device);
 }

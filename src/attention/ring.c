@@ -2,13 +2,12 @@
  * K and V of all ranks go round, P - 1 hops, in native heads, and while one block is attended to
  * the next is under way. Backward: dK and dV go round with their block, one hop behind it, and are
  * home after P hops; dQ stays. Partials and the merge are the grid's. */
-#include "ring.h"
+#include "grid.h"
 
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
 #include "base/status.h"
-#include "grid.h"
 
 /* K and V of one rank's tokens, dense, one behind the other. */
 static size_t key_bytes(const ta_attention *a, int rank)

@@ -1,27 +1,16 @@
 /* Who holds which token in a call of an attention plan, and which keys a query sees. A sequence is
  * divided into blocks of neighbours, so everything here goes from block to block of the ranks that
  * are asked about, never from token to token: the order that comes out is one of runs
- * (base/token_order.h). count_tokens() once a call, find_order() for each attention in it. */
+ * (device/attention.h). count_tokens() once a call, find_order() for each attention in it. */
 #include "base/shard_map.h"
 #include "base/status.h"
 #include "plan.h"
 
-static int32_t ceil_div(int32_t n, int32_t d)
-{
-    return (int32_t)(((int64_t)n + d - 1) / d);
-}
-
 ta_shard_map ta_attention_map(const ta_attention *attention, int32_t length)
 {
-    ta_shard_map map = attention->map;
-    if (map.block)
-        return map;
-    if (map.kind == TA_SHARD_BLOCK_CYCLIC)
+    ta_shard_map map = ta_shard_divided(&attention->map, length);
+    if (!map.block)
         map.block = TA_DEFAULT_BLOCK;
-    else
-        map.block = ceil_div(length, map.kind == TA_SHARD_ZIGZAG ? 2 * map.ranks : map.ranks);
-    if (map.block == 0)
-        map.block = 1; /* an empty sequence */
     return map;
 }
 
@@ -70,12 +59,30 @@ typedef struct block {
     int member;
 } block;
 
+/* The turn `index` of the holders' in a sequence with a weighted map: empty of one without
+ * weight. */
+static block turn_at(const holders *h, const ta_shard_map *map, int32_t length, int64_t index)
+{
+    const int32_t *turns = map->bounds;
+    block b = {length, length, (int)(index % h->count)};
+    int rank = h->first + b.member * h->step;
+    int64_t first = (index / h->count * turns[map->ranks] + turns[rank]) * map->block;
+    int64_t end = first + (int64_t)(turns[rank + 1] - turns[rank]) * map->block;
+    if (first >= length)
+        return b;
+    b.first = first;
+    b.end = end < length ? end : length;
+    return b;
+}
+
 /* Block `index` of the holders' in a sequence, in the order of positions: first ≥ `length` if there
  * are not so many. The last block of a map that does not go round takes what is left. */
 static block block_at(const holders *h, const ta_shard_map *map, int32_t length, int64_t index)
 {
     int64_t number = INT64_MAX, last = -1;
     block b = {length, length, (int)(index % h->count)};
+    if (map->kind == TA_SHARD_WEIGHTED)
+        return turn_at(h, map, length, index);
     if (map->kind == TA_SHARD_BLOCK_CYCLIC) {
         number = index / h->count * map->ranks + h->first + (int64_t)b.member * h->step;
     } else if (index < h->count) {
@@ -100,8 +107,9 @@ static int64_t count_held(const ta_shard_map *map, int rank, int32_t length)
     holders h = {.first = rank, .step = 1, .count = 1};
     int64_t sum = 0;
     block b;
-    if (map->kind == TA_SHARD_BLOCK_CYCLIC) {
-        ta_shard cyclic = {.cyclic = 1, .ranks = map->ranks, .rank = rank, .block = map->block};
+    if (map->kind == TA_SHARD_BLOCK_CYCLIC || map->kind == TA_SHARD_WEIGHTED) {
+        ta_shard cyclic = {.cyclic = 1, .ranks = map->ranks, .block = map->block};
+        ta_shard_set_rank(&cyclic, map->bounds, rank);
         return ta_shard_held(&cyclic, NULL, length);
     }
     for (int64_t i = 0; (b = block_at(&h, map, length, i)).first < length; ++i) /* two at most */
@@ -211,7 +219,8 @@ static void find_keys(ta_attention *a, const holders *h, const ta_shard_map *map
 {
     block b;
     for (int64_t i = 0; (b = block_at(h, map, length, i)).first < length; ++i) {
-        add_keys(&a->order, row_of(h, b.member), (int32_t)(b.end - b.first));
+        if (b.end > b.first)
+            add_keys(&a->order, row_of(h, b.member), (int32_t)(b.end - b.first));
         h->taken[b.member] += (int32_t)(b.end - b.first);
         a->steps += 1;
     }

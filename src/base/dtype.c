@@ -1,4 +1,4 @@
-/* The rows of dtype.h as a table, for types that are only known at run time. config_check.c asks it
+/* The rows of dtype.h as a table, for types that are only known at run time. arguments.c asks it
  * what a caller may give, device/device.c in what a device may be asked; explanations name types by
  * it. */
 #include "dtype.h"

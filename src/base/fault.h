@@ -6,7 +6,8 @@
  * A record with status TA_OK says which step a rank is in: `what`, `hash` and `tag` must be the
  * same on all ranks. One with another status is a fault, of one of two sorts:
  *
- *     a rank's own      `rank` has `status`, its ta_last_error() says why; `other` is -1
+ *     a rank's own      `rank` has `status`, its ta_last_error() says why; `other` is -1; the rest
+ *                       has the first words of that, if the host wrote the record, or is 0
  *     a difference      status is TA_ERR_MISMATCH, ranks `rank` < `other` are not in the same step,
  *                       and `what` says in what they differ: bits of ta_difference
  *
@@ -47,11 +48,14 @@ _Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes o
 /* The parts of a step that all ranks must share, in the order of their importance, and how many
  * bits of `what` each of them has: X(NAME, bits, as errors speak of it). */
 #define TA_COMMON_LIST(X)                                                                          \
-    X(PLAN, 6, "the plan")                                                                         \
-    X(BATCH, 6, "the batch")                                                                       \
-    X(LENGTHS, 7, "kv.lengths")                                                                    \
-    X(BOUNDS, 7, "kv.bounds")                                                                      \
-    X(QUERY, 6, "the query")
+    X(PLAN, 4, "the plan")                                                                         \
+    X(BATCH, 4, "call.batch")                                                                      \
+    X(TOKENS, 4, "call.tokens")                                                                    \
+    X(OPTIONS, 3, "call.window or softcap")                                                        \
+    X(STARTS, 4, "call.starts")                                                                    \
+    X(LENGTHS, 5, "kv.lengths")                                                                    \
+    X(BOUNDS, 4, "kv.bounds")                                                                      \
+    X(QUERY, 4, "the query")
 
 typedef enum ta_common {
 #define TA_COMMON_NUMBER(name, bits, text) TA_COMMON_##name,

@@ -24,6 +24,8 @@
 
 #define TA_LOG2E 1.44269504088896340736f
 #define TA_LN2 0.69314718055994530942f
+/* What TA_LOG2E lacks of log2 e. */
+#define TA_LOG2E_REST 1.92596299112661746887e-8f
 
 /* Floats in a record. */
 TA_INLINE int ta_record_floats(int v_dim)
@@ -79,6 +81,14 @@ TA_INLINE float ta_merge_add(float a, float b, ta_merge_scales s)
 TA_INLINE float ta_partial_lse(float m, float l)
 {
     return ta_partial_empty(m) ? -INFINITY : (m + log2f(l)) * TA_LN2;
+}
+
+/* The score m of a partial with l = 1, whose o is the normalised output of a set of keys that has
+ * this log-sum-exp: -inf if the set is empty, NaN for +inf and for NaN. */
+TA_INLINE float ta_partial_of_lse(float lse, int base_2)
+{
+    float m = base_2 ? lse : fmaf(lse, TA_LOG2E, lse * TA_LOG2E_REST);
+    return m < INFINITY ? m : NAN;
 }
 
 /* What o is multiplied by to give the output: 0 for a row that saw nothing. */

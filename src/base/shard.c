@@ -1,6 +1,7 @@
 /* The public shard map functions: check the arguments, then ask shard.h. */
 #include "shard.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "shard_map.h"
@@ -18,12 +19,56 @@ ta_status ta_shard_check_map(const char *name, const ta_shard_map *map)
     return TA_OK;
 }
 
+/* Check the weights, and find this rank's turn. */
+static ta_status take_weighted_turn(const ta_shard_map *map, ta_shard *shard)
+{
+    int64_t sum = 0, first = 0;
+    if (!map->bounds)
+        return ta_fail(TA_ERR_INVALID,
+                       "map.bounds is NULL: a weighted map has the weights of its %d ranks there",
+                       map->ranks);
+    for (int r = 0; r < map->ranks; ++r) {
+        if (map->bounds[r] < 0)
+            return ta_fail(TA_ERR_INVALID, "map.bounds[%d] is %d: a weight must be 0 or more", r,
+                           (int)map->bounds[r]);
+        if (r == shard->rank)
+            first = sum;
+        sum += map->bounds[r];
+        if (sum > INT32_MAX)
+            return ta_fail(TA_ERR_INVALID,
+                           "map.bounds[%d] is %d: the weights add up to more than %d", r,
+                           (int)map->bounds[r], INT32_MAX);
+    }
+    if (sum == 0)
+        return ta_fail(TA_ERR_INVALID, "map.bounds has no weight above 0: a rank must have one");
+    ta_shard_set_turn(shard, (int32_t)first, map->bounds[shard->rank], (int32_t)sum);
+    return TA_OK;
+}
+
+void ta_shard_make_turns(const int32_t *weights, int ranks, int32_t *turns)
+{
+    turns[0] = 0;
+    for (int r = 0; r < ranks; ++r)
+        turns[r + 1] = turns[r] + weights[r];
+}
+
+void ta_shard_set_rank(ta_shard *shard, const int32_t *turns, int rank)
+{
+    shard->rank = rank;
+    if (turns)
+        ta_shard_set_turn(shard, turns[rank], turns[rank + 1] - turns[rank], turns[shard->ranks]);
+    else
+        ta_shard_set_turn(shard, rank, 1, shard->ranks);
+}
+
 ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
 {
     TA_TRY(ta_shard_check_map("map", map));
-    if (map->kind != TA_SHARD_CONTIGUOUS && map->kind != TA_SHARD_BLOCK_CYCLIC)
+    if (map->kind != TA_SHARD_CONTIGUOUS && map->kind != TA_SHARD_BLOCK_CYCLIC &&
+        map->kind != TA_SHARD_WEIGHTED)
         return ta_fail(TA_ERR_INVALID,
-                       "map.kind is %d: must be TA_SHARD_CONTIGUOUS or TA_SHARD_BLOCK_CYCLIC here",
+                       "map.kind is %d: must be TA_SHARD_CONTIGUOUS, TA_SHARD_BLOCK_CYCLIC or "
+                       "TA_SHARD_WEIGHTED here",
                        (int)map->kind);
     if (map->ranks < 1)
         return ta_fail(TA_ERR_INVALID, "map.ranks is %d: must be 1 or more", map->ranks);
@@ -31,8 +76,8 @@ ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
         return ta_fail(TA_ERR_INVALID, "rank is %d: must be from 0 to %d", rank, map->ranks - 1);
     if (map->block < 0)
         return ta_fail(TA_ERR_INVALID, "map.block is %d: must be 0 or more", (int)map->block);
-    shard->cyclic = map->kind == TA_SHARD_BLOCK_CYCLIC;
-    if (shard->cyclic && map->bounds)
+    shard->cyclic = map->kind != TA_SHARD_CONTIGUOUS;
+    if (map->kind == TA_SHARD_BLOCK_CYCLIC && map->bounds)
         return ta_fail(TA_ERR_INVALID,
                        "map.bounds is set with a block-cyclic map: must be NULL there");
     shard->ranks = map->ranks;
@@ -40,6 +85,9 @@ ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard)
     shard->block = map->block;
     if (shard->cyclic && !shard->block)
         shard->block = TA_DEFAULT_BLOCK;
+    if (map->kind == TA_SHARD_WEIGHTED)
+        return take_weighted_turn(map, shard);
+    ta_shard_set_rank(shard, NULL, rank);
     return TA_OK;
 }
 
@@ -88,7 +136,7 @@ static ta_status resolve_complete(const ta_shard_map *map, int rank, parts *p)
         return TA_OK;
     }
     TA_TRY(ta_shard_resolve(map, rank, &p->part[0]));
-    if (map->bounds)
+    if (map->bounds && map->kind == TA_SHARD_CONTIGUOUS)
         return ta_shard_check_bounds("map.bounds", map->bounds, map->ranks);
     if (!p->part[0].cyclic && map->ranks > 1 && p->part[0].block == 0)
         return ta_fail(TA_ERR_INVALID,
@@ -98,16 +146,78 @@ static ta_status resolve_complete(const ta_shard_map *map, int rank, parts *p)
     return TA_OK;
 }
 
+ta_status ta_shard_check_complete(const char *name, const ta_shard_map *map)
+{
+    parts p;
+    ta_status status = resolve_complete(map, 0, &p);
+    if (status == TA_OK)
+        return TA_OK;
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "%s", ta_last_error());
+    return ta_fail_quietly(status, "%s: %s", name, sentence);
+}
+
+ta_shard_map ta_shard_divided(const ta_shard_map *map, int32_t length)
+{
+    ta_shard_map divided = *map;
+    int64_t pieces = map->kind == TA_SHARD_ZIGZAG ? 2 * (int64_t)map->ranks : map->ranks;
+    int even = map->kind == TA_SHARD_ZIGZAG || map->kind == TA_SHARD_CONTIGUOUS;
+    if (!even || map->block || map->bounds || map->ranks < 1)
+        return divided;
+    divided.block = (int32_t)((length + pieces - 1) / pieces);
+    if (divided.block == 0)
+        divided.block = 1; /* an empty sequence */
+    return divided;
+}
+
 static int32_t held(const parts *p, const int32_t *bounds, int32_t end)
 {
     int32_t first = ta_shard_held(&p->part[0], bounds, end);
     return p->count == 1 ? first : first + ta_shard_held(&p->part[1], bounds, end);
 }
 
+static int32_t block_of(const ta_shard_map *map)
+{
+    return map->block ? map->block : TA_DEFAULT_BLOCK;
+}
+
+/* The rank of a weighted map, and the block of the round after the rank's last. */
+static int weighted_owner(const ta_shard_map *map, int32_t position, int64_t *turn_end)
+{
+    int64_t sum = 0, end = 0;
+    int rank = 0;
+    for (int r = 0; r < map->ranks; ++r)
+        sum += map->bounds[r];
+    int64_t block = position / block_of(map) % sum;
+    while (block >= end + map->bounds[rank])
+        end += map->bounds[rank++];
+    *turn_end = (position / block_of(map) - block + end + map->bounds[rank]) * block_of(map);
+    return rank;
+}
+
+int32_t ta_shard_run_end(const ta_shard_map *map, int32_t position)
+{
+    int64_t end = INT32_MAX, block = position / (block_of(map));
+    if (map->kind == TA_SHARD_WEIGHTED)
+        (void)weighted_owner(map, position, &end);
+    else if (map->kind == TA_SHARD_BLOCK_CYCLIC)
+        end = map->ranks > 1 ? (block + 1) * block_of(map) : end;
+    else if (map->bounds)
+        end = map->bounds[ta_shard_owner(map, position) + 1];
+    else if (map->kind == TA_SHARD_ZIGZAG)
+        end = block < 2 * (int64_t)map->ranks - 1 ? (block + 1) * map->block : end;
+    else if (map->block)
+        end = block < map->ranks - 1 ? (block + 1) * map->block : end;
+    return end < INT32_MAX ? (int32_t)end : INT32_MAX;
+}
+
 int ta_shard_owner(const ta_shard_map *map, int32_t position)
 {
+    int64_t turn_end;
+    if (map->kind == TA_SHARD_WEIGHTED)
+        return weighted_owner(map, position, &turn_end);
     if (map->kind == TA_SHARD_BLOCK_CYCLIC)
-        return (int)(position / (map->block ? map->block : TA_DEFAULT_BLOCK) % map->ranks);
+        return (int)(position / block_of(map) % map->ranks);
     if (map->bounds) {
         int rank = 0;
         while (rank < map->ranks && position >= map->bounds[rank + 1])
@@ -158,6 +268,8 @@ ta_status ta_shard_next(const ta_shard_map *map, int32_t length, int *rank, int3
 /* Is `local` beyond what a rank can hold, of a sequence of any length? */
 static int beyond(const ta_shard_map *map, int rank, int32_t local, int64_t position)
 {
+    if (map->kind == TA_SHARD_WEIGHTED)
+        return map->bounds[rank] == 0;
     if (map->bounds)
         return position >= map->bounds[rank + 1];
     if (map->kind == TA_SHARD_ZIGZAG)

@@ -4,6 +4,9 @@
  * Local order follows global order, so the keys that a mask lets a query see are always one range
  * of local positions: from ta_shard_held(first visible) to ta_shard_held(last visible + 1).
  *
+ * A weighted map is block-cyclic with turns of several blocks; a rank's own turn is all that it
+ * needs to know of the weights.
+ *
  * A slice of a shard is some of its tokens in a row, with local positions of its own from 0 on:
  * what a ring passes on in one message. Everything here speaks of the slice where there is one. */
 #ifndef TA_SHARD_H
@@ -21,7 +24,22 @@ typedef struct ta_shard {
     int32_t block; /* contiguous: 0 if only bounds define it */
     /* Only the rank's tokens from `slice_first` on, `slice_tokens` of them at most; 0: all. */
     int32_t slice_first, slice_tokens;
+    /* Block-cyclic: the ranks take turns, and all turns are a round. Of each round the rank holds
+     * `turn` tokens from `turn_first` on. A turn beyond the longest sequence is cut to 2^31, which
+     * is more than any local position. */
+    uint32_t turn;
+    int64_t turn_first, round;
 } ta_shard;
+
+/* Give a block-cyclic shard its turn: `blocks` of them from block `first` on, in a round of
+ * `round`. */
+TA_INLINE void ta_shard_set_turn(ta_shard *shard, int32_t first, int32_t blocks, int32_t round)
+{
+    int64_t turn = (int64_t)blocks * shard->block;
+    shard->turn = turn > INT32_MAX ? (uint32_t)1 << 31 : (uint32_t)turn;
+    shard->turn_first = (int64_t)first * shard->block;
+    shard->round = (int64_t)round * shard->block;
+}
 
 /* How many tokens with a position below `end` the rank holds in all. */
 TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *bounds, int32_t end)
@@ -29,13 +47,12 @@ TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *boun
     if (end <= 0)
         return 0;
     if (shard->cyclic) {
-        int64_t round = (int64_t)shard->block * shard->ranks;
-        int64_t part = end % round - (int64_t)shard->rank * shard->block;
+        int64_t part = end % shard->round - shard->turn_first;
         if (part < 0)
             part = 0;
-        else if (part > shard->block)
-            part = shard->block;
-        return (int32_t)(end / round * shard->block + part);
+        else if (part > shard->turn)
+            part = shard->turn;
+        return (int32_t)(end / shard->round * shard->turn + part);
     }
     int64_t first = bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block;
     int64_t last = (int64_t)first + shard->block;
@@ -61,9 +78,11 @@ TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, in
 TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, int32_t local)
 {
     local += shard->slice_first;
+    if (shard->cyclic && shard->turn == 0) /* it holds nothing */
+        return shard->turn_first;
     if (shard->cyclic)
-        return (int64_t)(local / shard->block) * shard->block * shard->ranks +
-               (int64_t)shard->rank * shard->block + local % shard->block;
+        return (int64_t)((uint32_t)local / shard->turn) * shard->round + shard->turn_first +
+               (int64_t)((uint32_t)local % shard->turn);
     return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
 }
 
@@ -92,6 +111,10 @@ TA_INLINE ta_visible ta_shard_seen(const ta_shard *shard, const int32_t *bounds,
                                    int32_t query_tokens, int32_t causal, int32_t window)
 {
     ta_visible v = ta_shard_visible(shard, bounds, length, length - query_tokens, causal, window);
+    if (query_tokens < 1) { /* nobody is there to see anything */
+        v.first = v.end = 0;
+        return v;
+    }
     v.end = ta_shard_visible(shard, bounds, length, length - 1, causal, window).end;
     return v;
 }

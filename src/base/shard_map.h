@@ -18,6 +18,23 @@ ta_status ta_shard_check_map(const char *name, const ta_shard_map *map);
  * ranges, and decode steps speak of one. */
 ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard);
 
+/* Weights as turns: rank r has the blocks [turns[r], turns[r + 1]) of a round of turns[ranks]. */
+void ta_shard_make_turns(const int32_t *weights, int ranks, int32_t *turns);
+
+/* Speak of another rank of the same map. `turns` of a weighted map, NULL of any other. */
+void ta_shard_set_rank(ta_shard *shard, const int32_t *turns, int rank);
+
+/* The end of the range of positions around `position` that its rank holds in a row; INT32_MAX if it
+ * does not end before. Of a map that was checked, and a position that it has. */
+int32_t ta_shard_run_end(const ta_shard_map *map, int32_t position);
+
+/* The map with a block for a sequence of this length, if it is contiguous or zigzag and has neither
+ * block nor bounds: then it divides every sequence evenly. */
+ta_shard_map ta_shard_divided(const ta_shard_map *map, int32_t length);
+
+/* Check all that there is to check of a map that alone says where each position is. */
+ta_status ta_shard_check_complete(const char *name, const ta_shard_map *map);
+
 /* `name` is what the error message calls the bounds. */
 ta_status ta_shard_check_bounds(const char *name, const int32_t *bounds, int ranks);
 

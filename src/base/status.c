@@ -14,6 +14,7 @@ static struct {
 } log_target;
 
 static _Thread_local char last_error[1024];
+static _Thread_local int other_rank_s; /* another rank found it */
 
 const char *ta_status_name(ta_status status)
 {
@@ -63,6 +64,18 @@ static void set_last_error(const char *format, va_list arguments)
     char text[sizeof last_error];
     ta_format_list(text, sizeof text, format, arguments);
     snprintf(last_error, sizeof last_error, "%s", text);
+    other_rank_s = 0;
+}
+
+ta_status ta_found_by_other(ta_status status)
+{
+    other_rank_s = 1;
+    return status;
+}
+
+int ta_error_is_other_rank_s(void)
+{
+    return other_rank_s;
 }
 
 ta_status ta_fail(ta_status status, const char *format, ...)

@@ -24,9 +24,14 @@
 /* Record the sentence for ta_last_error() on this thread, log it, and return `status`. */
 __attribute__((format(printf, 2, 3))) ta_status ta_fail(ta_status status, const char *format, ...);
 
-/* Take over an error found by another rank: sets ta_last_error() without logging it again. */
+/* The same without logging: an error that was logged before, or that is none in the end. */
 __attribute__((format(printf, 2, 3))) ta_status ta_fail_quietly(ta_status status,
                                                                 const char *format, ...);
+
+/* Mark the last error of this thread as one that another rank found, which knows more of it: who
+ * looks for the cause (run_threads.c) asks that one first. Returns `status`. */
+ta_status ta_found_by_other(ta_status status);
+int ta_error_is_other_rank_s(void);
 
 __attribute__((format(printf, 1, 2))) void ta_log_info(const char *format, ...);
 

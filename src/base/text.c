@@ -24,6 +24,13 @@ ta_status ta_text_open(ta_text *text, char *data, size_t capacity)
     return TA_OK;
 }
 
+ta_status ta_text_close(const ta_text *text, size_t *needed_bytes)
+{
+    if (needed_bytes)
+        *needed_bytes = text->length + 1;
+    return TA_OK;
+}
+
 void ta_text_add(ta_text *text, const char *format, ...)
 {
     size_t room = text->length < text->capacity ? text->capacity - text->length : 0;

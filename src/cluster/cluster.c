@@ -103,9 +103,7 @@ ta_status ta_cluster_text(const ta_cluster *cluster, char *text, size_t capacity
         return ta_fail(TA_ERR_INVALID, "cluster is NULL: make one with ta_cluster_create()");
     TA_TRY(ta_text_open(&out, text, capacity));
     ta_cluster_write(cluster, &out);
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }
 
 void ta_cluster_destroy(ta_cluster *cluster)

@@ -1,7 +1,7 @@
 /* The first half of ta_cluster_probe(): where the ranks are. Ranks on hosts of one name share a
- * node; inside it the module "hwloc", if it is there, knows the package and NUMA node of a
- * rank's GPU or of the CPUs that the rank is bound to. Every rank looks for itself and tells the
- * others. probe.c has the other half, how fast they are. */
+ * node, unless their group knows better; inside it the module "hwloc", if it is there, knows the
+ * package and NUMA node of a rank's GPU or of the CPUs that the rank is bound to. Every rank looks
+ * for itself and tells the others. probe.c has the other half, how fast they are. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +92,10 @@ ta_status ta_cluster_find(ta_group *group, ta_device *device, ta_cluster *cluste
     for (size_t rank = 0; rank <= ranks; ++rank)
         offsets[rank] = rank * sizeof *all;
     whereabouts *own = &all[group->rank];
-    gethostname(own->host, sizeof own->host - 1);
+    if (group->node)
+        snprintf(own->host, sizeof own->host, "node %d", group->node);
+    else
+        gethostname(own->host, sizeof own->host - 1);
     find_own_place(device, &own->place);
     TA_TRY_GOTO(ta_group_all_gather_host(group, all, offsets), free_all);
     cluster->ranks = group->size;

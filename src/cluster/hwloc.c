@@ -38,6 +38,19 @@ static int has_machine(void)
     return found;
 }
 
+/* Where an allocation of its own fails hwloc ends the process, by a failed assertion or worse. It
+ * is asked only if there is more memory than it takes: a machine of 4,096 cores takes 30 MiB. */
+#define ENOUGH_BYTES ((size_t)48 << 20)
+
+static int has_memory(void)
+{
+    void *trial = malloc(ENOUGH_BYTES);
+    /* A compiler may leave out an allocation that nobody looks at. */
+    __asm__ volatile("" : "+r"(trial) : : "memory");
+    free(trial);
+    return trial != NULL;
+}
+
 static ta_status load(const char *text, hwloc_topology_t *topology)
 {
     int is_path = text && strchr(text, '/') != NULL, set = 0;
@@ -45,6 +58,9 @@ static ta_status load(const char *text, hwloc_topology_t *topology)
         return core->fail(TA_ERR_UNSUPPORTED, "hwloc is not used in set-uid programs");
     if (!text && !has_machine())
         return core->fail(TA_ERR_NOT_FOUND, "hwloc needs /sys, which is not mounted here");
+    if (!has_memory())
+        return core->fail(TA_ERR_NO_MEMORY,
+                          "no memory for hwloc, which must have %zu bytes to spare", ENOUGH_BYTES);
     if (hwloc_topology_init(topology) != 0)
         return core->fail(TA_ERR_NO_MEMORY, "no memory for hwloc's topology");
     leave_out_parts(*topology);
@@ -86,13 +102,11 @@ static hwloc_const_cpuset_t cpus_of_gpu(hwloc_topology_t topology, const char *p
 static ta_status find_place(const ta_place_question *question, ta_place *place)
 {
     hwloc_topology_t topology;
+    TA_TRY(load(question->topology, &topology));
     hwloc_bitmap_t own = hwloc_bitmap_alloc();
-    if (!own)
+    if (!own) {
+        hwloc_topology_destroy(topology);
         return core->fail(TA_ERR_NO_MEMORY, "no memory for a set of CPUs");
-    ta_status status = load(question->topology, &topology);
-    if (status != TA_OK) {
-        hwloc_bitmap_free(own);
-        return status;
     }
     for (int i = 0; i < question->cpu_count; ++i)
         hwloc_bitmap_set(own, (unsigned)question->cpus[i]);

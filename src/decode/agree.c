@@ -25,8 +25,9 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.query_dtype", p->query_dtype),
         TA_FIELD_OF_INTEGER("config.out_dtype", p->out_dtype),
         TA_FIELD_OF_INTEGER("config.max_tokens", p->max_tokens),
-        TA_FIELD_OF_INTEGER("config.map.kind", p->shard.cyclic),
+        TA_FIELD_OF_INTEGER("config.map.kind", config->map.kind),
         TA_FIELD_OF_INTEGER("config.map.block", p->shard.block),
+        TA_FIELD_OF_INTEGERS("config.map.bounds", config->map.bounds, plan->ranks),
         TA_FIELD_OF_INTEGER("config.mask", !p->causal),
         TA_FIELD_OF_INTEGER("config.window", p->window),
         TA_FIELD_OF_REAL("config.scale", p->scale),
@@ -42,6 +43,9 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.replay", plan->replays),
         TA_FIELD_OF_INTEGER("config.check", plan->checks),
         TA_FIELD_OF_INTEGER("config.reproducible_tile", p->tally_tile),
+        TA_FIELD_OF_INTEGER("config.max_call_tokens", p->rows),
+        TA_FIELD_OF_INTEGER("config.combine_only", ta_plan_combines(plan)),
+        TA_FIELD_OF_INTEGER("config.append_scattered", plan->gathers_tokens),
     };
     agreement.fields = fields;
     agreement.field_count = sizeof fields / sizeof *fields;

@@ -1,17 +1,20 @@
-/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else. */
-#include <string.h>
+/* ta_decode(): check the arguments of a step and hand it to the plan's algorithm. Nothing else.
+ * combine.c and append.c have checks in common with it: api.h. */
+#include "api.h"
 
+#include "base/arguments.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/status.h"
-#include "base/struct_size.h"
-#include "base/tensor.h"
+#include "call.h"
 #include "check_more.h"
+#include "replay.h"
 #include "step.h"
 #include "step_fault.h"
 
 static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     int first, heads;
     ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
     if (heads == 0)
@@ -21,13 +24,13 @@ static ta_status check_query(const ta_plan *plan, const ta_tensor *q, ta_step *s
                        "q is NULL: rank %d has %d query heads under the plan's "
                        "query_placement",
                        plan->rank, heads);
-    ta_tensor_shape shape = {"q", p->batch, p->query_tokens, heads, p->k_dim, p->query_dtype};
+    ta_tensor_shape shape = ta_call_shape(p, "q", heads, p->k_dim, p->query_dtype);
     return ta_tensor_fill(q, &shape, &step->q);
 }
 
-static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
+ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     int first, heads;
     ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &first, &heads);
     if (heads == 0)
@@ -39,7 +42,7 @@ static ta_status check_out(const ta_plan *plan, const ta_tensor *out, float *lse
                        plan->rank, heads);
     if ((uintptr_t)lse % sizeof(float))
         return ta_fail(TA_ERR_INVALID, "lse is %p: must be aligned to 4 bytes", (void *)lse);
-    ta_tensor_shape shape = {"out", p->batch, p->query_tokens, heads, p->v_dim, p->out_dtype};
+    ta_tensor_shape shape = ta_call_shape(p, "out", heads, p->v_dim, p->out_dtype);
     TA_TRY(ta_tensor_fill(out, &shape, &step->out));
     step->lse = lse;
     return ta_tensor_check_distinct(&step->out, &shape);
@@ -60,9 +63,9 @@ static ta_status check_extent(const ta_tensor *tensor, const ta_tensor_shape *sh
                    (long long)tensor->head_stride, reach);
 }
 
-static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
+ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     ta_kv *kv = &step->kv;
     TA_TRY(ta_struct_read(TA_STRUCT(ta_kv), "kv", given, kv));
     int64_t blocks = p->batch, tokens = p->max_tokens;
@@ -87,19 +90,7 @@ static ta_status check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step
     return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
-static ta_status check_call(const ta_call *given, ta_step *step)
-{
-    ta_call call;
-    if (!given)
-        return TA_OK;
-    TA_TRY(ta_struct_read(TA_STRUCT(ta_call), "call", given, &call));
-    step->tag = call.tag;
-    return TA_OK;
-}
-
-static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
-                            const ta_tensor *out, float *lse, const ta_call *call, void *stream,
-                            ta_step *step)
+ta_status ta_check_stream(const ta_plan *plan, void *stream)
 {
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
@@ -111,77 +102,21 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
                        "ranks has to wait for the device; capture steps of one rank, or of a group "
                        "that moves device memory",
                        stream, plan->group->ops->name, plan->ranks);
-    TA_TRY(check_call(call, step));
+    return TA_OK;
+}
+
+static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv *kv,
+                            const ta_tensor *out, float *lse, const ta_call *call, void *stream,
+                            ta_step *step)
+{
+    TA_TRY(ta_call_read(plan, call, step));
+    if (ta_plan_combines(plan))
+        return ta_fail(TA_ERR_INVALID, "plan has config.combine_only: it has no K and V, call "
+                                       "ta_combine(), or make another plan");
+    TA_TRY(ta_check_stream(plan, stream));
     TA_TRY(check_query(plan, q, step));
-    TA_TRY(check_kv(plan, kv, step));
-    return check_out(plan, out, lse, step);
-}
-
-static ta_step_counts count(const ta_plan *plan)
-{
-    ta_step_counts counts = {.device = plan->device->stats};
-    if (plan->group)
-        counts.group = plan->group->stats;
-    return counts;
-}
-
-/* What was done since. */
-static ta_step_counts count_since(const ta_plan *plan, const ta_step_counts *before)
-{
-    ta_step_counts now = count(plan);
-    const ta_device_stats *device = &before->device;
-    const ta_group_stats *group = &before->group;
-    now.device.launches -= device->launches;
-    now.device.copies -= device->copies;
-    now.device.waits -= device->waits;
-    now.device.bytes_to_device -= device->bytes_to_device;
-    now.device.bytes_from_device -= device->bytes_from_device;
-    now.group.messages_sent -= group->messages_sent;
-    now.group.messages_received -= group->messages_received;
-    now.group.bytes_sent -= group->bytes_sent;
-    now.group.bytes_received -= group->bytes_received;
-    return now;
-}
-
-/* A graph does again what was counted when it was recorded. */
-static void count_again(ta_plan *plan, const ta_step_counts *counts)
-{
-    plan->device->stats.launches += counts->device.launches;
-    if (!plan->group)
-        return;
-    plan->group->stats.messages_sent += counts->group.messages_sent;
-    plan->group->stats.messages_received += counts->group.messages_received;
-    plan->group->stats.bytes_sent += counts->group.bytes_sent;
-    plan->group->stats.bytes_received += counts->group.bytes_received;
-}
-
-static ta_status record_step(ta_plan *plan, const ta_step *step, const ta_fault *own)
-{
-    const ta_device_ops *ops = plan->device->ops;
-    ta_recording *r = &plan->recording;
-    ta_step_counts before = count(plan);
-    void *stream = NULL;
-    ops->drop(plan->device, r->graph);
-    r->graph = NULL;
-    TA_TRY(ops->record(plan->device, &stream));
-    ta_status status = plan->runs->decode(plan, step, own, stream);
-    if (status != TA_OK) {
-        (void)ops->recorded(plan->device, stream, NULL);
-        return status;
-    }
-    r->step = *step;
-    r->counts = count_since(plan, &before);
-    return ops->recorded(plan->device, stream, &r->graph);
-}
-
-static ta_status replay_step(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
-{
-    const ta_recording *r = &plan->recording;
-    if (r->graph && memcmp(&r->step, step, sizeof *step) == 0)
-        count_again(plan, &r->counts);
-    else
-        TA_TRY(record_step(plan, step, own));
-    return plan->device->ops->replay(plan->device, r->graph, stream);
+    TA_TRY(ta_check_kv(plan, kv, step));
+    return ta_check_out(plan, out, lse, step);
 }
 
 /* A rank with a fault does something else, and what the caller captures can't be captured twice. */
@@ -190,37 +125,44 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
 {
     if (plan->replays && !plan->checks && own->status == TA_OK &&
         !plan->device->ops->capturing(plan->device, stream))
-        return replay_step(plan, step, own, stream);
+        return ta_replay_step(plan, step, own, stream);
     return plan->runs->decode(plan, step, own, stream);
 }
 
-ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
-                    float *lse, const ta_call *call, void *stream)
+/* A message had another size than its receiver expected. Rows size messages. */
+static ta_status fail_of_sizes(const ta_problem *p)
 {
-    if (!plan)
-        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
-    ta_step step = {0};
-    ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
-    uint64_t query = 0;
-    if (checked == TA_OK && plan->checks)
-        checked = ta_check_more(plan, &step, &query, stream);
+    char reason[400];
+    ta_format(reason, sizeof reason, "%s", ta_last_error());
+    return ta_fail(
+        TA_ERR_MISMATCH,
+        "%s; a call's query rows, %lld here, must be as many on all ranks: call.batch, %d "
+        "here, and call.tokens, %lld here",
+        reason, (long long)p->rows, (int)p->batch, (long long)(p->starts ? p->rows : 0));
+}
+
+ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
+{
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault own = ta_step_record(plan, &step, query, checked),
+    ta_fault own = ta_step_record(plan, step, query, checked),
              earlier = ta_fault_of(TA_OK, plan->rank);
     if (checked == TA_OK)
         earlier = ta_take_report(plan);
     if (earlier.status != TA_OK) { /* this call is an error, and writes nothing */
-        step.out = (ta_tensor){NULL, 0, 0, 0};
-        step.lse = NULL;
+        step->out = (ta_tensor){NULL, 0, 0, 0};
+        step->lse = NULL;
     }
-    ta_step_counts before = count(plan);
+    ta_plan_fit(plan, step->problem.rows);
+    ta_step_counts before = ta_step_count(plan);
     int64_t begin_ns = ta_clock_ns();
-    ta_status status = run_or_replay(plan, &step, &own, stream);
+    ta_status status = run_or_replay(plan, step, &own, stream);
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
-    plan->last_step = count_since(plan, &before);
+    plan->last_step = ta_step_count_since(plan, &before);
     ++plan->steps;
+    if (status == TA_ERR_MISMATCH)
+        status = fail_of_sizes(&step->problem);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;
@@ -236,4 +178,17 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
     if (now.status != TA_OK)
         return ta_fail_of_fault(&now, "this", "nothing was written");
     return TA_OK;
+}
+
+ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta_tensor *out,
+                    float *lse, const ta_call *call, void *stream)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    ta_step step = {0};
+    ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
+    uint64_t query = 0;
+    if (checked == TA_OK && plan->checks)
+        checked = ta_check_more(plan, &step, &query, stream);
+    return ta_run_step(plan, &step, query, checked, stream);
 }

@@ -5,15 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "base/tensor.h"
+#include "call.h"
 #include "step.h"
 
 /* Copies of device memory. On the host they are what they are copies of. */
 typedef struct tables {
-    int32_t *lengths, *bounds, *pages;
+    int32_t *lengths, *bounds, *pages, *starts;
+    float *sinks, *slopes;
     char *query;
 } tables;
 
@@ -22,6 +24,9 @@ static void free_tables(tables *t)
     free(t->lengths);
     free(t->bounds);
     free(t->pages);
+    free(t->starts);
+    free(t->sinks);
+    free(t->slopes);
     free(t->query);
 }
 
@@ -45,7 +50,7 @@ static ta_status check_apart(const range *written, const range *read)
 
 static ta_status check_overlaps(const ta_plan *plan, const ta_step *step)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     const ta_kv *kv = &step->kv;
     int64_t blocks = kv->page_table ? kv->page_count : p->batch;
     int64_t tokens = kv->page_table ? kv->page_tokens : p->max_tokens;
@@ -55,10 +60,10 @@ static ta_status check_overlaps(const ta_plan *plan, const ta_step *step)
         return TA_OK;
     ta_tensor_shape k = {"kv.k", blocks, tokens, p->kv_heads, p->k_dim, p->kv_dtype};
     ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
-    ta_tensor_shape out = {"out", p->batch, p->query_tokens, heads, p->v_dim, p->out_dtype};
+    ta_tensor_shape out = ta_call_shape(p, "out", heads, p->v_dim, p->out_dtype);
     const range written[] = {
         {"out", step->out.data, ta_tensor_reach(&step->out, &out)},
-        {"lse", (const char *)step->lse, (size_t)(ta_problem_rows(p) * heads) * sizeof(float)}};
+        {"lse", (const char *)step->lse, (size_t)(p->rows * heads) * sizeof(float)}};
     const range read[] = {{"kv.k", kv->k.data, ta_tensor_reach(&kv->k, &k)},
                           {"kv.v", kv->v.data, ta_tensor_reach(&kv->v, &v)}};
     for (int i = 0; i < 4; ++i)
@@ -83,10 +88,11 @@ static ta_status fetch(ta_device *device, void *to, const void *from, size_t byt
     return bytes ? device->ops->copy(device, to, from, bytes, stream) : TA_OK;
 }
 
-static ta_status fetch_lengths(const ta_plan *plan, ta_kv *kv, tables *t, void *stream)
+static ta_status fetch_lengths(const ta_plan *plan, const ta_problem *p, ta_kv *kv, tables *t,
+                               void *stream)
 {
     ta_device *device = plan->device;
-    size_t batch = (size_t)plan->problem.batch, each = (size_t)plan->problem.shard.ranks + 1;
+    size_t batch = (size_t)p->batch, each = (size_t)p->shard.ranks + 1;
     TA_TRY(make_copy(batch, sizeof *t->lengths, &t->lengths));
     TA_TRY(make_copy(batch * each, sizeof *t->bounds, &t->bounds));
     TA_TRY(fetch(device, t->lengths, kv->lengths, batch * sizeof *t->lengths, stream));
@@ -103,9 +109,9 @@ static ta_status fetch_lengths(const ta_plan *plan, ta_kv *kv, tables *t, void *
 }
 
 /* The entries that sequences in order would use; of others the check needs none. */
-static ta_status fetch_pages(const ta_plan *plan, ta_kv *kv, tables *t, void *stream)
+static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv, tables *t,
+                             void *stream)
 {
-    const ta_problem *p = &plan->problem;
     int64_t stride = kv->page_table_stride;
     if (stride < 0)
         return ta_fail(TA_ERR_INVALID, "kv.page_table_stride is %lld: must be 0 or more",
@@ -123,28 +129,53 @@ static ta_status fetch_pages(const ta_plan *plan, ta_kv *kv, tables *t, void *st
     return plan->device->ops->synchronize(plan->device, stream);
 }
 
+/* What the call points to, where it is not the plan's. Afterwards the problem has a copy of the
+ * starts. */
+static ta_status check_call(const ta_plan *plan, ta_problem *p, tables *t, void *stream)
+{
+    ta_device *device = plan->device;
+    size_t starts = p->starts ? (size_t)p->batch + 1 : 0, heads = (size_t)p->query_heads;
+    int sinks = p->sinks != plan->problem.sinks;
+    int slopes = p->alibi_slopes != plan->problem.alibi_slopes;
+    TA_TRY(make_copy(starts, sizeof *t->starts, &t->starts));
+    TA_TRY(make_copy(heads, sizeof *t->sinks, &t->sinks));
+    TA_TRY(make_copy(heads, sizeof *t->slopes, &t->slopes));
+    TA_TRY(fetch(device, t->starts, p->starts, starts * sizeof *t->starts, stream));
+    if (sinks)
+        TA_TRY(fetch(device, t->sinks, p->sinks, heads * sizeof *t->sinks, stream));
+    if (slopes)
+        TA_TRY(fetch(device, t->slopes, p->alibi_slopes, heads * sizeof *t->slopes, stream));
+    TA_TRY(device->ops->synchronize(device, stream));
+    p->starts = p->starts ? t->starts : NULL;
+    TA_TRY(ta_call_check_starts(p, p->starts));
+    return ta_call_check_heads(p, t->sinks, t->slopes);
+}
+
 static ta_status check_tables(const ta_plan *plan, const ta_step *step, tables *t, void *stream)
 {
     ta_kv kv = step->kv, unpaged;
-    TA_TRY(fetch_lengths(plan, &kv, t, stream));
+    ta_problem p = step->problem;
+    TA_TRY(check_call(plan, &p, t, stream));
+    TA_TRY(fetch_lengths(plan, &p, &kv, t, stream));
     unpaged = kv;
     unpaged.page_table = NULL; /* which entries there are, lengths and bounds say */
-    TA_TRY(ta_host_check_kv(plan->device, &plan->problem, &unpaged));
+    TA_TRY(ta_host_check_kv(plan->device, &p, &unpaged));
     if (!kv.page_table)
         return TA_OK;
-    TA_TRY(fetch_pages(plan, &kv, t, stream));
-    return ta_host_check_kv(plan->device, &plan->problem, &kv);
+    TA_TRY(fetch_pages(plan, &p, &kv, t, stream));
+    return ta_host_check_kv(plan->device, &p, &kv);
 }
 
 /* ---- The query ---- */
 
-/* Rows of all heads of sequence `b` and token `i`, dense, where the host can see them. */
-static ta_status bring_row(const ta_plan *plan, const ta_tensor *q, int64_t row, char *to,
+/* A row of all heads, dense, where the host can see it. */
+static ta_status bring_row(const ta_plan *plan, const ta_step *step, int64_t row, char *to,
                            void *stream)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
+    const ta_tensor *q = &step->q;
     size_t size = ta_dtype_bytes(p->query_dtype), bytes = (size_t)p->k_dim * size;
-    int64_t at = row / p->query_tokens * q->batch_stride + row % p->query_tokens * q->token_stride;
+    int64_t at = ta_problem_row_at(p, q, row);
     for (int32_t h = 0; h < p->query_heads; ++h) {
         const char *from = (const char *)q->data + (size_t)(at + h * q->head_stride) * size;
         TA_TRY(plan->device->ops->copy(plan->device, to + (size_t)h * bytes, from, bytes, stream));
@@ -152,15 +183,15 @@ static ta_status bring_row(const ta_plan *plan, const ta_tensor *q, int64_t row,
     return TA_OK;
 }
 
-static ta_status hash_query(const ta_plan *plan, const ta_tensor *q, tables *t, uint64_t *hash,
+static ta_status hash_query(const ta_plan *plan, const ta_step *step, tables *t, uint64_t *hash,
                             void *stream)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     size_t row_bytes = (size_t)p->query_heads * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
     int64_t rows = ta_problem_rows(p);
     TA_TRY(make_copy((size_t)rows, row_bytes, &t->query));
     for (int64_t row = 0; row < rows; ++row)
-        TA_TRY(bring_row(plan, q, row, t->query + (size_t)row * row_bytes, stream));
+        TA_TRY(bring_row(plan, step, row, t->query + (size_t)row * row_bytes, stream));
     if (plan->device->ops->synchronize)
         TA_TRY(plan->device->ops->synchronize(plan->device, stream));
     *hash = 0;
@@ -171,21 +202,39 @@ static ta_status hash_query(const ta_plan *plan, const ta_tensor *q, tables *t, 
     return TA_OK;
 }
 
+static ta_status check_capture(const ta_plan *plan, void *stream)
+{
+    const ta_device_ops *ops = plan->device->ops;
+    if (ops->capturing && ops->capturing(plan->device, stream))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "stream %p is being captured: a step in checked mode waits for the device; "
+                       "leave config.check at 0, and TREEATTN_CHECK unset",
+                       stream);
+    return TA_OK;
+}
+
+ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream)
+{
+    tables t = {0};
+    if (!plan->device->ops->alloc_host)
+        return TA_OK;
+    TA_TRY(check_capture(plan, stream));
+    ta_status status = check_tables(plan, step, &t, stream);
+    free_tables(&t);
+    return status;
+}
+
 ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, void *stream)
 {
     const ta_device_ops *ops = plan->device->ops;
     tables t = {0};
     ta_status status;
     TA_TRY(check_overlaps(plan, step));
-    if (ops->capturing && ops->capturing(plan->device, stream))
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "stream %p is being captured: a step in checked mode waits for the device; "
-                       "leave config.check at 0, and TREEATTN_CHECK unset",
-                       stream);
+    TA_TRY(check_capture(plan, stream));
     if (ops->alloc_host)
         TA_TRY_GOTO(check_tables(plan, step, &t, stream), free_tables);
     if (plan->ranks > 1 && plan->query_placement == TA_PLACE_ALL)
-        TA_TRY_GOTO(hash_query(plan, &step->q, &t, query, stream), free_tables);
+        TA_TRY_GOTO(hash_query(plan, step, &t, query, stream), free_tables);
     status = TA_OK;
 
 free_tables:

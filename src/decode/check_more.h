@@ -9,4 +9,8 @@
  * have the query, else it is left alone. On a GPU it waits for the stream. */
 ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, void *stream);
 
+/* The tables in device memory alone, before an append uses them. Where they are host memory they
+ * have been looked at. */
+ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream);
+
 #endif

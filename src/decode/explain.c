@@ -20,16 +20,35 @@ static const char *placement_name(ta_placement placement)
     }
 }
 
+static void add_weights(const ta_plan *plan, ta_text *out)
+{
+    ta_text_add(out, "shard map: weighted block-cyclic, block %d, weights",
+                (int)plan->problem.shard.block);
+    for (int rank = 0; rank < plan->ranks; ++rank)
+        ta_text_add(out, " %d", (int)(plan->turns[rank + 1] - plan->turns[rank]));
+    ta_text_add(out, "\n");
+}
+
 static void add_work(const ta_plan *plan, ta_text *out)
 {
     const ta_problem *p = &plan->problem;
     ta_text_add(out, "batch: %d\nquery tokens: %d\n", (int)p->batch, (int)p->query_tokens);
+    if (ta_plan_combines(plan)) {
+        ta_text_add(out, "combines: %d query heads of dim %d\n", (int)p->query_heads,
+                    (int)p->v_dim);
+        ta_text_add(out, "dtypes: %s in, %s out\n", ta_dtype_name(p->query_dtype),
+                    ta_dtype_name(p->out_dtype));
+        ta_text_add(out, "scores: the caller's%s\n", p->sinks ? ", sinks" : "");
+        return;
+    }
     ta_text_add(out, "heads: %d query, %d kv\n", (int)p->query_heads, (int)p->kv_heads);
     ta_text_add(out, "head dim: %d k, %d v\n", (int)p->k_dim, (int)p->v_dim);
     ta_text_add(out, "dtypes: %s query, %s kv, %s out\n", ta_dtype_name(p->query_dtype),
                 ta_dtype_name(p->kv_dtype), ta_dtype_name(p->out_dtype));
     ta_text_add(out, "tokens per sequence and rank: at most %d\n", (int)p->max_tokens);
-    if (p->shard.cyclic)
+    if (plan->turns)
+        add_weights(plan, out);
+    else if (p->shard.cyclic)
         ta_text_add(out, "shard map: block-cyclic, block %d\n", (int)p->shard.block);
     else if (p->shard.block)
         ta_text_add(out, "shard map: contiguous, %d tokens per rank\n", (int)p->shard.block);
@@ -79,8 +98,9 @@ static void add_run(const ta_plan *plan, ta_text *out)
     long long partial = (long long)p->query_heads * ta_problem_rows(p) *
                         ta_problem_record_floats(p) * (long long)sizeof(float);
     add_algorithm(plan, out);
-    ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
-                plan->query ? ", moved to all ranks each step" : "");
+    if (!ta_plan_combines(plan))
+        ta_text_add(out, "query: on %s%s\n", placement_name(plan->query_placement),
+                    plan->query ? ", moved to all ranks each step" : "");
     ta_text_add(out, "output: on %s\n", placement_name(plan->out_placement));
     if (p->tally_tile)
         ta_text_add(out,
@@ -133,7 +153,5 @@ ta_status ta_explain(const ta_plan *plan, char *text, size_t capacity, size_t *n
     add_work(plan, &out);
     add_run(plan, &out);
     add_last_step(plan, &out);
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }

@@ -27,7 +27,9 @@ void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
 {
     const ta_choice *choice = &plan->choice;
     const ta_candidate *ring = ta_choice_ring(choice);
-    if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
+    if (ta_plan_combines(plan)) {
+        ta_text_add(out, "the plan only combines; the attention of each shard is the caller's");
+    } else if (choice->wanted_algorithm > TA_ALGORITHM_TREE) {
         ta_text_add(out, "the config asks for it");
     } else if (ta_plan_is_ring(plan)) {
         ta_text_add(out, "the least predicted time of all ways on this cluster");
@@ -63,7 +65,9 @@ static void add_advice(const ta_plan *plan, ta_text *out)
 {
     const ta_candidate *chosen = ta_candidates_chosen(&plan->choice.candidates);
     const ta_candidate *one = &plan->choice.candidates.list[TA_WAY_ONE_DEVICE];
-    if (ta_choice_one_device_is_cheaper(&plan->choice))
+    if (ta_plan_combines(plan))
+        ta_text_add(out, "none: what attending costs is not known");
+    else if (ta_choice_one_device_is_cheaper(&plan->choice))
         ta_text_add(out,
                     "do not shard: one device holds the %.3g bytes of all ranks and would take "
                     "%.1f us",
@@ -83,12 +87,14 @@ static void add_advice(const ta_plan *plan, ta_text *out)
 static void add_exchange(const ta_plan *plan, ta_text *out)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[plan->choice.exchange];
-    const ta_exchange_shape *shape = &plan->job.shape;
-    int chunks = plan->job.chunks;
+    ta_exchange_shape largest = plan->job.shape; /* the job is as the last call needed it */
+    const ta_exchange_shape *shape = &largest;
     if (plan->ranks == 1) {
         ta_text_add(out, "exchange: none\n");
         return;
     }
+    largest.head_bytes = (size_t)plan->problem.rows * largest.record_bytes;
+    int chunks = ta_exchange_chunks(plan->choice.exchange, shape);
     ta_text_add(out, "exchange: %s, %s", kind->name, kind->what);
     if (shape->tallies && kind->what_of_tallies)
         ta_text_add(out, "%s", kind->what_of_tallies);
@@ -154,7 +160,5 @@ ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity, size
     if (plan->choice.candidates.list)
         add_json_choice(plan, &out);
     ta_text_add(&out, "}\n");
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }

@@ -4,7 +4,7 @@
  * cut theirs. */
 #include <stdlib.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
@@ -29,9 +29,9 @@ void *ta_cut(ta_cutter *c, size_t count, size_t each)
     return piece;
 }
 
-static size_t query_head_bytes(const ta_problem *p)
+static size_t query_head_bytes(const ta_problem *p, int64_t rows)
 {
-    return (size_t)ta_problem_rows(p) * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
+    return (size_t)rows * (size_t)p->k_dim * ta_dtype_bytes(p->query_dtype);
 }
 
 static int moves_query(const ta_plan *plan)
@@ -57,10 +57,22 @@ static void cut_query(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
     const ta_problem *p = &plan->problem;
     if (!moves_query(plan))
         return;
-    plan->query = ta_cut(device, (size_t)p->query_heads, query_head_bytes(p));
+    size_t head_bytes = query_head_bytes(p, p->rows);
+    plan->query = ta_cut(device, (size_t)p->query_heads, head_bytes);
     plan->exchange_query = plan->query;
     if (ta_plan_stages(plan))
-        plan->exchange_query = ta_cut(exchange, (size_t)p->query_heads, query_head_bytes(p));
+        plan->exchange_query = ta_cut(exchange, (size_t)p->query_heads, head_bytes);
+}
+
+/* Room for new tokens of any type. */
+static void cut_gathered(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+{
+    const ta_problem *p = &plan->problem;
+    if (!plan->gathers_tokens || plan->ranks == 1)
+        return;
+    size_t bytes = (size_t)ta_gathered_piece(p, ta_problem_rows(p), sizeof(float), plan->ranks);
+    plan->gathered = ta_cut(device, bytes, 1);
+    plan->exchange_gathered = ta_plan_stages(plan) ? ta_cut(exchange, bytes, 1) : plan->gathered;
 }
 
 /* From here on the problem points to the plan's own copies. */
@@ -99,6 +111,7 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     plan->runs->cut(plan, &device, exchange);
     cut_records(plan, &device, exchange);
     cut_query(plan, &device, exchange);
+    cut_gathered(plan, &device, exchange);
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
@@ -120,27 +133,45 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     return copy_head_values(plan, slopes, sinks);
 }
 
-/* Byte offsets of each rank's heads in something that is ordered by heads. */
-static ta_status make_offsets(const ta_plan *plan, size_t head_bytes, size_t **offsets)
+static ta_status make_offsets(const ta_plan *plan, size_t **offsets)
 {
-    size_t *at = calloc((size_t)plan->ranks + 1, sizeof *at);
-    if (!at)
+    *offsets = calloc((size_t)plan->ranks + 1, sizeof **offsets);
+    if (!*offsets)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", plan->ranks);
-    for (int rank = 0; rank <= plan->ranks; ++rank)
-        at[rank] = (size_t)ta_head_start(plan->problem.query_heads, plan->ranks, rank) * head_bytes;
-    *offsets = at;
     return TA_OK;
 }
 
 static ta_status make_all_offsets(ta_plan *plan)
 {
+    if (plan->gathers_tokens && plan->ranks > 1)
+        TA_TRY(make_offsets(plan, &plan->gathered_at));
     if (plan->query_placement == TA_PLACE_HEADS)
-        TA_TRY(make_offsets(plan, query_head_bytes(&plan->problem), &plan->query_at));
+        TA_TRY(make_offsets(plan, &plan->query_at));
     if (!ta_plan_is_ring(plan))
         return ta_exchange_prepare(&plan->job);
     if (plan->algorithm == TA_ALGORITHM_RING_KV)
         TA_TRY(ta_exchange_prepare(&plan->fault_job));
-    return make_offsets(plan, plan->job.shape.head_bytes, &plan->part_at);
+    return make_offsets(plan, &plan->part_at);
+}
+
+/* Byte offsets of each rank's heads in something that is ordered by heads. */
+static void set_offsets(const ta_plan *plan, size_t head_bytes, size_t *at)
+{
+    for (int rank = 0; at && rank <= plan->ranks; ++rank)
+        at[rank] = (size_t)ta_head_start(plan->problem.query_heads, plan->ranks, rank) * head_bytes;
+}
+
+void ta_plan_fit(ta_plan *plan, int64_t rows)
+{
+    ta_exchange_job *job = &plan->job;
+    if (plan->fitted_rows == rows)
+        return;
+    plan->fitted_rows = rows;
+    ta_exchange_fit(job, (size_t)rows * job->shape.record_bytes);
+    if (ta_exchange_in_place(job))
+        plan->records = job->records;
+    set_offsets(plan, query_head_bytes(&plan->problem, rows), plan->query_at);
+    set_offsets(plan, job->shape.head_bytes, plan->part_at);
 }
 
 /* Is the device's memory out of reach of the group, and of the host? */
@@ -173,7 +204,9 @@ ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan)
         plan->owns_memory = 1;
     }
     TA_TRY(cut_memory(plan, &staging_bytes));
-    return make_all_offsets(plan);
+    TA_TRY(make_all_offsets(plan));
+    ta_plan_fit(plan, plan->problem.rows);
+    return TA_OK;
 }
 
 ta_status ta_plan_measure(ta_plan *plan, size_t *bytes)
@@ -195,6 +228,7 @@ void ta_plan_free_memory(ta_plan *plan)
         ta_device_close(plan->job.device);
     free(plan->part_at);
     free(plan->query_at);
+    free(plan->gathered_at);
     ta_exchange_release(&plan->job);
     ta_exchange_release(&plan->fault_job);
 }

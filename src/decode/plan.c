@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
+#include "base/shard_map.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "config.h"
+#include "replay.h"
 #include "step.h"
 
 const ta_algorithm_ops *const ta_algorithms[] = {
@@ -26,7 +27,9 @@ static void take_choice(ta_plan *plan)
     ta_exchange_job *job = &plan->job;
     size_t record = (size_t)ta_problem_record_floats(p) * sizeof(float);
     plan->algorithm = plan->choice.algorithm;
-    plan->runs = plan->ranks > 1 ? ta_algorithms[plan->algorithm] : &ta_tree_algorithm;
+    plan->runs = ta_plan_combines(plan) ? &ta_combine_algorithm
+                 : plan->ranks > 1      ? ta_algorithms[plan->algorithm]
+                                        : &ta_tree_algorithm;
     job->group = plan->group;
     job->rank = plan->rank;
     job->kind = plan->choice.exchange;
@@ -46,7 +49,8 @@ static void take_choice(ta_plan *plan)
 static ta_status check_dtypes(const ta_plan *plan)
 {
     const ta_problem *p = &plan->problem;
-    TA_TRY(ta_device_check_dtype(plan->device, "kv_dtype", p->kv_dtype, TA_AS_KV));
+    if (!ta_plan_combines(plan))
+        TA_TRY(ta_device_check_dtype(plan->device, "kv_dtype", p->kv_dtype, TA_AS_KV));
     TA_TRY(ta_device_check_dtype(plan->device, "query_dtype", p->query_dtype, TA_AS_QUERY));
     return ta_device_check_dtype(plan->device, "out_dtype", p->out_dtype, TA_AS_OUT);
 }
@@ -74,7 +78,6 @@ static ta_status check_checks(const ta_plan_config *config, ta_plan *plan)
 {
     const char *asked = secure_getenv("TREEATTN_CHECK");
     TA_TRY(ta_check_int("check", config->check, 0, 1));
-    TA_TRY(ta_check_int("reserved", config->reserved, 0, 0));
     plan->checks = config->check || (asked && strcmp(asked, "1") == 0);
     return TA_OK;
 }
@@ -109,6 +112,8 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     TA_TRY(check_dtypes(plan));
     TA_TRY(check_replay(config, plan));
     plan->replays = config->replay;
+    TA_TRY(ta_check_int("append_scattered", config->append_scattered, 0, 1));
+    plan->gathers_tokens = config->append_scattered;
     TA_TRY(check_checks(config, plan));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
@@ -157,6 +162,29 @@ static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
     return followed;
 }
 
+static void free_plan(ta_plan *plan)
+{
+    if (!plan)
+        return;
+    ta_replay_release(plan);
+    ta_plan_free_memory(plan);
+    ta_choice_free(&plan->choice);
+    free(plan->turns);
+    free(plan);
+}
+
+/* A ring speaks of the other ranks' shards too. */
+static ta_status keep_turns(const ta_plan_config *config, ta_plan *plan)
+{
+    if (config->map.kind != TA_SHARD_WEIGHTED)
+        return TA_OK;
+    plan->turns = calloc((size_t)plan->ranks + 1, sizeof *plan->turns);
+    if (!plan->turns)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the weights of %d ranks", plan->ranks);
+    ta_shard_make_turns(config->map.bounds, plan->ranks, plan->turns);
+    return TA_OK;
+}
+
 ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                          ta_plan **plan)
 {
@@ -172,12 +200,17 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
     if (ta_group_size(group) > 1)
         status = follow_rank_0(group, made, status);
     if (status == TA_OK)
+        status = keep_turns(&known, made);
+    if (status == TA_OK)
         status = ta_plan_make_memory(&known, made);
+    if (status == TA_OK)
+        status = ta_replay_prepare(made);
     status = ta_plan_agree(group, made, &known, status); /* also to tell of a failure here */
     if (status != TA_OK) {
-        ta_plan_destroy(made);
+        free_plan(made);
         return status;
     }
+    ta_device_hold(device);
     *plan = made;
     return TA_OK;
 }
@@ -186,9 +219,7 @@ void ta_plan_destroy(ta_plan *plan)
 {
     if (!plan)
         return;
-    if (plan->recording.graph)
-        plan->device->ops->drop(plan->device, plan->recording.graph);
-    ta_plan_free_memory(plan);
-    ta_choice_free(&plan->choice);
-    free(plan);
+    ta_device *device = plan->device;
+    free_plan(plan);
+    ta_device_let_go(device);
 }

@@ -25,14 +25,26 @@ typedef struct ta_step {
     ta_kv kv;
     float *lse;
     uint64_t tag;
+    ta_problem problem;    /* the plan's, with what the call adds */
+    const float *part_lse; /* of a combine, whose shard output is `q`; and its base, 0 or 1 for 2 */
+    uint64_t part_base_2;
+    ta_new_tokens tokens; /* of an append */
 } ta_step;
 
 _Static_assert(sizeof(ta_tensor) == sizeof(void *) + 3 * sizeof(int64_t), "no padding");
 _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * sizeof(void *) +
                                     2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t),
                "no padding");
-_Static_assert(sizeof(ta_step) ==
-                   2 * sizeof(ta_tensor) + sizeof(ta_kv) + sizeof(float *) + sizeof(uint64_t),
+_Static_assert(sizeof(ta_problem) == 11 * sizeof(int32_t) + sizeof(ta_shard) +
+                                         3 * sizeof(ta_dtype) + 2 * sizeof(float) +
+                                         2 * sizeof(int64_t) + 3 * sizeof(void *),
+               "no padding");
+_Static_assert(sizeof(ta_new_tokens) ==
+                   2 * sizeof(ta_tensor) + sizeof(ta_dtype) + sizeof(int32_t) + 2 * sizeof(void *),
+               "no padding");
+_Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + 2 * sizeof(float *) +
+                                      2 * sizeof(uint64_t) + sizeof(ta_problem) +
+                                      sizeof(ta_new_tokens),
                "no padding");
 
 /* The table of an algorithm: step.h. */
@@ -40,7 +52,8 @@ typedef struct ta_algorithm_ops ta_algorithm_ops;
 
 /* A step that was captured: with which arguments, and what it queues and sends. */
 typedef struct ta_recording {
-    void *graph; /* NULL: none */
+    void *graph;   /* NULL: none */
+    uint64_t used; /* when it was last: a number that grows with each replay */
     ta_step step;
     ta_step_counts counts;
 } ta_recording;
@@ -48,7 +61,8 @@ typedef struct ta_recording {
 struct ta_plan {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
-    ta_problem problem;
+    ta_problem problem; /* of the largest call */
+    int32_t *turns; /* [ranks + 1] of a weighted shard map (base/shard_map.h); NULL: another map */
     int rank, ranks;
     int64_t id; /* the same on all ranks, another one for each plan */
     ta_placement query_placement, out_placement;
@@ -73,6 +87,12 @@ struct ta_plan {
     ta_staging staging;   /* also of `report`; no memory if nothing is staged or reported */
     void *exchange_query; /* `query`, or its place in the staging memory */
     size_t *query_at;     /* [ranks + 1] byte offsets of the ranks' heads in the query */
+    int64_t fitted_rows;  /* what the job and all offsets are for: ta_plan_fit() */
+    /* New tokens that are scattered by heads (append.c): everybody's, or NULL; where they meet; the
+     * [ranks + 1] byte offsets of the ranks' pieces, set by each call. */
+    int gathers_tokens;
+    char *gathered, *exchange_gathered;
+    size_t *gathered_at;
     /* If the host does not follow a step: what this rank can have to tell of itself if it failed,
      * by -status, in device memory. */
     ta_fault *faults;
@@ -90,7 +110,8 @@ struct ta_plan {
     void *wire[2];   /* what comes and goes: `slices` or their staging memory; or partials */
     size_t *part_at; /* [ranks + 1] byte offsets of the parts in the exchange's records */
 
-    ta_recording recording; /* of the last step that was captured */
+    ta_recording *recordings; /* of the last steps that were captured: replay.h; NULL: none */
+    uint64_t replayed;
 
     /* Written by steps for ta_explain() and ta_plan_get_stats(); no step depends on it. */
     uint64_t steps, step_ns, attend_ns;
@@ -102,6 +123,12 @@ static inline int ta_plan_is_ring(const ta_plan *plan)
 {
     return plan->ranks > 1 &&
            (plan->algorithm == TA_ALGORITHM_RING_KV || plan->algorithm == TA_ALGORITHM_RING_Q);
+}
+
+/* Does the plan combine what others attended, and has neither K nor V? */
+static inline int ta_plan_combines(const ta_plan *plan)
+{
+    return ta_problem_combines(&plan->problem);
 }
 
 /* Is device memory copied to the host before other ranks see it? */
@@ -126,6 +153,9 @@ static inline int ta_plan_device_tells(const ta_plan *plan)
 /* memory.c: the memory of a plan that is described; and how much device memory that would be. */
 ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan);
 ta_status ta_plan_measure(ta_plan *plan, size_t *bytes);
+/* The pieces as a call with so many query rows uses them: less of each, nothing moves but where an
+ * all-gather has this rank's records. */
+void ta_plan_fit(ta_plan *plan, int64_t rows);
 void ta_plan_free_memory(ta_plan *plan);
 
 /* Do all ranks have the same plan, and did all succeed so far? `status` is this rank's own result.

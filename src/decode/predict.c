@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "base/shard_map.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "config.h"
 #include "planner.h"
 
 #define ATTEND_KERNELS 2
 #define FINISH_KERNELS 1
+#define RECORD_KERNELS 1
 
 double ta_kv_bytes(const ta_problem *p, double tokens, double kv_heads)
 {
@@ -90,7 +91,11 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         goto free_nodes;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
     TA_TRY_GOTO(ta_predict_query(shape, cost), free_nodes);
-    ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, shard_bytes));
+    if (ta_problem_combines(p))
+        ta_cost_local(cost, "make records",
+                      ta_cost_memory_s(shape->cluster, RECORD_KERNELS, 2 * partial_bytes(p)));
+    else
+        ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, shard_bytes));
     TA_TRY_GOTO(ta_exchange_estimate(kind, &exchange, cost), free_nodes);
     double buffers = shape->ranks == 1 ? 1 : entry->gathers ? shape->ranks + 1 : 3;
     c->memory_bytes = shard_bytes + buffers * partial_bytes(p);
@@ -106,7 +111,7 @@ static ta_status predict_ring(const ta_step_shape *shape, int passes_kv, ta_cost
 {
     const ta_problem *p = shape->problem;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
-    c->possible = shape->ranks > 1 && !p->tally_tile;
+    c->possible = shape->ranks > 1 && !p->tally_tile && !ta_problem_combines(p);
     c->memory_bytes = shard_bytes * (passes_kv ? 2 : 1) + 3 * partial_bytes(p);
     if (!c->possible)
         return TA_OK;
@@ -117,7 +122,7 @@ static ta_status predict_one_device(const ta_step_shape *shape, ta_cost *cost, t
 {
     const ta_problem *p = shape->problem;
     double bytes = ta_kv_bytes(p, (double)p->max_tokens * shape->ranks, p->kv_heads);
-    c->possible = shape->ranks > 1;
+    c->possible = shape->ranks > 1 && !ta_problem_combines(p);
     c->memory_bytes = bytes + partial_bytes(p);
     ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, bytes));
     return TA_OK;

@@ -8,7 +8,7 @@
  *            stay.
  *
  * ring_kv.c and ring_q.c have a table each (step.h). On one rank there is nothing to pass, and
- * tree.c is called. */
+ * tree is called. */
 #ifndef TA_RING_H
 #define TA_RING_H
 

@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
+#include "base/shard_map.h"
 #include "base/status.h"
 #include "parts.h"
 #include "ring.h"
@@ -11,7 +12,8 @@
 
 typedef struct kv_step {
     ta_plan *plan;
-    ta_tensor query; /* of this rank's part */
+    const ta_problem *problem; /* of the step */
+    ta_tensor query;           /* of this rank's part */
     const ta_kv *kv;
     float *merged; /* this rank's part */
     int begun;     /* `merged` has been written */
@@ -41,11 +43,11 @@ static size_t block_bytes(const ta_problem *p, int32_t slots)
 
 /* The problem of attending to one slice of `owner`'s shard. Its shard map gives the slice's tokens
  * their positions. */
-static ta_problem slice_of(const ta_plan *plan, int owner, int slice)
+static ta_problem slice_of(const kv_step *s, int owner, int slice)
 {
-    ta_problem p = plan->problem;
+    ta_problem p = *s->problem;
     p.max_tokens = ta_ring_slice_tokens(&p);
-    p.shard.rank = owner;
+    ta_shard_set_rank(&p.shard, s->plan->turns, owner);
     p.shard.slice_first = slice * p.max_tokens;
     p.shard.slice_tokens = p.max_tokens;
     return p;
@@ -61,8 +63,9 @@ static int32_t count_slots(const kv_step *s, const ta_problem *slice)
         return slice->max_tokens;
     for (int32_t b = 0; b < slice->batch; ++b) {
         const int32_t *bounds = s->kv->bounds ? s->kv->bounds + b * s->kv->bounds_stride : NULL;
-        ta_visible seen = ta_shard_seen(&slice->shard, bounds, s->kv->lengths[b],
-                                        slice->query_tokens, slice->causal, slice->window);
+        ta_visible seen =
+            ta_shard_seen(&slice->shard, bounds, s->kv->lengths[b],
+                          ta_problem_query_tokens(slice, b), slice->causal, slice->window);
         if (seen.first < seen.end && seen.end > most)
             most = seen.end;
     }
@@ -73,7 +76,7 @@ static int32_t count_slots(const kv_step *s, const ta_problem *slice)
 static ta_status attend(kv_step *s, int owner, int slice, void *block)
 {
     ta_plan *plan = s->plan;
-    ta_problem p = slice_of(plan, owner, slice);
+    ta_problem p = slice_of(s, owner, slice);
     int64_t slots = count_slots(s, &p);
     if (s->idle || (slots == 0 && s->begun))
         return TA_OK;
@@ -99,11 +102,11 @@ static ta_status attend(kv_step *s, int owner, int slice, void *block)
 static ta_status pack_own(kv_step *s, int slice)
 {
     ta_plan *plan = s->plan;
-    ta_problem p = slice_of(plan, plan->rank, slice);
+    ta_problem p = slice_of(s, plan->rank, slice);
     int32_t slots = count_slots(s, &p);
     if (s->idle || slots == 0)
         return TA_OK;
-    p.max_tokens = plan->problem.max_tokens;
+    p.max_tokens = s->problem->max_tokens;
     TA_TRY(plan->device->ops->pack_kv(plan->device, &p, s->kv, slots, plan->slices[0], s->stream));
     return ta_staging_out(&plan->staging, plan->wire[0], plan->slices[0], block_bytes(&p, slots),
                           s->stream);
@@ -115,8 +118,8 @@ static ta_status start(kv_step *s, int owner, int slice, int buffer)
 {
     ta_plan *plan = s->plan;
     int ranks = plan->ranks;
-    ta_problem out = slice_of(plan, owner, slice);
-    ta_problem in = slice_of(plan, ta_previous_rank(owner, ranks), slice);
+    ta_problem out = slice_of(s, owner, slice);
+    ta_problem in = slice_of(s, ta_previous_rank(owner, ranks), slice);
     size_t out_bytes = block_bytes(&out, count_slots(s, &out));
     size_t in_bytes = block_bytes(&in, count_slots(s, &in));
     return ta_group_start(plan->group, plan->wire[buffer], out_bytes,
@@ -128,7 +131,7 @@ static ta_status start(kv_step *s, int owner, int slice, int buffer)
 static ta_status bring_in(kv_step *s, int owner, int slice, int buffer)
 {
     ta_plan *plan = s->plan;
-    ta_problem p = slice_of(plan, owner, slice);
+    ta_problem p = slice_of(s, owner, slice);
     size_t bytes = block_bytes(&p, count_slots(s, &p));
     if (!ta_plan_stages(plan) || bytes == 0)
         return TA_OK;
@@ -163,7 +166,7 @@ static ta_status pass(kv_step *s, int slice)
 static ta_status exchange_fault(ta_plan *plan, const ta_step *step, const ta_fault *own,
                                 void *stream)
 {
-    TA_TRY(ta_end_fault(plan, &plan->fault_job, &step->kv, own, stream));
+    TA_TRY(ta_end_fault(plan, &plan->fault_job, step, own, stream));
     if (ta_plan_stages(plan))
         TA_TRY(ta_staging_wait(&plan->staging, stream));
     return ta_exchange_run(&plan->fault_job, stream);
@@ -180,7 +183,7 @@ static ta_merge last_of(const ta_plan *plan)
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     int first, heads;
-    kv_step s = {.plan = plan, .kv = &step->kv, .stream = stream};
+    kv_step s = {.plan = plan, .problem = &step->problem, .kv = &step->kv, .stream = stream};
     s.idle = own->status != TA_OK;
     TA_TRY(ta_begin_fault(plan, &plan->fault_job, own, stream));
     if (!plan->lengths_hidden) {
@@ -188,7 +191,7 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
         if (ta_step_failed(plan, &plan->fault_job))
             return TA_OK;
     }
-    TA_TRY(ta_move_query(plan, &step->q, own, &s.query, stream));
+    TA_TRY(ta_move_query(plan, step, own, &s.query, stream));
     ta_part(plan, plan->rank, &first, &heads);
     if (plan->query_placement != TA_PLACE_HEADS) /* else it is what this rank was given */
         s.query = ta_heads_from(s.query, first, plan->problem.query_dtype);

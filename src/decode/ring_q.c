@@ -18,8 +18,8 @@ typedef struct message {
 
 typedef struct q_step {
     ta_plan *plan;
-    ta_tensor query; /* all query heads */
-    const ta_kv *kv;
+    const ta_step *step;
+    ta_tensor query;     /* all query heads */
     const ta_fault *own; /* this rank's fault */
     void *stream;
     int travels; /* the query does */
@@ -35,12 +35,13 @@ static int query_travels(const ta_plan *plan)
     return plan->query_placement == TA_PLACE_HEADS;
 }
 
-static message message_of(const ta_plan *plan, int part, int with_query)
+/* Of the problem of a step, or of the plan, whose job is fitted to it. */
+static message message_of(const ta_plan *plan, const ta_problem *problem, int part, int with_query)
 {
     message m;
     ta_part(plan, part, &m.first, &m.heads);
     m.record_bytes = (size_t)ta_exchange_floats(&plan->job, m.heads) * sizeof(float);
-    m.query_bytes = with_query ? (size_t)m.heads * query_head_bytes(&plan->problem) : 0;
+    m.query_bytes = with_query ? (size_t)m.heads * query_head_bytes(problem) : 0;
     return m;
 }
 
@@ -53,7 +54,7 @@ size_t ta_ring_partial_bytes(const ta_plan *plan)
 {
     size_t most = 0;
     for (int part = 0; part < plan->ranks; ++part) {
-        size_t bytes = message_bytes(message_of(plan, part, query_travels(plan)));
+        size_t bytes = message_bytes(message_of(plan, &plan->problem, part, query_travels(plan)));
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -64,16 +65,6 @@ static char *query_at(void *query, const ta_problem *p, int head)
     return (char *)query + (size_t)head * query_head_bytes(p);
 }
 
-/* The query as it is in plan->query. */
-static ta_tensor dense_query(const ta_plan *plan)
-{
-    const ta_problem *p = &plan->problem;
-    return (ta_tensor){.data = plan->query,
-                       .batch_stride = (int64_t)p->query_tokens * p->k_dim,
-                       .token_stride = p->k_dim,
-                       .head_stride = ta_problem_rows(p) * p->k_dim};
-}
-
 /* This rank's partial of all parts, to the exchange's records. */
 static ta_status attend_all(q_step *s)
 {
@@ -81,7 +72,8 @@ static ta_status attend_all(q_step *s)
     int64_t floats = ta_exchange_floats(&plan->job, plan->problem.query_heads);
     if (s->own->status != TA_OK)
         return TA_OK;
-    TA_TRY(ta_plan_attend(plan, &plan->problem, &s->query, s->kv, plan->records, s->stream));
+    TA_TRY(
+        ta_plan_attend(plan, &s->step->problem, &s->query, &s->step->kv, plan->records, s->stream));
     return ta_staging_out(&plan->staging, plan->job.records, plan->records,
                           (size_t)floats * sizeof(float), s->stream);
 }
@@ -90,13 +82,13 @@ static ta_status attend_all(q_step *s)
 static ta_status attend_part(q_step *s, int part)
 {
     ta_plan *plan = s->plan;
-    message m = message_of(plan, part, 0);
+    message m = message_of(plan, &s->step->problem, part, 0);
     if (s->own->status != TA_OK || m.heads == 0)
         return TA_OK;
     int64_t before = ta_exchange_floats(&plan->job, m.first);
     ta_tensor q = ta_heads_from(s->query, m.first, plan->problem.query_dtype);
-    TA_TRY(
-        ta_part_attend(plan, &plan->problem, part, &q, s->kv, plan->records + before, s->stream));
+    TA_TRY(ta_part_attend(plan, &s->step->problem, part, &q, &s->step->kv, plan->records + before,
+                          s->stream));
     return ta_staging_out(&plan->staging, plan->job.records + before, plan->records + before,
                           m.record_bytes, s->stream);
 }
@@ -105,28 +97,29 @@ static ta_status attend_part(q_step *s, int part)
 static ta_status take_query(q_step *s, int part, const char *wire)
 {
     ta_plan *plan = s->plan;
-    message m = message_of(plan, part, 1);
+    message m = message_of(plan, &s->step->problem, part, 1);
     if (s->own->status != TA_OK || m.query_bytes == 0)
         return TA_OK;
-    return plan->device->ops->copy(plan->device, query_at(plan->query, &plan->problem, m.first),
+    return plan->device->ops->copy(plan->device, query_at(plan->query, &s->step->problem, m.first),
                                    wire + m.record_bytes + sizeof(ta_fault), m.query_bytes,
                                    s->stream);
 }
 
 /* The part that this rank sends first: records, fault, query. */
-static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
+static ta_status fill_first(q_step *s, int part, char *wire)
 {
+    const ta_problem *p = &s->step->problem;
     ta_plan *plan = s->plan;
     ta_device *device = plan->device, *exchange = plan->job.device;
-    message m = message_of(plan, part, s->travels);
+    message m = message_of(plan, p, part, s->travels);
     if (m.query_bytes && s->own->status == TA_OK) {
-        char *packed = query_at(plan->query, &plan->problem, m.first);
+        char *packed = query_at(plan->query, p, m.first);
         char *to = wire + m.record_bytes + sizeof(ta_fault);
-        TA_TRY(device->ops->pack_query(device, &plan->problem, q, m.heads, packed, s->stream));
+        TA_TRY(device->ops->pack_query(device, p, &s->step->q, m.heads, packed, s->stream));
         TA_TRY(device->ops->copy(device, to, packed, m.query_bytes, s->stream));
     }
     TA_TRY(s->travels ? attend_part(s, part) : attend_all(s));
-    TA_TRY(ta_end_fault(plan, &plan->job, s->kv, s->own, s->stream));
+    TA_TRY(ta_end_fault(plan, &plan->job, s->step, s->own, s->stream));
     if (ta_plan_stages(plan))
         TA_TRY(ta_staging_wait(&plan->staging, s->stream));
     TA_TRY(exchange->ops->copy(exchange, wire,
@@ -140,14 +133,14 @@ static ta_status fill_first(q_step *s, int part, const ta_tensor *q, char *wire)
 static ta_status merge_own(q_step *s, int part, char *wire)
 {
     ta_plan *plan = s->plan;
-    message m = message_of(plan, part, 0);
+    message m = message_of(plan, &s->step->problem, part, 0);
     ta_merge merge = ta_exchange_merge(&plan->job);
     merge.records = (float *)(void *)wire;
     merge.fault = (ta_fault *)(void *)(wire + m.record_bytes);
     merge.received = plan->job.records + ta_exchange_floats(&plan->job, m.first);
     merge.theirs = ta_exchange_fault(&plan->job);
     merge.messages = 1;
-    merge.kept_end = m.heads * ta_problem_rows(&plan->problem);
+    merge.kept_end = m.heads * s->step->problem.rows;
     return plan->job.device->ops->merge(plan->job.device, &merge, s->stream);
 }
 
@@ -156,7 +149,7 @@ static ta_status take_home(q_step *s, const char *wire)
 {
     ta_plan *plan = s->plan;
     ta_device *exchange = plan->job.device;
-    message m = message_of(plan, plan->rank, 0);
+    message m = message_of(plan, &s->step->problem, plan->rank, 0);
     TA_TRY(exchange->ops->copy(exchange, ta_exchange_fault(&plan->job), wire + m.record_bytes,
                                sizeof(ta_fault), s->stream));
     if (ta_step_failed(plan, &plan->job))
@@ -173,10 +166,11 @@ static ta_status hop(q_step *s, int part, int buffer, int goes_home)
     int ranks = plan->ranks, coming = ta_previous_rank(part, ranks);
     int with_query = s->travels && !goes_home;
     char *wire = plan->wire[1 - buffer];
-    TA_TRY(ta_group_exchange(
-        plan->group, plan->wire[buffer], message_bytes(message_of(plan, part, with_query)),
-        ta_next_rank(plan->rank, ranks), wire, message_bytes(message_of(plan, coming, with_query)),
-        ta_previous_rank(plan->rank, ranks), s->stream));
+    message out = message_of(plan, &s->step->problem, part, with_query);
+    message in = message_of(plan, &s->step->problem, coming, with_query);
+    TA_TRY(ta_group_exchange(plan->group, plan->wire[buffer], message_bytes(out),
+                             ta_next_rank(plan->rank, ranks), wire, message_bytes(in),
+                             ta_previous_rank(plan->rank, ranks), s->stream));
     if (goes_home)
         return TA_OK;
     if (s->travels) {
@@ -188,17 +182,17 @@ static ta_status hop(q_step *s, int part, int buffer, int goes_home)
 
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
-    q_step s = {.plan = plan, .kv = &step->kv, .own = own, .stream = stream};
+    q_step s = {.plan = plan, .step = step, .own = own, .stream = stream};
     int ranks = plan->ranks;
     s.travels = query_travels(plan);
     if (s.travels)
-        s.query = dense_query(plan);
+        s.query = ta_moved_query(plan, &step->problem);
     else
-        TA_TRY(ta_move_query(plan, &step->q, own, &s.query, stream));
+        TA_TRY(ta_move_query(plan, step, own, &s.query, stream));
     int part = s.travels ? plan->rank : ta_previous_rank(plan->rank, ranks);
     int hops = s.travels ? ranks : ranks - 1;
     TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
-    TA_TRY(fill_first(&s, part, &step->q, plan->wire[0]));
+    TA_TRY(fill_first(&s, part, plan->wire[0]));
     for (int i = 0; i < hops; ++i) {
         TA_TRY(hop(&s, part, i % 2, i == ranks - 1));
         part = ta_previous_rank(part, ranks);

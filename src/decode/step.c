@@ -1,5 +1,6 @@
-/* What the steps of all algorithms share: see step.h. tree.c, ring_kv.c and ring_q.c have the
- * steps. */
+/* A decode step: what the steps of all algorithms share, see step.h, and at the end the step of
+ * tree decode, which is put together from it. ring_kv.c and ring_q.c have the rings'. Called by
+ * api.c. */
 #include "step.h"
 
 #include "base/clock.h"
@@ -53,13 +54,14 @@ ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fau
     return TA_OK;
 }
 
-ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
                        const ta_fault *own, void *stream)
 {
     if (own->status != TA_OK || !ta_plan_device_tells(plan))
         return TA_OK;
     if (plan->telling.to) /* nothing was attended to */
-        TA_TRY(plan->device->ops->tell(plan->device, &plan->problem, kv, &plan->telling, stream));
+        TA_TRY(plan->device->ops->tell(plan->device, &step->problem, &step->kv, &plan->telling,
+                                       stream));
     plan->telling.to = NULL;
     if (!ta_plan_stages(plan))
         return TA_OK;
@@ -75,22 +77,30 @@ int ta_step_failed(ta_plan *plan, const ta_exchange_job *job)
     return 1;
 }
 
-ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
+ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem)
+{
+    const ta_problem *p = problem;
+    return (ta_tensor){.data = plan->query,
+                       .batch_stride = (int64_t)p->query_tokens * p->k_dim,
+                       .token_stride = p->k_dim,
+                       .head_stride = p->rows * p->k_dim};
+}
+
+ta_status ta_move_query(ta_plan *plan, const ta_step *step, const ta_fault *own,
                         ta_tensor *everywhere, void *stream)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     if (!plan->query) {
-        *everywhere = *q;
+        *everywhere = step->q;
         return TA_OK;
     }
     int first, heads;
     ta_plan_heads(plan, plan->query_placement, plan->query_root, plan->rank, &first, &heads);
-    int64_t rows = ta_problem_rows(p);
-    size_t head_bytes = (size_t)(rows * p->k_dim) * ta_dtype_bytes(p->query_dtype);
+    size_t head_bytes = (size_t)(p->rows * p->k_dim) * ta_dtype_bytes(p->query_dtype);
     size_t all_bytes = (size_t)p->query_heads * head_bytes, before = (size_t)first * head_bytes;
     if (heads > 0 && own->status == TA_OK) {
         char *packed = (char *)plan->query + before;
-        TA_TRY(plan->device->ops->pack_query(plan->device, p, q, heads, packed, stream));
+        TA_TRY(plan->device->ops->pack_query(plan->device, p, &step->q, heads, packed, stream));
         TA_TRY(ta_staging_out(&plan->staging, (char *)plan->exchange_query + before, packed,
                               (size_t)heads * head_bytes, stream));
     }
@@ -99,10 +109,7 @@ ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
                                   stream));
     else
         TA_TRY(ta_group_all_gather(plan->group, plan->exchange_query, plan->query_at, stream));
-    *everywhere = (ta_tensor){.data = plan->query,
-                              .batch_stride = (int64_t)p->query_tokens * p->k_dim,
-                              .token_stride = p->k_dim,
-                              .head_stride = rows * p->k_dim};
+    *everywhere = ta_moved_query(plan, p);
     if (own->status != TA_OK) /* nothing will read it */
         return TA_OK;
     return ta_staging_copy(&plan->staging, plan->query, plan->exchange_query, all_bytes, stream);
@@ -133,7 +140,7 @@ static ta_status stage_in(ta_plan *plan, ta_finish *finish, void *stream)
 ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *step,
                           const ta_fault *own, void *stream)
 {
-    ta_finish finish = {.problem = plan->problem,
+    ta_finish finish = {.problem = step->problem,
                         .last = *last,
                         .out = step->out,
                         .lse = step->lse,
@@ -143,11 +150,84 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *st
     if (own->status != TA_OK)
         return TA_OK;
     if (ta_plan_stages(plan)) {
-        if (ta_step_failed(plan, &plan->job))
+        if (last->fault->status != TA_OK) { /* not always behind the job's records: see pass-KV */
+            *plan->report = *last->fault;
             return TA_OK;
+        }
         TA_TRY(stage_in(plan, &finish, stream));
     }
     if (finish.heads == 0 && plan->device->ops->has_streams) /* a kernel only to report a fault */
         return TA_OK;
     return plan->device->ops->finish(plan->device, &finish, stream);
 }
+
+/* ---- Tree decode (Tree Attention) ----
+ *
+ * K and V stay where they are, one packed partial of each rank travels. One step: move the query if
+ * it is not everywhere, attend to the local shard, merge the partials of all ranks in one exchange,
+ * finish the heads that belong here. */
+
+/* Begin to copy a chunk of the records from the device to where other ranks can see it. */
+static ta_status begin_staging(ta_plan *plan, int chunk, void *stream)
+{
+    const ta_exchange_job *job = &plan->job;
+    ta_heads heads = ta_exchange_chunk_heads(job, chunk);
+    int64_t first = ta_exchange_floats(job, heads.first), end = ta_exchange_floats(job, heads.end);
+    return ta_staging_copy(&plan->staging, job->records + first, plan->records + first,
+                           (size_t)(end - first) * sizeof(float), stream);
+}
+
+/* While a chunk is exchanged, the next one is copied. A rank with a fault has no records. Before
+ * the first chunk is sent this waits also for what the device tells. */
+static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *stream)
+{
+    int chunks = plan->job.chunks, copies = own->status == TA_OK;
+    if (copies)
+        TA_TRY(begin_staging(plan, 0, stream));
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        if (copies)
+            TA_TRY(ta_staging_wait(&plan->staging, stream));
+        if (copies && chunk + 1 < chunks)
+            TA_TRY(begin_staging(plan, chunk + 1, stream));
+        TA_TRY(ta_exchange_chunk(&plan->job, chunk, stream));
+    }
+    return TA_OK;
+}
+
+static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
+{
+    ta_tensor query;
+    TA_TRY(ta_move_query(plan, step, own, &query, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    if (own->status == TA_OK)
+        TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));
+    TA_TRY(ta_end_fault(plan, &plan->job, step, own, stream));
+    return ta_tree_merge(plan, step, own, stream);
+}
+
+ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
+{
+    if (ta_plan_stages(plan))
+        TA_TRY(exchange_staged(plan, own, stream));
+    else
+        TA_TRY(ta_exchange_run(&plan->job, stream));
+    return ta_finish_heads(plan, &plan->job.last, step, own, stream);
+}
+
+/* What arrives and what is copied on its way out. */
+void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
+{
+    ta_exchange_job *job = &plan->job;
+    size_t partial = ta_exchange_partial_bytes(job);
+    (void)device;
+    job->received = ta_cut(exchange, ta_exchange_received(job), partial);
+    job->sent = ta_cut(exchange, ta_exchange_sent(job), partial);
+}
+
+static size_t attend_bytes(const ta_plan *plan)
+{
+    return plan->device->ops->attend_bytes(plan->device, &plan->problem);
+}
+
+const ta_algorithm_ops ta_tree_algorithm = {
+    .name = "tree", .decode = decode, .cut = ta_tree_cut, .attend_bytes = attend_bytes};

@@ -1,8 +1,8 @@
 /* A decode step: the table that each algorithm has, with what it runs and the memory that it
  * cuts from a plan's; and what the steps of all algorithms share (step.c): attend, timed; this
  * rank's own fault; bring the query to the ranks; and turn the merged records into the output.
- * In between, each algorithm merges the partials of all ranks in its own way: tree.c, ring_kv.c,
- * ring_q.c. */
+ * In between, each algorithm merges the partials of all ranks in its own way: tree in step.c too,
+ * the rings in ring_kv.c and ring_q.c. */
 #ifndef TA_STEP_H
 #define TA_STEP_H
 
@@ -39,6 +39,9 @@ struct ta_algorithm_ops {
 
 extern const ta_algorithm_ops ta_tree_algorithm, ta_ring_kv_algorithm, ta_ring_q_algorithm;
 
+/* A plan that only combines: the second half of a tree (combine.c). */
+extern const ta_algorithm_ops ta_combine_algorithm;
+
 /* By ta_algorithm; none for TA_ALGORITHM_AUTO (plan.c). */
 extern const ta_algorithm_ops *const ta_algorithms[];
 
@@ -57,7 +60,7 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
  * the stream, and the job can be exchanged; with staging it takes a wait. */
 ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
                          void *stream);
-ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *kv,
+ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
                        const ta_fault *own, void *stream);
 
 /* Does the host know by now that some rank has a fault? Then it is reported, and nothing is written
@@ -65,12 +68,20 @@ ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_kv *k
 int ta_step_failed(ta_plan *plan, const ta_exchange_job *job);
 
 /* Bring the query to every rank. Afterwards *everywhere describes all query heads. */
-ta_status ta_move_query(ta_plan *plan, const ta_tensor *q, const ta_fault *own,
+ta_status ta_move_query(ta_plan *plan, const ta_step *step, const ta_fault *own,
                         ta_tensor *everywhere, void *stream);
+
+/* The query as it is in plan->query: [head][row][k_dim]. */
+ta_tensor ta_moved_query(const ta_plan *plan, const ta_problem *problem);
 
 /* End the exchange that was started before some work, of which `status` is the result. If the work
  * failed, so does the group. */
 ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream);
+
+/* What a tree does once every rank has its records and its fault in place: exchange, finish. And
+ * the memory that it takes. */
+ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream);
+void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange);
 
 /* Make output and lse of the heads that belong on this rank, from the records that `last` names and
  * what it says is still to be merged; if there is a fault, report it. A rank with one of its own

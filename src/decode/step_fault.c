@@ -2,7 +2,9 @@
 #include "step_fault.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -12,6 +14,8 @@ static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
     uint32_t each = (uint32_t)p->shard.ranks + 1;
     uint64_t bounds = 0;
     ta_fault_share(own, TA_COMMON_LENGTHS, ta_hash_words(kv->lengths, (uint32_t)p->batch));
+    if (p->starts)
+        ta_fault_share(own, TA_COMMON_STARTS, ta_hash_words(p->starts, (uint32_t)p->batch + 1));
     if (!kv->bounds)
         return;
     for (uint32_t i = 0; i < (uint32_t)p->batch * each; ++i)
@@ -19,17 +23,45 @@ static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
     ta_fault_share(own, TA_COMMON_BOUNDS, bounds);
 }
 
+/* A rank that failed has nothing to compare: in the place of that go the first words of what its
+ * ta_last_error() says, which name the argument. */
+#define WORDS_AT offsetof(ta_fault, what)
+#define WORDS_BYTES (sizeof(ta_fault) - WORDS_AT)
+
+static void quote(ta_fault *fault, const char *sentence)
+{
+    char words[WORDS_BYTES] = "";
+    memcpy(words, sentence, strnlen(sentence, sizeof words));
+    memcpy((char *)fault + WORDS_AT, words, sizeof words);
+}
+
+/* As ' ("kv.lengths[1] is …")', or nothing if they did not come along, as from device memory. */
+static void write_quote(const ta_fault *fault, char *text, size_t capacity)
+{
+    char words[WORDS_BYTES + 1] = "";
+    memcpy(words, (const char *)fault + WORDS_AT, WORDS_BYTES);
+    char *last = strrchr(words, ' ');
+    if (last && strlen(words) == WORDS_BYTES) /* the word that was cut off */
+        last[1] = '\0';
+    snprintf(text, capacity, words[0] ? " (\"%s…\")" : "%s", words);
+}
+
 ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query, ta_status checked)
 {
-    const ta_problem *p = &plan->problem;
+    const ta_problem *p = &step->problem;
     ta_fault own = ta_fault_of(checked, plan->rank);
+    if (checked != TA_OK)
+        quote(&own, ta_last_error());
     if (checked != TA_OK || plan->ranks == 1)
         return own;
     own.tag = step->tag;
     ta_fault_share(&own, TA_COMMON_PLAN, (uint64_t)plan->id);
     ta_fault_share(&own, TA_COMMON_BATCH, (uint64_t)p->batch);
+    ta_fault_share(&own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
+    ta_fault_share(&own, TA_COMMON_OPTIONS,
+                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)));
     ta_fault_share(&own, TA_COMMON_QUERY, query);
-    if (!ta_plan_device_tells(plan))
+    if (!ta_plan_device_tells(plan) && !ta_problem_combines(p))
         share_tables(p, &step->kv, &own);
     return own;
 }
@@ -67,15 +99,18 @@ static void name_differences(int32_t differs, char *text, size_t capacity)
 ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what)
 {
     ta_status status = (ta_status)fault->status;
-    char differences[160] = "";
-    name_differences(fault->what, differences, sizeof differences);
-    if (fault->other >= 0)
+    char text[240] = "";
+    if (fault->other >= 0) {
+        name_differences(fault->what, text, sizeof text);
         return ta_fail(status,
                        "ranks %d and %d differ in %s step, in %s: all ranks must give the "
                        "same; %s",
-                       (int)fault->rank, (int)fault->other, when, differences, what);
-    return ta_fail(status, "rank %d failed in %s step with %s, its ta_last_error() says why; %s",
-                   (int)fault->rank, when, ta_status_name(status), what);
+                       (int)fault->rank, (int)fault->other, when, text, what);
+    }
+    write_quote(fault, text, sizeof text);
+    return ta_found_by_other(
+        ta_fail(status, "rank %d failed in %s step with %s%s, its ta_last_error() says why; %s",
+                (int)fault->rank, when, ta_status_name(status), text, what));
 }
 
 ta_status ta_plan_check(ta_plan *plan)

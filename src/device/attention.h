@@ -3,10 +3,10 @@
  * what; a device knows nothing of that. host/ and the GPU modules implement the table; a device
  * without it has no attention plans.
  *
- * Queries and keys come in an order of their own (base/token_order.h), given as rows of the
- * tensors: by sequence, and in it by position. Then the keys that a query sees, whatever the mask,
- * the window, the layout and the packing of the batch, are one range of the keys' order, and both
- * ends of the range ascend from query to query.
+ * Queries and keys come in an order of their own, given as rows of the tensors: by sequence, and in
+ * it by position. Then the keys that a query sees, whatever the mask, the window, the layout and
+ * the packing of the batch, are one range of the keys' order, and both ends of the range ascend
+ * from query to query.
  *
  * Tensors, records and workspace are device memory. An order is host memory, and may change when
  * the slot returns, whatever the stream has done by then. */
@@ -15,7 +15,99 @@
 
 #include <treeattn/treeattn.h>
 
-#include "base/token_order.h"
+#include "base/shard.h"
+
+/* ---- The order of the queries and the keys of one attention, as runs of neighbours ----
+ *
+ * A run is described by its first token alone, so an order takes as much as the ranks' shares have
+ * pieces, however many tokens they hold. attention/tokens.c makes orders in host memory; a device
+ * writes out, where its kernels want them, the rows and ranges of all tokens. */
+
+/* Queries whose rows are neighbours, and whose ranges of keys move evenly. */
+typedef struct ta_query_run {
+    int32_t first;      /* the number of its first query; the run ends at the next one's */
+    int32_t row;        /* of its first query; the following rows are its others' */
+    ta_visible visible; /* to its first query */
+    int32_t moves_first, moves_end; /* 1: that end of the range moves by one each query; 0: stays */
+} ta_query_run;
+
+/* Keys whose rows are neighbours. */
+typedef struct ta_key_run {
+    int32_t first, row;
+} ta_key_run;
+
+/* Runs cover the queries [0, queries) and the keys [0, keys). */
+typedef struct ta_token_order {
+    int32_t queries, keys;
+    int32_t query_run_count, key_run_count;
+    ta_query_run *query_runs;
+    ta_key_run *key_runs;
+} ta_token_order;
+
+static inline int32_t ta_query_run_end(const ta_token_order *order, int32_t run)
+{
+    return run + 1 < order->query_run_count ? order->query_runs[run + 1].first : order->queries;
+}
+
+static inline int32_t ta_key_run_end(const ta_token_order *order, int32_t run)
+{
+    return run + 1 < order->key_run_count ? order->key_runs[run + 1].first : order->keys;
+}
+
+/* The run that a query or a key is in: of runs of `bytes` bytes that begin with their `first`. */
+static inline int32_t ta_run_of(const void *runs, size_t bytes, int32_t count, int32_t number)
+{
+    int32_t low = 0, high = count;
+    while (high - low > 1) {
+        int32_t middle = low + (high - low) / 2;
+        const void *run = (const char *)runs + (size_t)middle * bytes;
+        if (*(const int32_t *)run <= number)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static inline int32_t ta_query_run_of(const ta_token_order *order, int32_t query)
+{
+    return ta_run_of(order->query_runs, sizeof *order->query_runs, order->query_run_count, query);
+}
+
+static inline int32_t ta_key_run_of(const ta_token_order *order, int32_t key)
+{
+    return ta_run_of(order->key_runs, sizeof *order->key_runs, order->key_run_count, key);
+}
+
+/* Write out the row and the range of each of the queries [from, to), at their numbers. */
+static inline void ta_order_write_queries(const ta_token_order *order, int32_t from, int32_t to,
+                                          int32_t *rows, ta_visible *visible)
+{
+    for (int32_t run = ta_query_run_of(order, from); from < to; ++run) {
+        const ta_query_run *r = &order->query_runs[run];
+        int32_t end = ta_query_run_end(order, run) < to ? ta_query_run_end(order, run) : to;
+        for (; from < end; ++from) {
+            int32_t i = from - r->first;
+            rows[from] = r->row + i;
+            visible[from].first = r->visible.first + r->moves_first * i;
+            visible[from].end = r->visible.end + r->moves_end * i;
+        }
+    }
+}
+
+/* Likewise the row of each of the keys [from, to). */
+static inline void ta_order_write_keys(const ta_token_order *order, int32_t from, int32_t to,
+                                       int32_t *rows)
+{
+    for (int32_t run = ta_key_run_of(order, from); from < to; ++run) {
+        const ta_key_run *r = &order->key_runs[run];
+        int32_t end = ta_key_run_end(order, run) < to ? ta_key_run_end(order, run) : to;
+        for (; from < end; ++from)
+            rows[from] = r->row + (from - r->first);
+    }
+}
+
+/* ---- What a device does with it ---- */
 
 /* The largest head dimension. */
 #define TA_ATTENTION_MAX_DIM 256

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arguments.h"
 #include "base/clock.h"
-#include "base/config_check.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "base/text.h"
 #include "modules.h"
 
@@ -30,16 +29,38 @@ ta_status ta_device_open(const char *name, const ta_device_config *config, ta_de
     return ta_host_open(&known, device);
 }
 
-void ta_device_close(ta_device *device)
+void ta_device_hold(ta_device *device)
 {
-    if (!device)
+    __atomic_fetch_add(&device->users, 1, __ATOMIC_RELAXED);
+}
+
+/* Who opened it counts as none: the last to go, whoever that is, finds no other user. */
+void ta_device_let_go(ta_device *device)
+{
+    if (__atomic_fetch_sub(&device->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     while (device->blocks) { /* what was not given back is forgotten */
         ta_device_block *block = device->blocks;
         device->blocks = block->next;
         free(block);
     }
+    if (device->stage)
+        device->ops->free_host(device, device->stage);
     device->ops->close(device);
+}
+
+void ta_device_close(ta_device *device)
+{
+    if (device)
+        ta_device_let_go(device);
+}
+
+ta_status ta_device_stage(ta_device *device, void **memory)
+{
+    if (!device->stage)
+        TA_TRY(device->ops->alloc_host(device, TA_STAGE_BYTES, &device->stage));
+    *memory = device->stage;
+    return TA_OK;
 }
 
 const char *ta_device_name(const ta_device *device)
@@ -64,6 +85,16 @@ ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dt
         return ta_fail(TA_ERR_UNSUPPORTED, "config.%s is %d (%s): device %s has no kernels for it",
                        name, (int)dtype, ta_dtype_name(dtype), device->name);
     return TA_OK;
+}
+
+ta_device_stats ta_device_stats_of(const ta_device *device)
+{
+    ta_device_stats now;
+    const uint64_t *from = (const uint64_t *)&device->stats;
+    uint64_t *to = (uint64_t *)&now;
+    for (size_t i = 0; i < sizeof now / sizeof *to; ++i)
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+    return now;
 }
 
 ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
@@ -155,12 +186,11 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
     TA_TRY(ta_text_open(&out, text, capacity));
     ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
+    ta_text_add(&out, "host threads: %d\n", ta_host_threads());
     ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
     ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");
-    if (needed_bytes)
-        *needed_bytes = out.length + 1;
-    return TA_OK;
+    return ta_text_close(&out, needed_bytes);
 }
 
 int ta_version(void)

@@ -19,11 +19,13 @@
 /* The largest head dimension of K and V. */
 #define TA_MAX_DIM 576
 
-/* The work of a plan as a device sees it: plain numbers, all defaults filled in. */
+/* The work of a call as a device sees it: plain numbers, all defaults filled in. A plan has one, of
+ * the largest call; each step has a copy with what its call says (decode/call.c). No padding: steps
+ * are compared by their bytes. */
 typedef struct ta_problem {
     int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
     ta_dtype kv_dtype, query_dtype, out_dtype;
-    int32_t max_tokens;
+    int32_t max_tokens; /* 0: there are no K and V, the plan combines */
     ta_shard shard;
     int32_t causal;
     int32_t window;            /* 0: none */
@@ -35,16 +37,118 @@ typedef struct ta_problem {
      * tile is on more than one rank, so on every rank tile i begins at local position i ·
      * tally_tile. */
     int32_t tally_tile;
+    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes
+     * of a sequence does not depend on how many others there are. */
+    int32_t plan_batch;
+    int64_t plan_rows;
+    int64_t rows; /* query rows of one head: one for each query token of each sequence */
+    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at
+     * most query_tokens of them. NULL: uniform, every sequence has query_tokens. */
+    const int32_t *starts;
 } ta_problem;
 
-/* Query rows of one head: one for each sequence and query token. */
-static inline int64_t ta_problem_rows(const ta_problem *p)
+/* Query rows of one head. Records are [head][row]. */
+TA_INLINE int64_t ta_problem_rows(const ta_problem *p)
 {
-    return (int64_t)p->batch * p->query_tokens;
+    return p->rows;
+}
+
+/* The first row of a sequence. Starts that a GPU cannot check lead to no other memory. */
+TA_INLINE int64_t ta_problem_first_row(const ta_problem *p, int32_t sequence)
+{
+    if (!p->starts)
+        return (int64_t)sequence * p->query_tokens;
+    int64_t first = p->starts[sequence];
+    return first < 0 ? 0 : first > p->rows ? p->rows : first;
+}
+
+/* The query tokens of a sequence: its last ones. */
+TA_INLINE int32_t ta_problem_query_tokens(const ta_problem *p, int32_t sequence)
+{
+    if (!p->starts)
+        return p->query_tokens;
+    int64_t tokens = ta_problem_first_row(p, sequence + 1) - ta_problem_first_row(p, sequence);
+    return tokens < 0 ? 0 : tokens > p->query_tokens ? p->query_tokens : (int32_t)tokens;
+}
+
+/* The sequence that a row belongs to. */
+TA_INLINE int32_t ta_problem_sequence_of(const ta_problem *p, int64_t row)
+{
+    if (!p->starts)
+        return (int32_t)(row / p->query_tokens);
+    int32_t first = 0, end = p->batch; /* the last one that does not start after the row */
+    while (end - first > 1) {
+        int32_t middle = first + (end - first) / 2;
+        if (p->starts[middle] <= row)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* Elements from the beginning of a query or output to head 0 of token `token` of a sequence, and of
+ * a row. A ragged one is packed: row after row. */
+TA_INLINE int64_t ta_problem_token_at(const ta_problem *p, const ta_tensor *t, int32_t sequence,
+                                      int32_t token)
+{
+    if (p->starts)
+        return (ta_problem_first_row(p, sequence) + token) * t->token_stride;
+    return sequence * t->batch_stride + token * t->token_stride;
+}
+
+TA_INLINE int64_t ta_problem_row_at(const ta_problem *p, const ta_tensor *t, int64_t row)
+{
+    if (p->starts)
+        return row * t->token_stride;
+    return row / p->query_tokens * t->batch_stride + row % p->query_tokens * t->token_stride;
+}
+
+static inline int ta_problem_combines(const ta_problem *p)
+{
+    return p->max_tokens == 0;
+}
+
+/* The sequence that a row belongs to: the last one that does not begin after it. */
+TA_INLINE int32_t ta_problem_sequence(const ta_problem *p, int64_t row)
+{
+    int32_t first = 0, last = p->batch - 1;
+    while (first < last) {
+        int32_t middle = first + (last - first + 1) / 2;
+        if (ta_problem_first_row(p, middle) <= row)
+            first = middle;
+        else
+            last = middle - 1;
+    }
+    return first;
+}
+
+/* Where rank `rank`'s piece of the gathered new tokens begins, in bytes: its fault, then K of its
+ * KV heads, [head][row][k_dim], then V likewise. The last one ends where that of rank `ranks` would
+ * begin. */
+TA_INLINE int64_t ta_gathered_piece(const ta_problem *p, int64_t rows, int64_t element_bytes,
+                                    int32_t rank)
+{
+    int64_t heads = (int64_t)p->kv_heads * rank / p->shard.ranks;
+    return rank * (int64_t)TA_FAULT_BYTES + heads * rows * (p->k_dim + p->v_dim) * element_bytes;
+}
+
+/* Where the rows of a KV head are in it: of K, or of V. */
+TA_INLINE int64_t ta_gathered_head(const ta_problem *p, int64_t rows, int64_t element_bytes,
+                                   int32_t head, int values)
+{
+    int32_t ranks = p->shard.ranks;
+    int32_t rank = (int32_t)(((int64_t)ranks * (head + 1) - 1) / p->kv_heads);
+    int64_t first = (int64_t)p->kv_heads * rank / ranks;
+    int64_t heads = (int64_t)p->kv_heads * (rank + 1) / ranks - first;
+    int64_t before =
+        values ? heads * p->k_dim + (head - first) * p->v_dim : (head - first) * p->k_dim;
+    return ta_gathered_piece(p, rows, element_bytes, rank) + TA_FAULT_BYTES +
+           before * rows * element_bytes;
 }
 
 /* Floats of a record: a partial's, or a tally's. */
-static inline int64_t ta_problem_record_floats(const ta_problem *p)
+TA_INLINE int64_t ta_problem_record_floats(const ta_problem *p)
 {
     return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
@@ -94,12 +198,34 @@ typedef struct ta_finish {
     ta_fault *report;          /* pinned host memory, see finish() */
 } ta_finish;
 
-/* What a device tells the other ranks of a step whose lengths and bounds are in its memory: `own`,
- * with the hashes of both added (TA_COMMON_LENGTHS, TA_COMMON_BOUNDS), is written to `to`. */
+/* What a device tells the other ranks of a step whose lengths, starts and bounds are in its memory:
+ * `own`, with their hashes added (TA_COMMON_LENGTHS and so on), is written to `to`. */
 typedef struct ta_tell {
     ta_fault own;
     ta_fault *to; /* device memory; NULL: nothing is told */
 } ta_tell;
+
+/* The attention of a rank's own keys, as somebody's kernel left it: what a rank brings to a
+ * combine. */
+typedef struct ta_shard_output {
+    ta_tensor out;    /* normalised, all query heads, in the query's dtype; strides are filled in */
+    const float *lse; /* device memory [row][query_heads]; -inf: no key, and `out` is not read */
+    int32_t base_2;   /* the log-sum-exp's base is 2; 0: e */
+} ta_shard_output;
+
+/* New tokens of a cache, and where they come from. A sequence's are its last ones, as many as it
+ * has query tokens. */
+typedef struct ta_new_tokens {
+    ta_tensor k, v; /* [row][kv_heads][dim] as the query's rows are; strides are filled in */
+    ta_dtype dtype; /* of them */
+    int32_t local;  /* 1: only those that this rank holds, one after the other from 0 on: in each
+                     * sequence if calls are uniform, of all sequences if they are ragged */
+    /* Instead of k and v: what all ranks gathered, a piece of each rank, see ta_gathered_piece().
+     * */
+    const void *gathered;
+    ta_fault *report; /* pinned host memory; the pieces' faults are looked at as finish() does;
+                       * NULL: they have been */
+} ta_new_tokens;
 
 typedef struct ta_device_ops ta_device_ops;
 
@@ -113,6 +239,15 @@ typedef struct ta_device_stats {
     uint64_t attend_ns;                          /* of attend(), by the device's stopwatch */
 } ta_device_stats;
 
+/* Add to a count. Two groups of one device may be at work on two threads. */
+static inline void ta_device_count(uint64_t *counter, uint64_t more)
+{
+    (void)__atomic_fetch_add(counter, more, __ATOMIC_RELAXED);
+}
+
+/* A copy of the counts as they are now. */
+ta_device_stats ta_device_stats_of(const ta_device *device);
+
 /* Memory of ta_device_alloc(), so that freeing it can be counted. */
 typedef struct ta_device_block {
     void *memory;
@@ -125,9 +260,16 @@ struct ta_device {
     char name[32];
     ta_device_stats stats;
     ta_device_block *blocks;
+    void *stage;        /* see ta_device_stage() */
     int timing;         /* the stopwatch runs */
     int64_t started_ns; /* the stopwatch of a device that has no clock of its own */
+    int users;          /* plans and groups; atomic, see ta_device_hold(); -1: closed, and freed */
 };
+
+/* Plans and groups hold the device that they use, so that one that is closed before them goes on to
+ * exist until the last of them is destroyed. */
+void ta_device_hold(ta_device *device);
+void ta_device_let_go(ta_device *device);
 
 struct ta_device_ops {
     int has_streams; /* 0: `stream` is always NULL and slots return when their work is done */
@@ -200,6 +342,17 @@ struct ta_device_ops {
     ta_status (*tell)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                       const ta_tell *tell, void *stream);
 
+    /* Make the partials of a combine: query_heads · rows records, whose l is 1. Tells what is to be
+     * told as attend() does, though there are no lengths. */
+    ta_status (*make_records)(ta_device *device, const ta_problem *problem,
+                              const ta_shard_output *given, float *records, const ta_tell *tell,
+                              void *stream);
+
+    /* Store the new tokens that the shard holds in the cache, `kv`, whose lengths count them. A
+     * token that is not held, or to which the arguments give no place, is left out. */
+    ta_status (*append)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
+                        const ta_new_tokens *tokens, void *stream);
+
     /* Take in what arrived, message after message, and make the next one, in one pass: one kernel
      * on a GPU. Faults are merged too. Where they say that a rank has one, `records` may be left as
      * they are: nobody will read them. */
@@ -235,6 +388,11 @@ struct ta_device_ops {
 ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
                                 ta_dtype_role role);
 
+/* TA_STAGE_BYTES of pinned host memory that the device keeps, for calls outside of plans; made when
+ * it is first asked for. Only of a device whose memory is not host memory. */
+#define TA_STAGE_BYTES ((size_t)2 << 20)
+ta_status ta_device_stage(ta_device *device, void **memory);
+
 /* into = merge(into, from), partial by partial (device.c). */
 ta_status ta_device_merge(ta_device *device, float *into, const float *from, int64_t records,
                           int32_t v_dim, void *stream);
@@ -246,5 +404,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device);
 ta_status ta_host_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 /* Which SIMD levels this CPU has, best first, separated by spaces. */
 const char *ta_host_simd_levels(void);
+/* As many threads as a host device starts if its config does not say. */
+int ta_host_threads(void);
 
 #endif

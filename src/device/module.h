@@ -13,7 +13,7 @@ typedef struct ta_members ta_members;
 
 /* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h, partial.h,
  * base/tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 9
+#define TA_MODULE_ABI 10
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -23,6 +23,7 @@ typedef struct ta_core {
     ta_status (*fail)(ta_status status, const char *format, ...);
     void (*text_add)(ta_text *text, const char *format, ...);
     ta_status (*fail_quietly)(ta_status status, const char *format, ...);
+    ta_status (*found_by_other)(ta_status status);
     void (*log_info)(const char *format, ...);
     const char *(*last_error)(void);
     ta_status (*exchange)(ta_group *group, const void *send, size_t send_bytes, int to,

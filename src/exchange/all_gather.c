@@ -1,6 +1,6 @@
 /* The exchange that is one all-gather: every rank gets all partials and merges them in the order of
  * the ranks, so that all have the same bits. Few rounds and no waiting for merges in between, but
- * every rank receives and merges all that there is. kinds.c lists it. */
+ * every rank receives and merges all that there is. exchange.c lists it. */
 #include <stdlib.h>
 
 #include "base/status.h"

@@ -1,7 +1,7 @@
 /* The exchange that is two all-reduces, for groups whose library is good at them: the largest score
  * of every row over all ranks, then the sum of every rank's l and o, scaled to it. The largest
  * scores are found as integers, so that the fault can go with them. Tallies take a third one in
- * between, for the positions of their sums. kinds.c lists it.
+ * between, for the positions of their sums. exchange.c lists it.
  *
  * The arithmetic in between is done here on the host, so it is for exchanges in host memory. */
 #include "base/dtype.h"

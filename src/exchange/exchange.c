@@ -1,7 +1,7 @@
-/* Running an exchange: the chunks of a job, and the rounds of a kind that has rounds, one after the
- * other, for this rank. rounds.h says what a round is, kinds.c lists the kinds. The merge is
- * exactly commutative and every head is merged either in pairs or on one rank, so all ranks have
- * the same bits.
+/* The list of the kinds of exchange, and running one: the chunks of a job, and the rounds of a kind
+ * that has rounds, one after the other, for this rank. kinds.h says what an entry has, rounds.h
+ * what a round is. The merge is exactly commutative and every head is merged either in pairs or on
+ * one rank, so all ranks have the same bits.
  *
  * Taking in what came and making the next message are one call of the device, one kernel on a GPU,
  * and what came last can be left to finish(). */
@@ -10,6 +10,98 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+
+/* ---- The kinds ---- */
+
+/* A partial of twice as many bytes or more is exchanged in chunks of about this many. */
+#define CHUNK_BYTES (1 << 20)
+
+static int supports_all(const ta_exchange_shape *shape)
+{
+    (void)shape;
+    return 1;
+}
+
+const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS] = {
+    [TA_EXCHANGE_AUTO] = {.name = "auto", .what = "", .symbol = "TA_EXCHANGE_AUTO"},
+    [TA_EXCHANGE_DOUBLING] = {.name = "doubling",
+                              .what = "recursive doubling, or halving to scattered heads",
+                              .symbol = "TA_EXCHANGE_DOUBLING",
+                              .needs = "output on more than one rank; TA_PLACE_ROOT is for "
+                                       "TA_EXCHANGE_BINOMIAL",
+                              .supports = ta_doubling_supports,
+                              .run = ta_rounds_run,
+                              .estimate = ta_rounds_estimate,
+                              .rounds = &ta_doubling_rounds,
+                              .whole = 1},
+    [TA_EXCHANGE_BINOMIAL] = {.name = "binomial",
+                              .what = "a binomial tree to a root, and back",
+                              .symbol = "TA_EXCHANGE_BINOMIAL",
+                              .supports = supports_all,
+                              .run = ta_rounds_run,
+                              .estimate = ta_rounds_estimate,
+                              .rounds = &ta_binomial_rounds,
+                              .whole = 1},
+    /* It has a round for each rank, whose latencies alone make it slow. */
+    [TA_EXCHANGE_SCATTER] = {.name = "scatter",
+                             .what = "heads scattered by all-to-all, then gathered",
+                             .symbol = "TA_EXCHANGE_SCATTER",
+                             .supports = supports_all,
+                             .run = ta_rounds_run,
+                             .estimate = ta_rounds_estimate,
+                             .rounds = &ta_scatter_rounds,
+                             .max_ranks = 1024},
+    [TA_EXCHANGE_TWO_LEVEL] = {.name = "two-level",
+                               .what = "scatter inside nodes, a tree per lane between them",
+                               .symbol = "TA_EXCHANGE_TWO_LEVEL",
+                               .needs = "a config.cluster with several nodes and several ranks "
+                                        "on one of them",
+                               .supports = ta_two_level_supports,
+                               .run = ta_rounds_run,
+                               .estimate = ta_rounds_estimate,
+                               .rounds = &ta_two_level_rounds,
+                               .by_nodes = 1},
+    [TA_EXCHANGE_ALL_GATHER] = {.name = "all-gather",
+                                .what = "one all-gather, all partials merged on each rank",
+                                .symbol = "TA_EXCHANGE_ALL_GATHER",
+                                .supports = supports_all,
+                                .run = ta_all_gather_run,
+                                .estimate = ta_all_gather_estimate,
+                                .whole = 1,
+                                .gathers = 1},
+    [TA_EXCHANGE_ALL_REDUCE] = {.name = "all-reduce",
+                                .what = "two all-reduces: the largest scores, then the sums",
+                                .what_of_tallies =
+                                    ", and one between them for the positions of the sums",
+                                .symbol = "TA_EXCHANGE_ALL_REDUCE",
+                                .needs = "a group that moves host memory, not device memory",
+                                .supports = ta_all_reduce_supports,
+                                .run = ta_all_reduce_run,
+                                .estimate = ta_all_reduce_estimate},
+};
+
+int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
+{
+    return ta_exchange_kinds[kind].supports(shape);
+}
+
+int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape)
+{
+    const ta_exchange_entry *entry = &ta_exchange_kinds[kind];
+    double bytes = (double)shape->heads * (double)shape->head_bytes;
+    if (!entry->whole || !entry->rounds || shape->device_memory ||
+        shape->placement == TA_PLACE_HEADS || bytes < 2 * CHUNK_BYTES)
+        return 1;
+    return bytes / CHUNK_BYTES < shape->heads ? (int)(bytes / CHUNK_BYTES) : shape->heads;
+}
+
+ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape, ta_cost *cost)
+{
+    const ta_exchange_entry *entry = &ta_exchange_kinds[kind];
+    return shape->ranks == 1 ? TA_OK : entry->estimate(entry, shape, cost);
+}
+
+/* ---- Jobs ---- */
 
 int64_t ta_exchange_floats(const ta_exchange_job *job, int heads)
 {
@@ -42,9 +134,20 @@ ta_status ta_exchange_prepare(ta_exchange_job *job)
     job->gather_at = calloc(ranks + 1, sizeof *job->gather_at);
     if (!job->gather_at)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %zu ranks", ranks);
-    for (size_t rank = 0; rank <= ranks; ++rank)
-        job->gather_at[rank] = rank * ta_exchange_partial_bytes(job);
+    ta_exchange_fit(job, job->shape.head_bytes);
     return TA_OK;
+}
+
+/* Fewer bytes never take more chunks. With one chunk, what comes last is left to finish() only if
+ * it was so when the memory was cut. */
+void ta_exchange_fit(ta_exchange_job *job, size_t head_bytes)
+{
+    job->shape.head_bytes = head_bytes;
+    job->chunks = job->shape.ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
+    for (int rank = 0; job->gather_at && rank <= job->shape.ranks; ++rank)
+        job->gather_at[rank] = (size_t)rank * ta_exchange_partial_bytes(job);
+    if (ta_exchange_in_place(job))
+        job->records = ta_exchange_place(job);
 }
 
 void ta_exchange_release(ta_exchange_job *job)

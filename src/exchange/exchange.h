@@ -35,6 +35,10 @@ typedef struct ta_exchange_job {
 ta_status ta_exchange_prepare(ta_exchange_job *job);
 void ta_exchange_release(ta_exchange_job *job);
 
+/* Let the next runs be of partials with so many bytes to a head, at most those that the memory was
+ * cut for. Where the records are `in_place` they have another place now. */
+void ta_exchange_fit(ta_exchange_job *job, size_t head_bytes);
+
 /* Bytes of a partial with its fault; how many of them `received` and `sent` have room for. */
 size_t ta_exchange_partial_bytes(const ta_exchange_job *job);
 size_t ta_exchange_received(const ta_exchange_job *job);

@@ -1,6 +1,6 @@
 /* The kinds of exchange: one list, one entry for each, with everything that the rest of the library
- * asks of it. The interpreter runs what the entry says, the planner goes through the list. kinds.c
- * has the list; CONTRIBUTING.md says how to add one. */
+ * asks of it. The interpreter runs what the entry says, the planner goes through the list.
+ * exchange.c has it; CONTRIBUTING.md says how to add one. */
 #ifndef TA_EXCHANGE_KINDS_H
 #define TA_EXCHANGE_KINDS_H
 
@@ -50,7 +50,7 @@ ta_status ta_exchange_estimate(ta_exchange kind, const ta_exchange_shape *shape,
 ta_status ta_nodes_make(const int *node_of, int ranks, ta_nodes *nodes);
 void ta_nodes_free(ta_nodes *nodes);
 
-/* What the entries are made of: flat.c, two_level.c; exchange.c and estimate.c for rounds;
+/* What the entries are made of: rounds.c, two_level.c; exchange.c and estimate.c for rounds;
  * all_gather.c, all_reduce.c. */
 extern const ta_round_ops ta_doubling_rounds, ta_binomial_rounds, ta_scatter_rounds,
     ta_two_level_rounds;

@@ -1,13 +1,11 @@
-/* The building blocks of exchanges in rounds. See rounds.h for what each leaves where, and
- * docs/walkthrough.md for a picture of the first two. */
+/* The building blocks of exchanges in rounds, and the exchanges between all ranks that are made of
+ * them: recursive doubling, the binomial tree, the scatter of heads. See rounds.h for what each
+ * block leaves where, docs/walkthrough.md for a picture of the first two. two_level.c puts blocks
+ * together for nodes; exchange.c lists the kinds and runs them. */
 #include "rounds.h"
 
 #include "base/shard_map.h"
-
-size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
-{
-    return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;
-}
+#include "kinds.h"
 
 /* Positions are the members that take part after folding; a power of two of them, in order. */
 typedef struct layout {
@@ -63,8 +61,7 @@ static ta_heads parts_at(const layout *l, int heads, int first, int end)
                     first_member_at(l, end));
 }
 
-/* Rounds with a fold before them and its return after them, where members do fold. */
-static int folded_count(int members)
+int ta_folded_count(int members)
 {
     layout l = make_layout(members);
     return l.rounds + (l.extras ? 2 : 0);
@@ -91,11 +88,6 @@ static void swap_round(int partner, ta_heads given, ta_heads kept, ta_round *rou
     round->kept = kept;
 }
 
-int ta_doubling_count(int members)
-{
-    return folded_count(members);
-}
-
 void ta_doubling_block(int members, int member, int index, ta_heads range, ta_round *round)
 {
     layout l = make_layout(members);
@@ -108,11 +100,6 @@ void ta_doubling_block(int members, int member, int index, ta_heads range, ta_ro
         int partner = member_at(&l, position_of(&l, member) ^ (1 << (index - fold)));
         swap_round(partner, range, range, round);
     }
-}
-
-int ta_halving_count(int members)
-{
-    return folded_count(members);
 }
 
 /* The far partners first, each giving the other the parts that belong to its side. */
@@ -147,11 +134,6 @@ void ta_pairwise_block(int members, int member, int index, int heads, ta_round *
     round->from = (member + members - distance) % members;
     round->given = ta_parts(heads, members, round->to, round->to + 1);
     round->kept = ta_parts(heads, members, member, member + 1);
-}
-
-int ta_gather_count(int members)
-{
-    return folded_count(members);
 }
 
 /* Halving backwards: the near partners first, and each has twice as many parts after a round. */
@@ -211,3 +193,107 @@ void ta_collect_block(int members, int member, int index, int root, int heads, t
         round->kept = part;
     }
 }
+
+static ta_heads all_heads(const ta_exchange_shape *shape)
+{
+    return (ta_heads){0, shape->heads};
+}
+
+/* ---- Recursive doubling; with output scattered by heads, halving ---- */
+
+/* Output on one rank is the binomial tree's. */
+int ta_doubling_supports(const ta_exchange_shape *shape)
+{
+    return shape->placement != TA_PLACE_ROOT;
+}
+
+static int doubling_rounds(const ta_exchange_shape *shape)
+{
+    return ta_folded_count(shape->ranks);
+}
+
+static void doubling_round(const ta_exchange_shape *shape, int rank, int index, ta_round *round)
+{
+    if (shape->placement == TA_PLACE_HEADS) {
+        round->phase = "halving";
+        ta_halving_block(shape->ranks, rank, index, shape->heads, round);
+    } else {
+        round->phase = "doubling";
+        ta_doubling_block(shape->ranks, rank, index, all_heads(shape), round);
+    }
+}
+
+const ta_round_ops ta_doubling_rounds = {doubling_rounds, doubling_round};
+
+/* ---- Binomial tree to a root, and back unless the root alone wants the result ---- */
+
+static int binomial_rounds(const ta_exchange_shape *shape)
+{
+    int up = ta_binomial_count(shape->ranks);
+    return shape->placement == TA_PLACE_ROOT ? up : 2 * up;
+}
+
+/* The way back: each place that has the result gives it to the subtree that it got it from; of
+ * heads that are scattered only those that the subtree's ranks want. */
+static void binomial_back(const ta_exchange_shape *shape, int rank, int level, ta_round *round)
+{
+    int distance = 1 << level, place = rank & (2 * distance - 1);
+    int first = place ? rank : rank + distance, end = first + distance;
+    if ((place && place != distance) || first >= shape->ranks)
+        return;
+    end = end < shape->ranks ? end : shape->ranks;
+    ta_heads range = shape->placement == TA_PLACE_HEADS
+                         ? ta_parts(shape->heads, shape->ranks, first, end)
+                         : all_heads(shape);
+    round->replaces = 1;
+    if (place) {
+        round->from = rank - distance;
+        round->kept = range;
+    } else {
+        round->to = rank + distance;
+        round->given = range;
+    }
+}
+
+static void binomial_round(const ta_exchange_shape *shape, int rank, int index, ta_round *round)
+{
+    int up = ta_binomial_count(shape->ranks);
+    round->phase = index < up ? "up the tree" : "down the tree";
+    if (index < up)
+        ta_binomial_block(shape->ranks, rank, index,
+                          shape->placement == TA_PLACE_ROOT ? shape->root : 0, all_heads(shape),
+                          round);
+    else
+        binomial_back(shape, rank, 2 * up - 1 - index, round);
+}
+
+const ta_round_ops ta_binomial_rounds = {binomial_rounds, binomial_round};
+
+/* ---- Every rank gives every other its heads; then they are gathered where they are wanted ---- */
+
+static int scatter_rounds(const ta_exchange_shape *shape)
+{
+    int first = ta_pairwise_count(shape->ranks);
+    switch (shape->placement) {
+    case TA_PLACE_HEADS:
+        return first;
+    case TA_PLACE_ROOT:
+        return first + ta_collect_count(shape->ranks);
+    default:
+        return first + ta_folded_count(shape->ranks);
+    }
+}
+
+static void scatter_round(const ta_exchange_shape *shape, int rank, int index, ta_round *round)
+{
+    int first = ta_pairwise_count(shape->ranks);
+    round->phase = index < first ? "all to all" : "gather";
+    if (index < first)
+        ta_pairwise_block(shape->ranks, rank, index, shape->heads, round);
+    else if (shape->placement == TA_PLACE_ROOT)
+        ta_collect_block(shape->ranks, rank, index - first, shape->root, shape->heads, round);
+    else
+        ta_gather_block(shape->ranks, rank, index - first, shape->heads, round);
+}
+
+const ta_round_ops ta_scatter_rounds = {scatter_rounds, scatter_round};

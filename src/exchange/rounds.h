@@ -1,7 +1,7 @@
 /* Exchanges made of rounds, as data: in each round a rank sends a range of heads, receives one, or
  * both. A kind of exchange says for every rank and round what that is; one interpreter runs it
  * (exchange.c) and one adds up its cost for all ranks (estimate.c), so both see the same messages.
- * rounds.c has the building blocks, flat.c and two_level.c put several together. */
+ * rounds.c has the building blocks and what it takes without nodes, two_level.c the rest. */
 #ifndef TA_EXCHANGE_ROUNDS_H
 #define TA_EXCHANGE_ROUNDS_H
 
@@ -55,7 +55,10 @@ typedef struct ta_round_ops {
 } ta_round_ops;
 
 /* Bytes of a message: the records of a range of heads and the fault behind them. */
-size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads);
+static inline size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads)
+{
+    return (size_t)(heads.end - heads.first) * shape->head_bytes + TA_FAULT_BYTES;
+}
 
 /* Building blocks. They number their members 0 … members - 1 and leave `to` and `from` in these
  * numbers; part i of the heads is the member's own. */
@@ -63,12 +66,14 @@ size_t ta_message_bytes(const ta_exchange_shape *shape, ta_heads heads);
 /* The heads of parts [first, end) when `heads` of them are divided into `parts`. */
 ta_heads ta_parts(int heads, int parts, int first, int end);
 
+/* Rounds of doubling, of halving and of a gather: a fold before and its return after them, where
+ * the members are no power of two. */
+int ta_folded_count(int members);
+
 /* Everybody ends with `range` merged over all. */
-int ta_doubling_count(int members);
 void ta_doubling_block(int members, int member, int index, ta_heads range, ta_round *round);
 
 /* Everybody ends with its own part merged over all. */
-int ta_halving_count(int members);
 void ta_halving_block(int members, int member, int index, int heads, ta_round *round);
 
 /* The same with a message between every two members. */
@@ -76,7 +81,6 @@ int ta_pairwise_count(int members);
 void ta_pairwise_block(int members, int member, int index, int heads, ta_round *round);
 
 /* From its own part everybody comes to all parts. */
-int ta_gather_count(int members);
 void ta_gather_block(int members, int member, int index, int heads, ta_round *round);
 
 /* Member `root` ends with `range` merged over all. */

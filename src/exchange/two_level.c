@@ -3,8 +3,8 @@
  * adapter works at once and a node's heads leave it only once; then each node gathers its lanes.
  *
  * Nodes may differ: there are as many lanes as the smallest node has ranks. The ranks beyond them
- * on larger nodes first fold into a lane, and get the result from it in the end. kinds.c lists it,
- * exchange.c runs it. */
+ * on larger nodes first fold into a lane, and get the result from it in the end. exchange.c lists
+ * and runs it. */
 #include "kinds.h"
 
 /* Several nodes with several ranks on each: otherwise it is one of the flat exchanges. */
@@ -25,9 +25,9 @@ static phases make_phases(const ta_exchange_shape *shape)
     int to_root = shape->placement == TA_PLACE_ROOT;
     return (phases){
         .fold = extras,
-        .scatter = ta_halving_count(n->lanes),
-        .across = to_root ? ta_binomial_count(n->count) : ta_doubling_count(n->count),
-        .gather = to_root ? n->lanes : ta_gather_count(n->lanes),
+        .scatter = ta_folded_count(n->lanes),
+        .across = to_root ? ta_binomial_count(n->count) : ta_folded_count(n->count),
+        .gather = to_root ? n->lanes : ta_folded_count(n->lanes),
         .unfold = to_root ? 0 : extras,
     };
 }

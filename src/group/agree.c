@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/format.h"
 #include "base/hash.h"
 #include "base/status.h"
 
@@ -186,7 +187,7 @@ static void write_value(const ta_field *field, int64_t index, int64_t value, cha
     if (is_array(field) && index < 0)
         snprintf(text, 32, value < 0 ? "NULL" : "of %lld elements", (long long)value);
     else if (field->kind == TA_FIELD_REAL || field->kind == TA_FIELD_REALS)
-        snprintf(text, 32, "%.9g", (double)ta_float_from_bits((uint32_t)value));
+        ta_format(text, 32, "%.9g", (double)ta_float_from_bits((uint32_t)value));
     else
         snprintf(text, 32, "%lld", (long long)value);
 }
@@ -208,8 +209,8 @@ static ta_status report(const ta_agreement *a, const verdict *answers, int ranks
     for (int rank = 0; rank < ranks; ++rank) { /* a failure may be why others differ */
         const verdict *v = &answers[rank];
         if (v->status != TA_OK && v->field < 0)
-            return ta_fail(a->others == TA_OK ? (ta_status)v->status : a->others, "rank %d %s: %s",
-                           rank, a->failed, v->error);
+            return ta_found_by_other(ta_fail(a->others == TA_OK ? (ta_status)v->status : a->others,
+                                             "rank %d %s: %s", rank, a->failed, v->error));
     }
     for (int rank = 0; rank < ranks; ++rank)
         if (answers[rank].status != TA_OK)

@@ -1,7 +1,7 @@
 /* Groups of GPUs: ta_ccl_id() and ta_group_create_ccl() check their arguments and call the module
  * of the device; hip/ccl/create.c is the other side. */
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
 #include "device/modules.h"
 #include "group.h"
 
@@ -41,5 +41,7 @@ ta_status ta_group_create_ccl(ta_device *device, const ta_ccl_config *ccl,
     TA_TRY(ta_struct_read(TA_STRUCT(ta_ccl_config), "ccl", ccl, &known));
     TA_TRY(check_ccl(&known));
     TA_TRY(ta_group_check_config(config, &complete.timeout_ms));
-    return ta_modules_create_ccl(device, &known, &complete, group);
+    TA_TRY(ta_modules_create_ccl(device, &known, &complete, group));
+    ta_group_hold_device(*group);
+    return TA_OK;
 }

@@ -9,6 +9,7 @@ const ta_core ta_core_calls = {
     .fail = ta_fail,
     .text_add = ta_text_add,
     .fail_quietly = ta_fail_quietly,
+    .found_by_other = ta_found_by_other,
     .log_info = ta_log_info,
     .last_error = ta_last_error,
     .exchange = ta_group_exchange,

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-#include "base/config_check.h"
+#include "base/arguments.h"
 #include "base/status.h"
-#include "base/struct_size.h"
+#include "device/device.h"
 #include "device/modules.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -63,8 +63,20 @@ void ta_group_abort(ta_group *group, const char *reason)
 
 void ta_group_destroy(ta_group *group)
 {
-    if (group)
-        group->ops->destroy(group);
+    if (!group)
+        return;
+    ta_device *held = group->holds_device ? group->device : NULL;
+    group->ops->destroy(group);
+    if (held)
+        ta_device_let_go(held);
+}
+
+void ta_group_hold_device(ta_group *group)
+{
+    if (!group->device)
+        return;
+    ta_device_hold(group->device);
+    group->holds_device = 1;
 }
 
 static void count_messages(ta_group *group, size_t send_bytes, int to, size_t receive_bytes,

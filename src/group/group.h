@@ -10,19 +10,27 @@
 #ifndef TA_GROUP_H
 #define TA_GROUP_H
 
-#include <treeattn/treeattn.h>
+#include <treeattn/collectives.h>
 
 /* Ranks that are threads of one process: far more than a machine has CPUs. */
 #define TA_MAX_THREAD_RANKS 4096
 
-/* What is added up: elements of a kind, in one of two ways. A maximum with a NaN in it is NaN; a
- * sum of integers wraps around. */
-typedef enum ta_element_kind { TA_ELEMENT_F32, TA_ELEMENT_I64 } ta_element_kind;
-typedef enum ta_reduction { TA_REDUCE_MAX, TA_REDUCE_SUM } ta_reduction;
-
+/* Elements are of the public ta_element_kind; what cannot be added up is moved as bytes. */
 static inline size_t ta_element_bytes(ta_element_kind element)
 {
-    return element == TA_ELEMENT_I64 ? 8 : 4;
+    switch (element) {
+    case TA_ELEMENT_BYTE:
+        return 1;
+    case TA_ELEMENT_F16:
+    case TA_ELEMENT_BF16:
+        return 2;
+    case TA_ELEMENT_F32:
+    case TA_ELEMENT_I32:
+        return 4;
+    case TA_ELEMENT_I64:
+        return 8;
+    }
+    return 0;
 }
 
 /* Reductions over exchange() go piece by piece; the cost model counts the pieces. */
@@ -71,7 +79,12 @@ struct ta_group {
     const ta_group_ops *ops;
     int rank, size;
     int timeout_ms;
+    int node;          /* which node this rank is on, above 0; 0: the host's name says it */
     ta_device *device; /* whose memory this group moves; NULL: host memory */
+    int holds_device;  /* and lets go of it when it is destroyed */
+    /* What the call that is under way is, 0: not told (label.h). Engines of host memory send it
+     * with every message, and one with another label is TA_ERR_MISMATCH. */
+    uint64_t label;
     ta_group_stats stats;
 };
 
@@ -103,7 +116,8 @@ ta_status ta_group_broadcast(ta_group *group, void *data, size_t bytes, int root
 ta_status ta_group_all_gather(ta_group *group, void *data, const size_t *offsets, void *stream);
 
 /* to[i] = the reduction of all ranks' from[i], the same bits on all ranks and in every run. In
- * place if to == from; otherwise they do not overlap. */
+ * place if to == from; otherwise they do not overlap. Sums of 16-bit elements are added in f32 and
+ * rounded once. */
 ta_status ta_group_all_reduce(ta_group *group, const void *from, void *to, size_t count,
                               ta_element_kind element, ta_reduction reduction, void *stream);
 
@@ -125,6 +139,9 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
 ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
                             void *stream);
 
+/* From now on the device, if the group moves its memory, exists as long as the group. */
+void ta_group_hold_device(ta_group *group);
+
 /* The config's timeout with its default filled in; `config` may be NULL. */
 ta_status ta_group_check_config(const ta_group_config *config, int *timeout_ms);
 
@@ -133,6 +150,11 @@ ta_status ta_reduce_all(ta_group *group, void *data, size_t count, ta_element_ki
                         ta_reduction reduction);
 ta_status ta_reduce_part(ta_group *group, const void *from, void *to, const size_t *offsets,
                          ta_element_kind element, ta_reduction reduction);
+/* The same of equal parts: `count` elements each, rank r's from element r · stride on. */
+ta_status ta_reduce_even_part(ta_group *group, const void *from, void *to, size_t stride,
+                              size_t count, ta_element_kind element, ta_reduction reduction);
+/* Elements in a message of a reduction. */
+size_t ta_reduce_piece_elements(ta_element_kind element);
 
 /* Which ranks of a group go into the part that this one is in. */
 typedef struct ta_members ta_members;

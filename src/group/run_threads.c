@@ -13,6 +13,7 @@ typedef struct rank_thread {
     ta_rank_fn fn;
     void *context;
     ta_status status;
+    int found_by_other; /* the error: another rank knows more of it */
     char error[1024];
 } rank_thread;
 
@@ -22,6 +23,7 @@ static void *run_rank(void *argument)
     self->status = self->fn(self->group, self->context);
     if (self->status != TA_OK) {
         const char *error = ta_last_error();
+        self->found_by_other = error[0] && ta_error_is_other_rank_s();
         snprintf(self->error, sizeof self->error, "%s",
                  error[0] ? error : ta_status_message(self->status));
         ta_group_abort(self->group, self->error);
@@ -29,17 +31,20 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-/* The lowest rank that failed by itself; else the lowest that was taken down by another. */
+/* How near to the cause a rank is: it found it itself, it heard of it, it was taken down. */
+static int distance(const rank_thread *thread)
+{
+    return thread->status == TA_ERR_ABORTED ? 2 : thread->found_by_other;
+}
+
+/* Of the lowest rank of those that are nearest to the cause. */
 static ta_status first_failure(const rank_thread *threads, int ranks)
 {
     int failed = -1;
-    for (int rank = ranks - 1; rank >= 0; --rank) {
-        ta_status status = threads[rank].status;
-        if (status == TA_OK)
-            continue;
-        if (failed < 0 || status != TA_ERR_ABORTED || threads[failed].status == TA_ERR_ABORTED)
+    for (int rank = 0; rank < ranks; ++rank)
+        if (threads[rank].status != TA_OK &&
+            (failed < 0 || distance(&threads[rank]) < distance(&threads[failed])))
             failed = rank;
-    }
     if (failed < 0)
         return TA_OK;
     return ta_fail_quietly(threads[failed].status, "rank %d: %s", failed, threads[failed].error);

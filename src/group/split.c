@@ -17,7 +17,10 @@ ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part)
         return ta_fail(TA_ERR_INVALID, "group is NULL: must be the group to split");
     if (!part)
         return ta_fail(TA_ERR_INVALID, "part is NULL: must point to the result");
-    return group->ops->split(group, color, key, part);
+    TA_TRY(group->ops->split(group, color, key, part));
+    if (*part)
+        ta_group_hold_device(*part);
+    return TA_OK;
 }
 
 /* Does rank a come before rank b in their part? */

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/rank_list.h"
 #include "base/status.h"
+#include "label.h"
 #include "threads.h"
 
 /* How often a waiting rank looks before it sleeps: a few microseconds, then a few time slices. */
@@ -25,6 +27,7 @@ typedef struct ta_channel {
     atomic_int state;
     const void *data;
     size_t bytes;
+    uint64_t label; /* of the sender's call */
 } ta_channel;
 
 /* Where one rank sleeps, and what others may know of it. */
@@ -88,7 +91,9 @@ static int break_team(ta_team *team, ta_status status, const char *reason)
 static ta_status broken_status(ta_team *team)
 {
     ta_status status = (ta_status)atomic_load(&team->broken);
-    return status == TA_OK ? TA_OK : ta_fail_quietly(status, "%s", team->reason);
+    if (status == TA_OK)
+        return TA_OK;
+    return ta_found_by_other(ta_fail_quietly(status, "%s", team->reason));
 }
 
 __attribute__((format(printf, 3, 4))) static ta_status fail_team(ta_team *team, ta_status status,
@@ -117,6 +122,19 @@ static int find_missing(ta_team *team, int peer)
     return peer; /* they wait in a circle */
 }
 
+/* The rank that did not come, and others that do not wait for anybody. */
+static ta_status fail_missing(ta_team *team, int rank, int missing)
+{
+    char idle[TA_MAX_THREAD_RANKS], ranks[TA_RANK_LIST_BYTES], others[TA_RANK_LIST_BYTES + 40] = "";
+    for (int i = 0; i < team->size; ++i)
+        idle[i] = i != rank && i != missing && atomic_load(&team->seats[i].waits_for) < 0;
+    if (ta_rank_list(ranks, idle, 1, team->size))
+        snprintf(others, sizeof others, "; %s did not wait either", ranks);
+    return fail_team(team, TA_ERR_TIMEOUT,
+                     "rank %d did not arrive within %d ms: rank %d waited for it%s", missing,
+                     team->timeout_ms, rank, others);
+}
+
 /* May the wait end? Because the channel changed, the team broke, or the peer left for good. */
 static int wait_over(ta_team *team, ta_channel *channel, int wanted, int peer)
 {
@@ -138,30 +156,33 @@ static int sleep_until_over(ta_team *team, int rank, ta_channel *channel, int wa
     return wait_over(team, channel, wanted, peer);
 }
 
+/* Look so many times, giving up the CPU in between or not. */
+static int over_soon(ta_team *team, ta_channel *channel, int wanted, int peer, int times,
+                     int yields)
+{
+    for (int i = 0; i < times; ++i) {
+        if (wait_over(team, channel, wanted, peer))
+            return 1;
+        if (yields)
+            sched_yield();
+    }
+    return wait_over(team, channel, wanted, peer);
+}
+
 /* Wait until a channel between `rank` and `peer` has the wanted state. */
 static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int wanted, int peer)
 {
-    for (int spin = 0; spin < SPINS + YIELDS; ++spin) {
-        if (wait_over(team, channel, wanted, peer))
-            break;
-        if (spin >= SPINS)
-            sched_yield();
-    }
-    int over = wait_over(team, channel, wanted, peer);
-    if (!over) {
+    ta_status status = TA_OK;
+    if (!over_soon(team, channel, wanted, peer, SPINS, 0)) {
+        /* Before the CPU is given up, maybe for longer than the timeout: this rank is here. */
         atomic_store(&team->seats[rank].waits_for, peer);
-        over = sleep_until_over(team, rank, channel, wanted, peer);
-        if (!over) {
-            int missing = find_missing(team, peer);
-            ta_status status = fail_team(
-                team, TA_ERR_TIMEOUT, "rank %d did not arrive within %d ms: rank %d waited for it",
-                missing, team->timeout_ms, rank);
-            /* Only now: others that time out at this moment follow the chain through this rank. */
-            atomic_store(&team->seats[rank].waits_for, -1);
-            return status;
-        }
+        if (!over_soon(team, channel, wanted, peer, YIELDS, 1) &&
+            !sleep_until_over(team, rank, channel, wanted, peer))
+            status = fail_missing(team, rank, find_missing(team, peer));
+        /* Only now: others that time out at this moment follow the chain through this rank. */
         atomic_store(&team->seats[rank].waits_for, -1);
     }
+    TA_TRY(status);
     if (atomic_load(&channel->state) == wanted)
         return TA_OK;
     TA_TRY(broken_status(team));
@@ -169,11 +190,12 @@ static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int want
                      "rank %d destroyed its group while rank %d waited for it", peer, rank);
 }
 
-static void post(ta_team *team, int rank, int to, const void *data, size_t bytes)
+static void post(ta_team *team, int rank, int to, const void *data, size_t bytes, uint64_t label)
 {
     ta_channel *out = &team->channels[rank * team->size + to];
     out->data = data;
     out->bytes = bytes;
+    out->label = label;
     atomic_store(&out->state, CHANNEL_POSTED);
     wake_rank(team, to);
 }
@@ -190,7 +212,8 @@ static int withdraw(ta_team *team, int rank, int to)
     return withdrawn;
 }
 
-static ta_status receive_from(ta_team *team, int rank, int from, void *data, size_t bytes)
+static ta_status receive_from(ta_team *team, int rank, int from, void *data, size_t bytes,
+                              uint64_t label)
 {
     ta_channel *in = &team->channels[from * team->size + rank];
     TA_TRY(wait_for(team, rank, in, CHANNEL_POSTED, from));
@@ -198,10 +221,16 @@ static ta_status receive_from(ta_team *team, int rank, int from, void *data, siz
     if (!atomic_compare_exchange_strong(&in->state, &posted, CHANNEL_COPYING))
         return broken_status(team); /* its sender withdrew it */
     size_t sent = in->bytes;
-    if (sent == bytes && bytes)
+    uint64_t theirs = in->label;
+    if (sent == bytes && theirs == label && bytes)
         memcpy(data, in->data, bytes);
     atomic_store(&in->state, CHANNEL_EMPTY);
     wake_rank(team, from);
+    if (theirs != label) {
+        char sentence[TA_LABEL_SENTENCE];
+        ta_label_difference(rank, label, from, theirs, sentence);
+        return fail_team(team, TA_ERR_MISMATCH, "%s", sentence);
+    }
     if (sent != bytes)
         return fail_team(team, TA_ERR_MISMATCH,
                          "rank %d sent %zu bytes where rank %d expected %zu: the ranks are not in "
@@ -219,7 +248,7 @@ static ta_status threads_start(ta_group *group, const void *send, size_t send_by
     TA_TRY(broken_status(own->team));
     own->begun = (begun_exchange){to, from, receive, receive_bytes};
     if (to >= 0)
-        post(own->team, group->rank, to, send, send_bytes);
+        post(own->team, group->rank, to, send, send_bytes, group->label);
     return TA_OK;
 }
 
@@ -231,7 +260,8 @@ static ta_status threads_finish(ta_group *group, void *stream)
     ta_status status = TA_OK;
     (void)stream;
     if (begun.from >= 0)
-        status = receive_from(team, group->rank, begun.from, begun.receive, begun.receive_bytes);
+        status = receive_from(team, group->rank, begun.from, begun.receive, begun.receive_bytes,
+                              group->label);
     if (status != TA_OK && to >= 0)
         withdraw(team, group->rank, to);
     if (status != TA_OK || to < 0)

@@ -9,9 +9,11 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "host.h"
+#include "host/attend/append.h"
 #include "host/attend/attend.h"
 #include "host/attend/merge.h"
 #include "host/attend/pack.h"
+#include "host/attend/records.h"
 #include "host/cpus.h"
 
 static ta_host *host_of(ta_device *device)
@@ -80,8 +82,7 @@ static ta_status host_pack_query(ta_device *device, const ta_problem *problem, c
     (void)stream;
     for (int32_t h = 0; h < heads; h++) {
         for (int64_t row = 0; row < ta_problem_rows(p); row++) {
-            int64_t at = row / p->query_tokens * q->batch_stride +
-                         row % p->query_tokens * q->token_stride + h * q->head_stride;
+            int64_t at = ta_problem_row_at(p, q, row) + h * q->head_stride;
             memcpy(to, ta_element(p->query_dtype, q->data, at), row_bytes);
             to += row_bytes;
         }
@@ -109,10 +110,17 @@ static const ta_device_ops host_ops = {
     .pack_query = host_pack_query,
     .pack_kv = host_pack_kv,
     .attend = ta_host_attend,
+    .make_records = ta_host_make_records,
+    .append = ta_host_append,
     .merge = ta_host_merge,
     .finish = ta_host_finish,
     .attention = &ta_host_attention,
 };
+
+int ta_host_threads(void)
+{
+    return ta_cpus();
+}
 
 ta_status ta_host_open(const ta_device_config *config, ta_device **device)
 {
@@ -131,7 +139,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device)
     host->device.ops = &host_ops;
     strcpy(host->device.name, "host");
     host->kernels = kernels;
-    ta_status status = ta_pool_create(threads > 0 ? threads : ta_cpus(), &host->pool);
+    ta_status status = ta_pool_create(threads > 0 ? threads : ta_host_threads(), &host->pool);
     if (status != TA_OK) {
         free(host);
         return status;

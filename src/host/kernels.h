@@ -61,6 +61,7 @@ typedef struct ta_block {
     float *sums;   /* room for heads · rows · dim floats, for weigh() only */
     float factor;  /* of scores, for score_packed() only */
     int scattered; /* are neighbours in `tokens` mostly apart in memory? For weigh() only */
+    int shared;    /* do other blocks of rows use the same tokens? Likewise */
 } ta_block;
 
 /* Slots of an array are by ta_dtype. An empty one means that the level does not have that type:

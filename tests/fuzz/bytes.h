@@ -58,4 +58,24 @@ static inline float take_float(bytes *b)
     return value;
 }
 
+/* What the configs of all plans have: head counts and dims, mostly ones that are right together;
+ * and how scores are made. For a ta_plan_config and a ta_attention_config `c`. */
+#define TAKE_HEADS(b, c)                                                                           \
+    do {                                                                                           \
+        (c)->kv_heads = take_int(b, 1, 3);                                                         \
+        (c)->query_heads = take_chance(b, 24) ? take_int(b, 1, 9) : take_times(b, (c)->kv_heads);  \
+        (c)->k_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 1, 4);             \
+        (c)->v_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 0, 4);             \
+    } while (0)
+#define TAKE_MAP_AND_SCORES(b, c, kinds, ranks)                                                    \
+    do {                                                                                           \
+        (c)->map.kind = (ta_shard_kind)take_int(b, 0, (kinds)-1);                                  \
+        (c)->map.ranks = take_chance(b, 8) ? (ranks) : take_int(b, 0, 0);                          \
+        (c)->map.block = take_int(b, 0, 20);                                                       \
+        (c)->mask = (ta_mask)take_int(b, 0, 1);                                                    \
+        (c)->window = take_chance(b, 3) ? take_int(b, 1, 9) : 0;                                   \
+        (c)->scale = take_float(b);                                                                \
+        (c)->softcap = take_float(b);                                                              \
+    } while (0)
+
 #endif

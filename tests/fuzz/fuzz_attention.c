@@ -34,19 +34,10 @@ static ta_attention_config take_config(bytes *b, int ranks)
 {
     static const ta_dtype dtypes[] = {TA_F32, TA_F16, TA_BF16, TA_DTYPE_NONE};
     ta_attention_config c = TA_ATTENTION_CONFIG_INIT;
-    c.kv_heads = take_int(b, 1, 3);
-    c.query_heads = take_chance(b, 24) ? take_int(b, 1, 9) : take_times(b, c.kv_heads);
-    c.k_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 1, 4);
-    c.v_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 0, 4);
+    TAKE_HEADS(b, &c);
     c.dtype = dtypes[take_chance(b, 24) ? 3 : take_from(b, 0, 2)];
     c.max_tokens = take_int(b, 1, MOST_TOKENS);
-    c.map.kind = (ta_shard_kind)take_int(b, 0, 2);
-    c.map.ranks = take_chance(b, 8) ? ranks : take_int(b, 0, 0);
-    c.map.block = take_int(b, 0, 20);
-    c.mask = (ta_mask)take_int(b, 0, 1);
-    c.window = take_chance(b, 3) ? take_int(b, 1, 9) : 0;
-    c.scale = take_float(b);
-    c.softcap = take_float(b);
+    TAKE_MAP_AND_SCORES(b, &c, 3, ranks);
     c.grid_rows = take_chance(b, 4) ? take_int(b, 1, ranks) : 0;
     c.grid_columns = take_chance(b, 4) && c.grid_rows > 0 ? ranks / c.grid_rows : 0;
     c.forward_only = take_int(b, 0, 1);

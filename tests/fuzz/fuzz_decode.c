@@ -1,6 +1,7 @@
-/* Plans and decode steps from descriptors that are right, nearly right and wrong, on one to four
- * ranks that are threads. No call may crash or read beyond what a descriptor says; every rank
- * returns. K, V, q and out have exactly the elements that their descriptor reaches. */
+/* Plans, decode steps, appends and combines from descriptors that are right, nearly right and
+ * wrong, on one to four ranks that are threads. No call may crash or read beyond what a descriptor
+ * says; every rank returns. K, V, q and out have exactly the elements that their descriptor
+ * reaches. */
 #include <treeattn/treeattn.h>
 
 #include "ranks.h"
@@ -59,21 +60,12 @@ static ta_plan_config take_config(bytes *b, int ranks)
     ta_plan_config c = TA_PLAN_CONFIG_INIT;
     c.batch = take_int(b, 1, 3);
     c.query_tokens = take_int(b, 0, 3);
-    c.kv_heads = take_int(b, 1, 3);
-    c.query_heads = take_chance(b, 24) ? take_int(b, 1, 9) : take_times(b, c.kv_heads);
-    c.k_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 1, 4);
-    c.v_dim = take_chance(b, 24) ? take_int(b, 0, 60) : 8 * take_from(b, 0, 4);
+    TAKE_HEADS(b, &c);
     c.kv_dtype = dtypes[take_from(b, 0, 2)];
     c.query_dtype = dtypes[take_from(b, 0, 3)];
     c.out_dtype = dtypes[take_from(b, 0, 3)];
     c.max_tokens = take_int(b, 1, 40);
-    c.map.kind = (ta_shard_kind)take_int(b, 0, 1);
-    c.map.ranks = take_chance(b, 8) ? ranks : take_int(b, 0, 0);
-    c.map.block = take_int(b, 0, 20);
-    c.mask = (ta_mask)take_int(b, 0, 1);
-    c.window = take_chance(b, 3) ? take_int(b, 1, 9) : 0;
-    c.scale = take_float(b);
-    c.softcap = take_float(b);
+    TAKE_MAP_AND_SCORES(b, &c, 2, ranks);
     c.query_placement = (ta_placement)take_int(b, 0, 2);
     c.query_root = take_int(b, 0, ranks - 1);
     c.out_placement = (ta_placement)take_int(b, 0, 2);
@@ -81,6 +73,22 @@ static ta_plan_config take_config(bytes *b, int ranks)
     c.algorithm = (ta_algorithm)take_int(b, 0, 3);
     c.exchange = (ta_exchange)take_int(b, 0, 6);
     c.reproducible_tile = take_chance(b, 6) ? 16 : take_int(b, 0, 0);
+    c.append_scattered = take_int(b, 0, 1);
+    c.combine_only = take_chance(b, 6);
+    if (c.combine_only && !take_chance(b, 12)) { /* which has fewer fields */
+        ta_plan_config combine = TA_PLAN_CONFIG_INIT;
+        combine.batch = c.batch;
+        combine.query_tokens = c.query_tokens;
+        combine.query_heads = c.query_heads;
+        combine.v_dim = c.v_dim;
+        combine.query_dtype = c.query_dtype;
+        combine.out_dtype = c.out_dtype;
+        combine.out_placement = c.out_placement;
+        combine.out_root = c.out_root;
+        combine.exchange = c.exchange;
+        combine.combine_only = 1;
+        c = combine;
+    }
     return c;
 }
 
@@ -121,30 +129,96 @@ static int64_t take_tables(bytes *b, const ta_plan_config *c, int ranks, ta_kv *
     return blocks;
 }
 
+/* What the call adds; now and then out of range. Returns its starts. */
+static int32_t *take_call(bytes *b, const ta_plan_config *c, int tokens, ta_call *call)
+{
+    int32_t *starts = calloc((size_t)c->batch + 1, sizeof *starts);
+    call->tag = 7;
+    call->batch = take_chance(b, 3) ? take_int(b, 0, c->batch) : 0;
+    call->window = take_chance(b, 4) ? take_int(b, -1, 9) : 0;
+    call->softcap = take_chance(b, 4) ? take_float(b) : 0.0f;
+    if (!take_chance(b, 3))
+        return starts;
+    int batch = call->batch > 0 && call->batch < c->batch ? call->batch : c->batch;
+    for (int i = 1; i <= batch; ++i)
+        starts[i] = starts[i - 1] + take_from(b, 0, tokens);
+    call->starts = starts;
+    call->tokens = take_chance(b, 12) ? take_int(b, 0, 9) : starts[batch];
+    if (take_chance(b, 12))
+        starts[take(b) % (c->batch + 1)] = take_int(b, 0, 9);
+    return starts;
+}
+
+/* New tokens of the sequences, where the map wants them: as many as the call has queries. */
+static void run_append(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_group *group,
+                       const ta_kv *kv, const ta_call *call)
+{
+    static const ta_dtype dtypes[] = {TA_DTYPE_NONE, TA_F32, TA_F16, TA_BF16};
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
+    int first, heads = c->kv_heads, ragged = call->tokens > 0;
+    int64_t batch = ragged ? 1 : c->batch, each = ragged ? call->tokens : tokens;
+    input.source = (ta_append_source)take_int(b, 0, 2);
+    input.dtype = dtypes[take_from(b, 0, 3)];
+    ta_dtype dtype = input.dtype ? input.dtype : c->kv_dtype;
+    if (input.source == TA_APPEND_HEADS &&
+        ta_head_range(heads, ta_group_size(group), ta_group_rank(group), &first, &heads) != TA_OK)
+        return;
+    input.k = take_tensor(b, (int64_t[]){batch, each, heads, c->k_dim}, dtype);
+    input.v = take_tensor(b, (int64_t[]){batch, each, heads, v_dim}, dtype);
+    (void)ta_append(plan, &input, kv, call, NULL);
+    free(input.k.data);
+    free(input.v.data);
+}
+
+static void run_combine(bytes *b, ta_plan *plan, const ta_plan_config *c)
+{
+    int tokens = c->query_tokens ? c->query_tokens : 1;
+    ta_dtype result = c->out_dtype ? c->out_dtype : c->query_dtype;
+    size_t rows = (size_t)c->batch * (size_t)tokens * (size_t)c->query_heads;
+    const int64_t shape[] = {c->batch, tokens, c->query_heads, c->v_dim};
+    ta_tensor part = take_tensor(b, shape, c->query_dtype), out = take_tensor(b, shape, result);
+    float *part_lse = calloc(rows, sizeof *part_lse), *lse = calloc(rows, sizeof *lse);
+    for (size_t i = 0; i < rows; ++i)
+        part_lse[i] = take_float(b);
+    (void)ta_combine(plan, &part, take_chance(b, 16) ? NULL : part_lse,
+                     (ta_lse_base)take_int(b, 0, 1), &out, take_chance(b, 3) ? NULL : lse, NULL,
+                     NULL);
+    free(part.data);
+    free(out.data);
+    free(part_lse);
+    free(lse);
+}
+
 /* One step with the plan, if its tensors can be made. */
-static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, int ranks)
+static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_group *group)
 {
     ta_kv kv = TA_KV_INIT;
-    ta_call call = {sizeof call, 7};
+    ta_call call = TA_CALL_INIT;
     tables t = {0};
     int tokens = c->query_tokens ? c->query_tokens : 1, v_dim = c->v_dim ? c->v_dim : c->k_dim;
     ta_dtype query = c->query_dtype ? c->query_dtype : c->kv_dtype;
     ta_dtype result = c->out_dtype ? c->out_dtype : query;
-    int64_t blocks = take_tables(b, c, ranks, &kv, &t);
+    int64_t blocks = take_tables(b, c, ta_group_size(group), &kv, &t);
     int64_t block_tokens = kv.page_table ? kv.page_tokens : c->max_tokens;
-    ta_tensor q = take_tensor(b, (int64_t[]){c->batch, tokens, c->query_heads, c->k_dim}, query);
+    int32_t *starts = take_call(b, c, tokens, &call);
+    int ragged = call.tokens > 0; /* then queries are packed */
+    int64_t batch = ragged ? 1 : c->batch, each = ragged ? call.tokens : tokens;
+    ta_tensor q = take_tensor(b, (int64_t[]){batch, each, c->query_heads, c->k_dim}, query);
     kv.k = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, c->k_dim}, c->kv_dtype);
     kv.v = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, v_dim}, c->kv_dtype);
-    ta_tensor out = take_tensor(b, (int64_t[]){c->batch, tokens, c->query_heads, v_dim}, result);
+    ta_tensor out = take_tensor(b, (int64_t[]){batch, each, c->query_heads, v_dim}, result);
     float *lse = calloc((size_t)c->batch * (size_t)tokens * (size_t)c->query_heads, sizeof *lse);
     for (int i = 0; i < 2; ++i)
         (void)ta_decode(plan, &q, &kv, &out, take_chance(b, 3) ? NULL : lse,
-                        take_chance(b, 2) ? NULL : &call, NULL);
+                        take_chance(b, 2) && !ragged ? NULL : &call, NULL);
+    run_append(b, plan, c, group, &kv, &call);
     free(q.data);
     free(kv.k.data);
     free(kv.v.data);
     free(out.data);
     free(lse);
+    free(starts);
     free(t.lengths);
     free(t.bounds);
     free(t.pages);
@@ -167,8 +241,10 @@ static ta_status run_rank(ta_group *group, void *context)
     size_t workspace = 0;
     (void)ta_plan_workspace(group, device, &config, &workspace);
     ta_status status = ta_plan_create(group, device, &config, &plan);
-    if (status == TA_OK && is_small(&config))
-        run_step(&b, plan, &config, ranks);
+    if (status == TA_OK && is_small(&config) && config.combine_only)
+        run_combine(&b, plan, &config);
+    else if (status == TA_OK && is_small(&config))
+        run_step(&b, plan, &config, group);
     ta_plan_destroy(plan);
     ta_device_close(device);
     return TA_OK;

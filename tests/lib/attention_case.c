@@ -16,6 +16,8 @@
 #include "number.h"
 #include "options.h"
 
+const int32_t attention_weights[16] = {2, 1, 0, 3, 1, 1, 0, 2, 1, 4, 1, 0, 1, 2, 1, 1};
+
 /* Numbers between one row of a tensor and the next that belong to nobody. With 3 of them rows are
  * not aligned to 16 bytes, which is for other kernels on a GPU. */
 static int gap_of(const attention_case *c)
@@ -244,7 +246,9 @@ static ta_status find_tokens(rank_state *r)
         map.kind = r->run->kind;
         map.ranks = r->run->ranks;
         map.block = r->run->block;
-        if (!map.block && map.kind != TA_SHARD_BLOCK_CYCLIC)
+        if (map.kind == TA_SHARD_WEIGHTED)
+            map.bounds = attention_weights;
+        else if (!map.block && map.kind != TA_SHARD_BLOCK_CYCLIC)
             map.block = length ? (length + divided - 1) / divided : 1;
         TA_TRY(ta_shard_count(&map, r->rank, length, &count));
         for (int32_t i = 0; i < count; ++i, ++r->tokens) {
@@ -270,6 +274,8 @@ static ta_status make_plan(const rank_state *r, ta_group *group, ta_device *devi
         config.max_tokens += r->c->lengths[s];
     config.map.kind = r->run->kind;
     config.map.block = r->run->block;
+    if (config.map.kind == TA_SHARD_WEIGHTED)
+        config.map.bounds = attention_weights;
     config.mask = p->causal ? TA_MASK_CAUSAL : TA_MASK_FULL;
     config.window = p->window;
     config.scale = (float)p->scale;

@@ -10,6 +10,9 @@
 
 #define ATTENTION_SEQUENCES 4
 
+/* Of a weighted shard map, for as many ranks as there are. */
+extern const int32_t attention_weights[16];
+
 typedef struct attention_case {
     uint64_t seed;
     oracle_problem problem; /* query_tokens is set for each sequence */

@@ -34,6 +34,8 @@ attention_run attention_random_run(uint64_t seed)
     random_source random = random_from(seed ^ 0xbeef);
     attention_run run = {.ranks = RANDOM_PICK(&random, ranks)};
     run.kind = (ta_shard_kind)random_int(&random, TA_SHARD_CONTIGUOUS, TA_SHARD_ZIGZAG);
+    if (run.kind == TA_SHARD_BLOCK_CYCLIC && seed % 2)
+        run.kind = TA_SHARD_WEIGHTED;
     run.block = random_one_in(&random, 2) ? 0 : random_int(&random, 1, 24);
     run.threads = random_int(&random, 1, 2);
     run.simd = random_one_in(&random, 4) ? "scalar" : NULL;

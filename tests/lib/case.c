@@ -27,8 +27,27 @@ decode_case case_plain(void)
     c.lengths[0] = 1;
     c.page_tokens = 1;
     c.want_lse = true;
+    c.spare_call_tokens = -1;
     c.query_deviation = c.key_deviation = 1;
     return c;
+}
+
+int case_query_tokens(const decode_case *c, int sequence)
+{
+    return c->ragged ? c->tokens[sequence] : c->plan.query_tokens;
+}
+
+int64_t case_first_row(const decode_case *c, int sequence)
+{
+    int64_t row = 0;
+    for (int b = 0; b < sequence; ++b)
+        row += case_query_tokens(c, b);
+    return row;
+}
+
+int64_t case_rows(const decode_case *c)
+{
+    return case_first_row(c, c->plan.batch);
 }
 
 decode_case case_grouped(int dim, int tokens)
@@ -130,6 +149,19 @@ static void choose_options(random_source *r, decode_case *c)
         c->special = (case_special)random_int(r, CASE_NAN_QUERY, CASE_INFINITE_VALUE);
 }
 
+/* Some of the block-cyclic maps are weighted. With a source of its own, so that a seed draws the
+ * rest of its case as ever. */
+static void choose_weights(decode_case *c)
+{
+    random_source own = random_from(c->seed ^ 0x3e19), *r = &own;
+    if (!random_one_in(r, 3))
+        return;
+    c->plan.map.kind = TA_SHARD_WEIGHTED;
+    for (int rank = 0; rank < c->ranks; ++rank)
+        c->weights[rank] = random_one_in(r, 4) ? 0 : random_int(r, 1, 4);
+    c->weights[random_int(r, 0, c->ranks - 1)] = random_int(r, 1, 4);
+}
+
 static void choose_map(random_source *r, bool large, decode_case *c)
 {
     static const int32_t blocks[] = {0, 1, 2, 3, 4, 16, 64};
@@ -138,6 +170,7 @@ static void choose_map(random_source *r, bool large, decode_case *c)
     if (random_one_in(r, 2)) {
         map->kind = TA_SHARD_BLOCK_CYCLIC;
         map->block = RANDOM_PICK(r, blocks);
+        choose_weights(c);
         return;
     }
     map->kind = TA_SHARD_CONTIGUOUS;
@@ -204,12 +237,43 @@ static void choose_exchange(random_source *r, decode_case *c)
         c->plan.exchange = TA_EXCHANGE_AUTO;
 }
 
+/* Some sequences have all query tokens, some one, some none. */
+static void choose_tokens(random_source *r, decode_case *c)
+{
+    int most = c->plan.query_tokens;
+    c->ragged = true;
+    for (int b = 0; b < c->plan.batch; ++b) {
+        int kind = random_int(r, 0, 4);
+        c->tokens[b] = kind == 0 ? 0 : kind == 1 ? 1 : kind == 2 ? most : random_int(r, 0, most);
+    }
+    if (case_rows(c) == 0)
+        c->tokens[random_int(r, 0, c->plan.batch - 1)] = most;
+}
+
+/* What comes with the call. From a source of its own: a seed's case is otherwise as it was. */
+static void choose_call(uint64_t seed, decode_case *c)
+{
+    random_source source = random_from(seed ^ 0xca11u), *r = &source;
+    if (random_one_in(r, 2))
+        choose_tokens(r, c);
+    if (random_one_in(r, 3))
+        c->spare_batch = random_int(r, 1, 4);
+    if (random_one_in(r, 3)) {
+        int64_t most = (int64_t)(c->plan.batch + c->spare_batch) * c->plan.query_tokens;
+        c->spare_call_tokens = random_int(r, 0, (int)(most - case_rows(c)));
+    }
+    c->call_window = random_one_in(r, 4);
+    c->call_softcap = random_one_in(r, 4);
+    c->call_alibi = c->alibi && random_one_in(r, 2);
+    c->call_sinks = c->sinks && random_one_in(r, 2);
+}
+
 void case_reproducible(decode_case *c, int32_t tile)
 {
     c->plan.reproducible_tile = tile;
     if (c->plan.algorithm != TA_ALGORITHM_AUTO)
         c->plan.algorithm = TA_ALGORITHM_TREE;
-    if (c->plan.map.block || c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
+    if (c->plan.map.block || c->plan.map.kind != TA_SHARD_CONTIGUOUS)
         c->plan.map.block = (c->plan.map.block / tile + 1) * tile;
 }
 
@@ -237,5 +301,6 @@ decode_case case_random_on(uint64_t seed, int given_ranks)
     choose_map(r, large, &c);
     choose_memory(r, large, &c);
     choose_exchange(r, &c);
+    choose_call(seed, &c);
     return c;
 }

@@ -57,6 +57,14 @@ typedef struct decode_case {
     ta_plan_config plan;
     int spare_tokens; /* max_tokens beyond what the fullest rank holds */
     bool alibi, sinks;
+    /* What the call adds. plan.batch is the call's; the plan is given spare_batch more. */
+    int spare_batch;
+    bool ragged;
+    int32_t tokens[CASE_MAX_BATCH]; /* ragged: query tokens of each sequence, up to the plan's */
+    int spare_call_tokens;          /* max_call_tokens beyond the call's; -1: it is left at 0 */
+    /* These come with the call, in place of others that the plan is given. */
+    bool call_window, call_softcap, call_alibi, call_sinks;
+    int32_t weights[CASE_MAX_RANKS]; /* of a weighted shard map */
     int32_t lengths[CASE_MAX_BATCH];
     case_bounds bounds;
     bool paged;
@@ -91,6 +99,11 @@ decode_case case_random(uint64_t seed);
 
 /* The same on a given number of ranks; 0: random. */
 decode_case case_random_on(uint64_t seed, int ranks);
+
+/* Query tokens of a sequence; its first row; and all rows, of one head. */
+int case_query_tokens(const decode_case *c, int sequence);
+int64_t case_first_row(const decode_case *c, int sequence);
+int64_t case_rows(const decode_case *c);
 
 /* Make it reproducible, with tiles of so many tokens: a tree, and blocks that are multiples. */
 void case_reproducible(decode_case *c, int32_t tile);
@@ -136,8 +149,8 @@ typedef struct case_data {
     int32_t max_tokens;
     double *q[CASE_MAX_BATCH], *k[CASE_MAX_BATCH], *v[CASE_MAX_BATCH]; /* as oracle_sequence */
     void *q_stored[CASE_MAX_BATCH], *k_stored[CASE_MAX_BATCH], *v_stored[CASE_MAX_BATCH];
-    double *out, *out_bound; /* [batch][query_tokens][query_heads][v_dim] */
-    double *lse, *lse_bound; /* [batch][query_tokens][query_heads] */
+    double *out, *out_bound; /* [row][query_heads][v_dim], row after row of all sequences */
+    double *lse, *lse_bound; /* [row][query_heads] */
 } case_data;
 
 void case_data_make(const decode_case *c, case_data *data);
@@ -159,13 +172,17 @@ typedef struct case_buffer {
 /* The element's index in `memory`. */
 int64_t case_buffer_index(const case_buffer *buffer, int batch, int token, int head, int d);
 
+/* Of a query or output: element 0 of a head of a sequence's query token. */
+int64_t case_row_index(const decode_case *c, const case_buffer *buffer, int sequence, int token,
+                       int head);
+
 /* A copy of a buffer in the device's memory. */
 typedef struct case_copy {
     void *host, *device;
     size_t bytes;
 } case_copy;
 
-#define CASE_MAX_COPIES 10
+#define CASE_MAX_COPIES 13
 
 /* The buffers of one rank. */
 typedef struct case_shard {
@@ -175,7 +192,11 @@ typedef struct case_shard {
     int64_t lse_count;
     int32_t *lengths, *page_table, *bounds;
     size_t lengths_count, page_table_count, bounds_count;
+    int32_t *starts; /* [batch + 1], or NULL */
+    float *slopes, *sinks;
+    size_t starts_count, head_count;
     ta_kv kv;
+    ta_call call;
     ta_device *device; /* what the copies belong to */
     case_copy copies[CASE_MAX_COPIES];
     int copy_count;

@@ -43,12 +43,12 @@ static void put_special(const decode_case *c, random_source *r, ta_dtype query_d
         return; /* what weight 0 makes of an infinite value is left open */
     if (c->special == CASE_INFINITE_KEY || c->special == CASE_INFINITE_VALUE)
         number = random_one_in(r, 2) ? INFINITY : -INFINITY;
-    if (c->special == CASE_NAN_QUERY)
+    if (c->special == CASE_NAN_QUERY && queries > 0)
         set(query_dtype, number, random_int(r, 0, (int)queries - 1), data->q[b], data->q_stored[b]);
     else if (vectors > 0 && (c->special == CASE_NAN_KEY || c->special == CASE_INFINITE_KEY))
         set(p->kv_dtype, number, random_int(r, 0, (int)(vectors * p->k_dim) - 1), data->k[b],
             data->k_stored[b]);
-    else if (vectors > 0)
+    else if (vectors > 0 && c->special != CASE_NAN_QUERY)
         set(p->kv_dtype, number, random_int(r, 0, (int)(vectors * p->v_dim) - 1), data->v[b],
             data->v_stored[b]);
 }
@@ -58,7 +58,7 @@ static void put_far_keys(const decode_case *c, random_source *r, ta_dtype query_
                          case_data *data)
 {
     const ta_plan_config *p = &c->plan;
-    for (int64_t row = 0; row < (int64_t)p->query_tokens * p->query_heads; ++row)
+    for (int64_t row = 0; row < (int64_t)case_query_tokens(c, b) * p->query_heads; ++row)
         set(query_dtype, 0x1p100, row * p->k_dim, data->q[b], data->q_stored[b]);
     for (int64_t vector = 0; vector < (int64_t)c->lengths[b] * p->kv_heads; ++vector) {
         bool far = vector >= p->kv_heads && random_one_in(r, 3);
@@ -81,7 +81,7 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
                           case_data *data)
 {
     const ta_plan_config *p = &c->plan;
-    int64_t queries = (int64_t)p->query_tokens * p->query_heads * p->k_dim;
+    int64_t queries = (int64_t)case_query_tokens(c, b) * p->query_heads * p->k_dim;
     int64_t vectors = (int64_t)c->lengths[b] * p->kv_heads;
     draw(r, query_dtype, 0, c->query_deviation, queries, &data->q[b], &data->q_stored[b]);
     draw(r, p->kv_dtype, 0, c->key_deviation, vectors * p->k_dim, &data->k[b], &data->k_stored[b]);
@@ -125,11 +125,23 @@ static void draw_bounds(const decode_case *c, random_source *r, int b, case_data
     }
 }
 
+/* Deal blocks, one by one, until it is this one's turn. */
+static int weighted_owner(const decode_case *c, int32_t block)
+{
+    for (;;)
+        for (int rank = 0; rank < c->ranks; ++rank)
+            for (int32_t i = 0; i < c->weights[rank]; ++i)
+                if (block-- == 0)
+                    return rank;
+}
+
 int case_owner(const decode_case *c, const case_data *data, int sequence, int32_t position)
 {
     int32_t block = c->plan.map.block;
     if (c->plan.map.kind == TA_SHARD_BLOCK_CYCLIC)
         return position / (block ? block : 64) % c->ranks;
+    if (c->plan.map.kind == TA_SHARD_WEIGHTED)
+        return weighted_owner(c, position / (block ? block : 64));
     for (int rank = 0; rank < c->ranks; ++rank) {
         int64_t end = c->bounds == CASE_BOUNDS_NONE ? (rank + 1) * (int64_t)block
                                                     : data->bounds[sequence][rank + 1];
@@ -156,7 +168,7 @@ static int32_t fullest_shard(const decode_case *c, const case_data *data)
 static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
 {
     const ta_plan_config *p = &c->plan;
-    int64_t rows = (int64_t)p->batch * p->query_tokens * p->query_heads, row_index = 0;
+    int64_t rows = case_rows(c) * p->query_heads, row_index = 0;
     data->out = allocate(rows * p->v_dim);
     data->out_bound = allocate(rows * p->v_dim);
     data->lse = allocate(rows);
@@ -165,11 +177,13 @@ static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
     bound_row bound;
     for (int b = 0; b < p->batch; ++b) {
         oracle_sequence sequence = {c->lengths[b], data->q[b], data->k[b], data->v[b]};
-        for (int t = 0; t < p->query_tokens; ++t)
+        oracle_problem problem = data->problem;
+        problem.query_tokens = case_query_tokens(c, b);
+        for (int t = 0; t < problem.query_tokens; ++t)
             for (int h = 0; h < p->query_heads; ++h, ++row_index) {
-                oracle_attend(&data->problem, &sequence, t, h, &row);
-                bound_of_row(&data->problem, &row, out_dtype,
-                             bound_partials(c->plan.algorithm, c->ranks), &bound);
+                oracle_attend(&problem, &sequence, t, h, &row);
+                bound_of_row(&problem, &row, out_dtype, bound_partials(c->plan.algorithm, c->ranks),
+                             &bound);
                 size_t bytes = (size_t)p->v_dim * sizeof(double);
                 memcpy(data->out + row_index * p->v_dim, row.out, bytes);
                 memcpy(data->out_bound + row_index * p->v_dim, bound.out, bytes);

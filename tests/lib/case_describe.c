@@ -53,9 +53,19 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
                 (int)p->kv_heads, (int)p->k_dim, (int)p->v_dim, (int)p->query_tokens);
     for (int b = 0; b < p->batch; ++b)
         ta_text_add(&t, "%s%d", b ? "," : "", (int)c->lengths[b]);
+    if (c->ragged)
+        for (int b = 0; b < p->batch; ++b)
+            ta_text_add(&t, "%s%d", b ? "," : " ragged=", (int)c->tokens[b]);
+    if (c->spare_batch || c->spare_call_tokens >= 0)
+        ta_text_add(&t, " plan-batch+%d call-tokens+%d", c->spare_batch, c->spare_call_tokens);
+    ta_text_add(&t, "%s%s%s%s", c->call_window ? " call-window" : "",
+                c->call_softcap ? " call-softcap" : "", c->call_alibi ? " call-alibi" : "",
+                c->call_sinks ? " call-sinks" : "");
     ta_text_add(&t, " %s block=%d bounds=%d",
-                p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic" : "contiguous", (int)p->map.block,
-                (int)c->bounds);
+                p->map.kind == TA_SHARD_WEIGHTED       ? "weighted"
+                : p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic"
+                                                       : "contiguous",
+                (int)p->map.block, (int)c->bounds);
     ta_text_add(&t, " algorithm=%d", (int)p->algorithm);
     describe_options(&t, c);
     if (c->paged)

@@ -62,6 +62,12 @@ ta_status case_shard_to_device(case_shard *shard, ta_device *device)
     TA_TRY(add_copy(shard, shard->lengths, shard->lengths_count * sizeof(int32_t)));
     TA_TRY(add_copy(shard, shard->page_table, shard->page_table_count * sizeof(int32_t)));
     TA_TRY(add_copy(shard, shard->bounds, shard->bounds_count * sizeof(int32_t)));
+    TA_TRY(add_copy(shard, shard->starts, shard->starts_count * sizeof(int32_t)));
+    TA_TRY(add_copy(shard, shard->slopes, shard->head_count * sizeof(float)));
+    TA_TRY(add_copy(shard, shard->sinks, shard->head_count * sizeof(float)));
+    shard->call.starts = case_on_device(shard, shard->starts);
+    shard->call.alibi_slopes = case_on_device(shard, shard->slopes);
+    shard->call.sinks = case_on_device(shard, shard->sinks);
     shard->kv.k.data = case_on_device(shard, shard->kv.k.data);
     shard->kv.v.data = case_on_device(shard, shard->kv.v.data);
     shard->kv.lengths = case_on_device(shard, shard->lengths);

@@ -132,11 +132,11 @@ static void check_results(const whole_run *run, const case_shard *shard, rank_re
     int64_t lse_at = 0;
     result->out_hash = 0;
     for (int b = 0; b < p->batch; ++b)
-        for (int t = 0; t < p->query_tokens; ++t)
+        for (int t = 0; t < case_query_tokens(run->c, b); ++t)
             for (int h = 0; h < shard->out_count; ++h, ++lse_at) {
-                int64_t row = (int64_t)b * p->query_tokens + t;
+                int64_t row = case_first_row(run->c, b) + t;
                 int64_t index = row * p->query_heads + shard->out_first + h;
-                int64_t at = case_buffer_index(&shard->out, b, t, h, 0);
+                int64_t at = case_row_index(run->c, &shard->out, b, t, h);
                 check_row(run, shard, at, index, result);
                 if (run->c->want_lse)
                     check_lse(run, shard, lse_at, index, result);
@@ -166,7 +166,7 @@ ta_status case_queue(const decode_case *c, ta_plan *plan, const case_shard *shar
     bool no_q = !q.data && c->absent_null, no_out = !out.data && c->absent_null;
     float *lse = case_on_device(shard, shard->lse + CASE_GUARD);
     return ta_decode(plan, no_q ? NULL : &q, &shard->kv, no_out ? NULL : &out,
-                     c->want_lse ? lse : NULL, NULL, stream);
+                     c->want_lse ? lse : NULL, &shard->call, stream);
 }
 
 static ta_status decode(const decode_case *c, ta_plan *plan, case_shard *shard)
@@ -195,13 +195,34 @@ static ta_status decode_and_check(whole_run *run, ta_plan *plan, case_shard *sha
     return TA_OK;
 }
 
+/* What comes with the call must count, not what the plan has. */
+static void give_other_options(const decode_case *c, ta_plan_config *config)
+{
+    static const float other[CASE_MAX_HEADS] = {3, 1, 4, 1, 5, 9, 2, 6};
+    int even = c->seed % 2 == 0;
+    config->batch += c->spare_batch;
+    if (c->spare_call_tokens >= 0)
+        config->max_call_tokens = (int32_t)case_rows(c) + c->spare_call_tokens;
+    if (c->call_window)
+        config->window = even ? 0 : 1;
+    if (c->call_softcap)
+        config->softcap = even ? 0.0f : 0.125f;
+    if (c->call_alibi)
+        config->alibi_slopes = even ? NULL : other;
+    if (c->call_sinks)
+        config->sinks = even ? NULL : other;
+}
+
 ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *group,
                          ta_device *device, void **workspace, ta_plan **plan)
 {
     ta_plan_config config = c->plan;
     config.max_tokens = data->max_tokens;
+    if (config.map.kind == TA_SHARD_WEIGHTED)
+        config.map.bounds = c->weights;
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
+    give_other_options(c, &config);
     if (c->own_workspace) {
         TA_TRY(ta_plan_workspace(group, device, &config, &config.workspace_bytes));
         TA_TRY(device->ops->alloc(device, config.workspace_bytes, workspace));
@@ -300,7 +321,7 @@ static double *copy_of(const double *from, int64_t count)
 
 static void make_kept(const decode_case *c, const case_data *data, case_kept *kept)
 {
-    kept->lse_count = (int64_t)c->plan.batch * c->plan.query_tokens * c->plan.query_heads;
+    kept->lse_count = case_rows(c) * c->plan.query_heads;
     kept->out_count = kept->lse_count * c->plan.v_dim;
     kept->out = copy_of(NULL, kept->out_count);
     kept->out_bound = copy_of(data->out_bound, kept->out_count);
@@ -355,7 +376,7 @@ bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t ca
 
 const char *case_check(const decode_case *c, const case_data *data, const case_shard *shard)
 {
-    static rank_result result;
+    static _Thread_local rank_result result;
     whole_run run = {.c = c, .data = *data};
     memset(&result, 0, sizeof result);
     check_results(&run, shard, &result);

@@ -70,26 +70,44 @@ static void place_heads(const decode_case *c, ta_placement placement, int root, 
     }
 }
 
-/* Copy vector `row` of a dense array to its index in a buffer. */
-static void store_vector(case_buffer *buffer, int batch, int token, int head, const void *dense,
-                         int64_t row, int dim)
+/* Copy vector `row` of a dense array to an index in a buffer. */
+static void store_vector(case_buffer *buffer, int64_t index, const void *dense, int64_t row,
+                         int dim)
 {
     size_t bytes = number_bytes(buffer->dtype);
-    memcpy((char *)buffer->memory +
-               (size_t)case_buffer_index(buffer, batch, token, head, 0) * bytes,
+    memcpy((char *)buffer->memory + (size_t)index * bytes,
            (const char *)dense + (size_t)(row * dim) * bytes, (size_t)dim * bytes);
+}
+
+int64_t case_row_index(const decode_case *c, const case_buffer *buffer, int sequence, int token,
+                       int head)
+{
+    if (c->ragged)
+        return case_buffer_index(buffer, 0, (int)case_first_row(c, sequence) + token, head, 0);
+    return case_buffer_index(buffer, sequence, token, head, 0);
+}
+
+/* A query or output: packed if the call is ragged. */
+static void make_rows(const decode_case *c, const case_layout *layout, ta_dtype dtype, int heads,
+                      int dim, case_buffer *buffer)
+{
+    if (c->ragged)
+        buffer_make(layout, dtype, 1, case_rows(c), heads, dim, buffer);
+    else
+        buffer_make(layout, dtype, c->plan.batch, c->plan.query_tokens, heads, dim, buffer);
 }
 
 static void make_query(const decode_case *c, const case_data *data, case_shard *shard)
 {
     const ta_plan_config *p = &c->plan;
     ta_dtype dtype = p->query_dtype ? p->query_dtype : p->kv_dtype;
-    buffer_make(&c->q, dtype, p->batch, p->query_tokens, shard->query_count, p->k_dim, &shard->q);
+    make_rows(c, &c->q, dtype, shard->query_count, p->k_dim, &shard->q);
     for (int b = 0; b < p->batch; ++b)
-        for (int t = 0; t < p->query_tokens; ++t)
+        for (int t = 0; t < case_query_tokens(c, b); ++t)
             for (int h = 0; h < shard->query_count; ++h) {
                 int64_t row = (int64_t)t * p->query_heads + shard->query_first + h;
-                store_vector(&shard->q, b, t, h, data->q_stored[b], row, p->k_dim);
+                store_vector(&shard->q, case_row_index(c, &shard->q, b, t, h), data->q_stored[b],
+                             row, p->k_dim);
             }
 }
 
@@ -97,14 +115,14 @@ static void make_output(const decode_case *c, case_shard *shard)
 {
     const ta_plan_config *p = &c->plan;
     ta_dtype dtype = p->out_dtype ? p->out_dtype : shard->q.dtype;
-    buffer_make(&c->out, dtype, p->batch, p->query_tokens, shard->out_count, p->v_dim, &shard->out);
+    make_rows(c, &c->out, dtype, shard->out_count, p->v_dim, &shard->out);
     shard->out.used = calloc((size_t)shard->out.count + 1, sizeof(bool));
     for (int b = 0; b < p->batch; ++b)
-        for (int t = 0; t < p->query_tokens; ++t)
+        for (int t = 0; t < case_query_tokens(c, b); ++t)
             for (int h = 0; h < shard->out_count; ++h)
-                memset(shard->out.used + case_buffer_index(&shard->out, b, t, h, 0), true,
+                memset(shard->out.used + case_row_index(c, &shard->out, b, t, h), true,
                        (size_t)p->v_dim);
-    shard->lse_count = (int64_t)p->batch * p->query_tokens * shard->out_count;
+    shard->lse_count = case_rows(c) * shard->out_count;
     shard->lse = allocate((size_t)(shard->lse_count + 2 * CASE_GUARD) * sizeof(float));
     number_poison(TA_F32, shard->lse, shard->lse_count + 2 * CASE_GUARD);
 }
@@ -150,9 +168,11 @@ static void store_token(const decode_case *c, const case_data *data, int b, int3
     }
     for (int h = 0; h < p->kv_heads; ++h) {
         int64_t index = (int64_t)position * p->kv_heads + h;
-        store_vector(&shard->k, outer, inner, h, data->k_stored[b], index, p->k_dim);
+        store_vector(&shard->k, case_buffer_index(&shard->k, outer, inner, h, 0), data->k_stored[b],
+                     index, p->k_dim);
         if (!c->v_in_k)
-            store_vector(&shard->v, outer, inner, h, data->v_stored[b], index, p->v_dim);
+            store_vector(&shard->v, case_buffer_index(&shard->v, outer, inner, h, 0),
+                         data->v_stored[b], index, p->v_dim);
     }
 }
 
@@ -186,6 +206,32 @@ static void make_cache(const decode_case *c, const case_data *data, int rank, ra
                 store_token(c, data, b, y, local++, shard);
 }
 
+/* What the call adds to the plan: of exactly the size that it must have. */
+static void make_call(const decode_case *c, const case_data *data, case_shard *shard)
+{
+    const ta_plan_config *p = &c->plan;
+    ta_call *call = &shard->call;
+    size_t bytes = (size_t)p->query_heads * sizeof(float);
+    *call = (ta_call)TA_CALL_INIT;
+    shard->head_count = (size_t)p->query_heads;
+    call->batch = c->spare_batch ? p->batch : 0;
+    if (c->ragged) {
+        call->tokens = (int32_t)case_rows(c);
+        shard->starts_count = (size_t)p->batch + 1;
+        call->starts = shard->starts = allocate(shard->starts_count * sizeof *shard->starts);
+        for (int b = 0; b <= p->batch; ++b)
+            shard->starts[b] = (int32_t)case_first_row(c, b);
+    }
+    if (c->call_window)
+        call->window = p->window ? p->window : -1;
+    if (c->call_softcap)
+        call->softcap = p->softcap != 0.0f ? p->softcap : -1.0f;
+    if (c->call_alibi)
+        call->alibi_slopes = shard->slopes = memcpy(allocate(bytes), data->alibi, bytes);
+    if (c->call_sinks)
+        call->sinks = shard->sinks = memcpy(allocate(bytes), data->sinks, bytes);
+}
+
 void case_shard_make(const decode_case *c, const case_data *data, int rank, case_shard *shard)
 {
     const ta_plan_config *p = &c->plan;
@@ -204,6 +250,7 @@ void case_shard_make(const decode_case *c, const case_data *data, int rank, case
     shard->lengths = allocate(shard->lengths_count * sizeof *shard->lengths);
     memcpy(shard->lengths, c->lengths, shard->lengths_count * sizeof *shard->lengths);
     shard->kv.lengths = shard->lengths;
+    make_call(c, data, shard);
     if (c->bounds == CASE_BOUNDS_NONE)
         return;
     int rows = c->bounds == CASE_BOUNDS_EACH ? p->batch : 1, stride = c->ranks + 1 + 2;
@@ -230,4 +277,7 @@ void case_shard_free(case_shard *shard)
     free(shard->lengths);
     free(shard->page_table);
     free(shard->bounds);
+    free(shard->starts);
+    free(shard->slopes);
+    free(shard->sinks);
 }

@@ -105,7 +105,9 @@ ta_status conformance_run(ta_group *group, const conformance_memory *memory, siz
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= most_bytes; ++i) {
         TA_TRY(conformance_moves(&c, sizes[i]));
         TA_TRY(conformance_reductions(&c, sizes[i]));
+        TA_TRY(conformance_collectives(&c, sizes[i]));
     }
+    TA_TRY(conformance_rounds_once(&c));
     TA_TRY(conformance_reduction_values(&c));
     TA_TRY(conformance_barrier(&c));
     TA_TRY(conformance_split(&c, 1000));

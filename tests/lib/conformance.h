@@ -18,8 +18,9 @@ typedef struct conformance_memory {
     ta_status (*read)(void *context, void *to, const void *from, size_t bytes, void *stream);
     /* Wait until the work on `stream` is done. */
     ta_status (*finish)(void *context, void *stream);
-    void *streams[2]; /* for calls on one group, and on another at the same time */
-    bool threads;     /* may a second thread use another group at the same time? */
+    void *streams[2];  /* for calls on one group, and on another at the same time */
+    ta_device *device; /* for the public collectives; NULL: the group's, or host memory */
+    bool threads;      /* may a second thread use another group at the same time? */
 } conformance_memory;
 
 /* Host memory, no streams. */
@@ -67,6 +68,8 @@ bool pattern_is(const unsigned char *data, size_t bytes, int rank, int round);
 ta_status conformance_moves(conformance *c, size_t bytes);      /* conformance_moves.c */
 ta_status conformance_reductions(conformance *c, size_t bytes); /* conformance_reduce.c */
 ta_status conformance_reduction_values(conformance *c);
+ta_status conformance_collectives(conformance *c, size_t bytes); /* conformance_collectives.c */
+ta_status conformance_rounds_once(conformance *c);
 ta_status conformance_barrier(conformance *c); /* conformance_groups.c */
 ta_status conformance_split(conformance *c, size_t bytes);
 ta_status conformance_overlap(conformance *c, size_t bytes);

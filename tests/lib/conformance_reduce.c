@@ -151,7 +151,7 @@ ta_status conformance_reduction_values(conformance *c)
     float values[COUNT], first[COUNT];
     area a;
     TA_TRY(area_make(c, sizeof values, &a));
-    for (int reduction = TA_REDUCE_MAX; reduction <= TA_REDUCE_SUM; ++reduction)
+    for (int reduction = TA_REDUCE_SUM; reduction <= TA_REDUCE_MAX; ++reduction)
         for (int round = 0; round < 3; ++round) {
             snprintf(c->what, sizeof c->what, "special values, %s, round %d",
                      reduction == TA_REDUCE_MAX ? "max" : "sum", round);

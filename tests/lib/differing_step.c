@@ -10,12 +10,13 @@
 #include "group/group.h"
 #include "small_step.h"
 
-#define TRIES (3 * 6 * 3 * DIFFERING_KINDS * 2)
+#define TRIES (3 * 6 * 3 * DIFFERING_KINDS * 3)
 
 /* What the error names. */
 static const char *const named[DIFFERING_KINDS] = {
-    [LOCAL_LENGTHS] = "kv.lengths", [ONE_AHEAD] = "kv.lengths", [OTHER_TAG] = "the tag",
-    [OTHER_BOUNDS] = "kv.bounds",   [OTHER_PLAN] = "the plan",  [OTHER_QUERY] = "the query"};
+    [LOCAL_LENGTHS] = "kv.lengths", [ONE_AHEAD] = "kv.lengths",     [OTHER_TAG] = "the tag",
+    [OTHER_BOUNDS] = "kv.bounds",   [OTHER_PLAN] = "the plan",      [OTHER_QUERY] = "the query",
+    [OTHER_STARTS] = "call.starts", [OTHER_TOKENS] = "call.tokens", [OTHER_WINDOW] = "call.window"};
 
 typedef struct trial {
     const differing_step *d;
@@ -72,8 +73,33 @@ static void set_step(trial *t, bool wrong)
     s->bounds[s->ranks] = SMALL_TOKENS;
     if (differs && t->d->kind == OTHER_BOUNDS)
         s->bounds[s->ranks] += 3; /* the few bits of `what` show it on 2, 3, 4, 5 and 8 ranks */
+    if (t->d->kind == OTHER_STARTS) {
+        small_step_ragged(s, 3);
+        s->starts[1] = differs ? 1 : 2;
+        s->starts[2] = 3;
+    }
+    if (t->d->kind == OTHER_TOKENS) {
+        s->call.tokens = 0;
+        s->call.starts = NULL;
+        if (differs)
+            small_step_ragged(s, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    }
+    if (t->d->kind == OTHER_WINDOW)
+        s->call.window = differs ? 3 : 0;
     if (t->d->kind == OTHER_QUERY)
         s->query[5] = differs ? 0.5f : 0.25f;
+}
+
+/* This rank's heads of the query, where they are among all. */
+static void scatter_query(small_step *s)
+{
+    int first = 0, count = 0;
+    (void)ta_head_range(SMALL_HEADS, s->ranks, s->rank, &first, &count);
+    s->config.query_placement = TA_PLACE_HEADS;
+    s->q.data = (float *)s->q.data + first * SMALL_K_DIM;
+    s->q.head_stride = SMALL_K_DIM;
+    s->q.token_stride = SMALL_HEADS * SMALL_K_DIM;
+    s->q.batch_stride = SMALL_QUERY_TOKENS * SMALL_HEADS * SMALL_K_DIM;
 }
 
 static ta_status prepare(trial *t)
@@ -96,6 +122,8 @@ static ta_status prepare(trial *t)
         s->kv.bounds = s->bounds;
     }
     TA_TRY(small_step_to_device(s, t->device));
+    if (t->d->scattered)
+        scatter_query(s);
     for (int i = 0; i < 2; ++i)
         TA_TRY(ta_plan_create(t->group, t->device, &s->config, &t->plans[i]));
     return TA_OK;
@@ -143,7 +171,8 @@ static ta_status expect_right(trial *t, ta_plan *plan)
     TA_TRY(run(t, plan));
     TA_TRY(small_step_fetch(&t->step, t->stream));
     TA_TRY(ta_plan_check(plan));
-    bool known = t->d->kind != OTHER_BOUNDS && t->d->kind != OTHER_QUERY && !t->d->reproducible;
+    bool known = t->d->kind != OTHER_BOUNDS && t->d->kind != OTHER_QUERY &&
+                 t->d->kind != OTHER_STARTS && !t->d->reproducible;
     RANK_EXPECT(!known || t->d->placement != TA_PLACE_ALL || small_step_right(&t->step));
     return TA_OK;
 }
@@ -171,6 +200,8 @@ ta_status differing_step_rank(ta_group *group, ta_device *device, const differin
 /* Can it be, on so many ranks? */
 static int possible(const differing_step *d, int ranks, int device_memory)
 {
+    if (d->scattered && (d->kind == OTHER_QUERY || d->exchange != TA_EXCHANGE_DOUBLING))
+        return 0; /* a query that is in one place is compared with nothing */
     if (d->algorithm != TA_ALGORITHM_TREE)
         return d->exchange == TA_EXCHANGE_DOUBLING && !d->reproducible;
     if (d->exchange == TA_EXCHANGE_DOUBLING)
@@ -192,7 +223,8 @@ int differing_step_get(int i, int ranks, int device_memory, differing_step *d)
                               .placement = placements[place % 3],
                               .exchange = (ta_exchange)(1 + place / 3 % 6),
                               .algorithm = algorithms[place / 18 % 3],
-                              .reproducible = place / 54,
+                              .reproducible = place / 54 == 1,
+                              .scattered = place / 54 == 2,
                               .root = ranks - 1,
                               .who = n % (ranks - 1)};
         if (d->reproducible) /* rank 0 has room for no more tokens */

@@ -14,6 +14,9 @@ typedef enum differing_kind {
     OTHER_BOUNDS,  /* one has other bounds */
     OTHER_PLAN,    /* two plans in another order on one rank */
     OTHER_QUERY,   /* one has other bits in its query; found in checked mode */
+    OTHER_STARTS,  /* one divides the same number of query tokens among sequences differently */
+    OTHER_TOKENS,  /* one is ragged, with as many rows as the others */
+    OTHER_WINDOW,  /* one has the window of another layer */
     DIFFERING_KINDS
 } differing_kind;
 
@@ -25,7 +28,8 @@ typedef struct differing_step {
     const ta_cluster *cluster;
     int root;
     int reproducible;
-    int who; /* the rank that differs */
+    int scattered; /* the query is, by heads */
+    int who;       /* the rank that differs */
 } differing_step;
 
 /* One rank's part. `stream` is of the device. */

@@ -82,6 +82,8 @@ void small_step_init(small_step *step, int rank, int ranks)
     step->kv.k.data = step->keys;
     step->kv.v.data = step->values;
     step->kv.lengths = step->lengths;
+    for (int b = 0; b <= SMALL_BATCH; ++b)
+        step->starts[b] = b * SMALL_QUERY_TOKENS;
     fill(step);
 }
 
@@ -91,6 +93,12 @@ static void *place_of(const small_step *step, const void *array)
     if (!step->device)
         return (void *)array;
     return (char *)step->memory + ((const char *)array - (const char *)step->query);
+}
+
+void small_step_ragged(small_step *step, int32_t tokens)
+{
+    step->call.tokens = tokens;
+    step->call.starts = place_of(step, step->starts);
 }
 
 ta_status small_step_to_device(small_step *step, ta_device *device)
@@ -127,8 +135,9 @@ ta_status small_step_fill(small_step *step)
 
 ta_status small_step_queue(small_step *step, ta_plan *plan, void *stream)
 {
+    static const ta_call none = TA_CALL_INIT;
     return ta_decode(plan, &step->q, &step->kv, &step->out, place_of(step, step->lse),
-                     step->call.tag ? &step->call : NULL, stream);
+                     memcmp(&step->call, &none, sizeof none) ? &step->call : NULL, stream);
 }
 
 ta_status small_step_fetch(small_step *step, void *stream)

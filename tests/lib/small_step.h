@@ -38,16 +38,21 @@ typedef struct small_step {
     float values[SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM];
     float results[SMALL_ROWS * SMALL_V_DIM], lse[SMALL_ROWS];
     int32_t lengths[SMALL_BATCH];
-    int32_t bounds[SMALL_BOUNDS]; /* used if kv.bounds is set before small_step_to_device() */
+    int32_t bounds[SMALL_BOUNDS];    /* used if kv.bounds is set before small_step_to_device() */
+    int32_t starts[SMALL_BATCH + 1]; /* 0, 2, 4: used by small_step_ragged() */
+    float sinks[SMALL_HEADS], slopes[SMALL_HEADS];
     ta_tensor q, out;
     ta_kv kv;
-    ta_call call;      /* given if it has a tag */
+    ta_call call;      /* given if it says anything */
     ta_device *device; /* NULL: the arrays above are used where they are */
     void *memory;      /* their copies on the device */
 } small_step;
 
 /* The step as one rank sees it: query and output on all ranks. */
 void small_step_init(small_step *step, int rank, int ranks);
+
+/* Let the call be ragged, with so many tokens in all, as `starts` says. */
+void small_step_ragged(small_step *step, int32_t tokens);
 
 /* Give the arrays copies in the device's memory, for q, out and kv to point to. On the host they
  * stay where they are. End with small_step_release(). */

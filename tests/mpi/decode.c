@@ -3,54 +3,24 @@
  *
  *     mpi_decode [--seed N] [--cases N] [--device LIST]
  *
- * LIST names the ranks' devices in turn: "host", or "simt32" and "simt64" for the two widths of a
- * wave; "host,simt32,simt64" is a group of all three. */
+ * LIST names the ranks' devices in turn, see cases.h: "host,simt32,simt64" is a group of all three.
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "cases.h"
 #include "lib/case.h"
 #include "lib/options.h"
 #include "rank.h"
 
 static ta_group *world;
-static const char *own_device = "host";
-
-/* A case draws the same parameters on every rank, whatever its own device is. */
-static const char *drawn_device = "host";
-
-static ta_status launch(int ranks, const ta_group_config *config, ta_rank_fn fn, void *context)
-{
-    (void)config;
-    if (ranks != ta_group_size(world))
-        return ta_fail(TA_ERR_INVALID, "a case for %d ranks", ranks);
-    return fn(world, context);
-}
-
-/* Take this rank's entry of the list. */
-static void choose_device(char *list, int rank)
-{
-    char *names[16];
-    int count = 0;
-    for (char *name = strtok(list, ","); name && count < 16; name = strtok(NULL, ","))
-        names[count++] = name;
-    for (int i = 0; i < count; ++i)
-        if (!strncmp(names[i], "simt", 4))
-            drawn_device = "simt";
-    case_same_bits = count == 1;
-    own_device = names[rank % count];
-    if (!strncmp(own_device, "simt", 4)) {
-        if (own_device[4])
-            setenv("TA_SIMT_WAVE", own_device + 4, 1);
-        own_device = "simt";
-    }
-}
 
 static ta_status run_one(const decode_case *c, bound_worst *worst)
 {
     static char failure[2048];
-    options.device = own_device;
+    options.device = cases_own_device;
     if (!case_run(c, worst, failure, sizeof failure))
         return ta_fail(TA_ERR_DEVICE, "%.1000s", failure);
     return TA_OK;
@@ -58,7 +28,7 @@ static ta_status run_one(const decode_case *c, bound_worst *worst)
 
 static decode_case draw(uint64_t seed)
 {
-    options.device = drawn_device;
+    options.device = cases_drawn_device;
     return case_random_on(seed, ta_group_size(world));
 }
 
@@ -100,8 +70,7 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv))
         return rank_end(world, ta_fail(TA_ERR_INVALID, "wrong usage"));
     char *list = strdup(options.device);
-    choose_device(list, ta_group_rank(world));
-    case_launch = launch;
+    cases_begin(world, list);
     ta_status status = run_all(&worst);
     if (status == TA_OK && ta_group_rank(world) == 0) {
         printf("%d ranks, ", ta_group_size(world));

@@ -70,13 +70,118 @@ static ta_status rank_0_never_joins(ta_group *world)
     return never_joins(world, 0);
 }
 
+/* Two ranks do not come: both are named, by all others. */
+static ta_status two_never_join(ta_group *world)
+{
+    int rank = ta_group_rank(world);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_group *group = NULL;
+    config.timeout_ms = TIMEOUT_MS;
+    if (rank == 1 || rank == 2) {
+        sleep_ms(2 * TIMEOUT_MS);
+        return TA_OK;
+    }
+    ta_status status = ta_group_create_mpi(&comm, &config, &group);
+    return expect_failure(TA_ERR_TIMEOUT, status, "ranks 1 and 2 did not join", "1000 ms");
+}
+
+/* A rank comes when the others have given up, and all try again. What was said of the first time
+ * must not count for the second: the late rank's answer to it, and what rank 0 told it then. */
+static ta_status late_rank(ta_group *world, int late, int tries)
+{
+    int rank = ta_group_rank(world);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_group *group = NULL;
+    char named[40];
+    snprintf(named, sizeof named, "rank %d did not join", late);
+    config.timeout_ms = 600;
+    if (rank == late)
+        sleep_ms(tries * 700 + 300);
+    for (int i = 0; i < tries && rank != late; ++i) {
+        ta_status status = ta_group_create_mpi(&comm, &config, &group);
+        TA_TRY(expect_failure(TA_ERR_TIMEOUT, status, named, "600 ms"));
+    }
+    config.timeout_ms = 5000;
+    TA_TRY(ta_group_create_mpi(&comm, &config, &group));
+    int64_t sum = rank;
+    ta_status status =
+        ta_group_all_reduce(group, &sum, &sum, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL);
+    ta_group_destroy(group);
+    TA_TRY(status);
+    RANK_EXPECT(sum == ta_group_size(world) * (ta_group_size(world) - 1) / 2);
+    return TA_OK;
+}
+
+static ta_status rank_1_joins_late(ta_group *world)
+{
+    return late_rank(world, 1, 2);
+}
+
+static ta_status rank_0_joins_late(ta_group *world)
+{
+    return late_rank(world, 0, 1);
+}
+
+/* Much shorter than it takes to hear of each other: still only the absent rank is named. */
+static ta_status short_timeout(ta_group *world)
+{
+    int rank = ta_group_rank(world);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_group *group = NULL;
+    config.timeout_ms = 1;
+    for (int i = 0; i < 3; ++i) {
+        TA_TRY(ta_group_barrier(world, NULL));
+        if (rank != 2)
+            TA_TRY(expect_failure(TA_ERR_TIMEOUT, ta_group_create_mpi(&comm, &config, &group),
+                                  "rank 2 did not join", "500 ms"));
+    }
+    TA_TRY(ta_group_barrier(world, NULL));
+    TA_TRY(ta_group_create_mpi(&comm, &config, &group));
+    ta_status status = TA_OK;
+    if (rank != 2)
+        status = expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL),
+                                "rank 2 did not arrive", "1 ms");
+    TA_TRY(status);
+    TA_TRY(ta_group_barrier(world, NULL));
+    ta_group_destroy(group);
+    return TA_OK;
+}
+
 /* ---- A rank that does not come to a call ---- */
+
+/* Only rank 0 decodes: all others are named. */
+static ta_status alone(ta_group *world)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    ta_status status = TA_OK;
+    int rank = ta_group_rank(world);
+    small_step_init(&step, rank, ta_group_size(world));
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(world, device, &step.config, &plan));
+    if (rank == 0) {
+        status = expect_failure(TA_ERR_TIMEOUT, small_step_decode(&step, plan),
+                                "did not arrive within 1000 ms: rank 0 waited", "did not answer");
+        for (char other[] = "1"; status == TA_OK && *other < '4'; ++*other)
+            if (!strstr(ta_last_error(), other))
+                status = ta_fail(TA_ERR_DEVICE, "no rank %s in: %s", other, ta_last_error());
+    } else {
+        sleep_ms(3 * TIMEOUT_MS);
+    }
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return status;
+}
 
 static ta_status absent(ta_group *world)
 {
     ta_status status;
     if (ta_group_rank(world) == 2)
-        sleep_ms(2 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
+        sleep_ms(4 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
     do
         status = ta_group_barrier(world, NULL);
     while (ta_group_rank(world) == 2 && status == TA_OK);
@@ -238,6 +343,11 @@ static const struct {
 } faults[] = {
     {"rank_1_never_joins", rank_1_never_joins},
     {"rank_0_never_joins", rank_0_never_joins},
+    {"two_never_join", two_never_join},
+    {"rank_1_joins_late", rank_1_joins_late},
+    {"rank_0_joins_late", rank_0_joins_late},
+    {"short_timeout", short_timeout},
+    {"alone", alone},
     {"absent", absent},
     {"message_not_taken", message_not_taken},
     {"message_not_finished", message_not_finished},

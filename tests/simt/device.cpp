@@ -51,7 +51,7 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t *properties, int device)
     settings s = current_settings();
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "SIMT executor, wave %u", s.wave);
-    snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "simt");
+    snprintf(properties->gcnArchName, sizeof properties->gcnArchName, "%s", s.device.arch);
     properties->totalGlobalMem = s.device.memory_bytes;
     properties->warpSize = static_cast<int>(s.wave);
     properties->multiProcessorCount = s.device.compute_units;

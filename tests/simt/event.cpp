@@ -58,6 +58,12 @@ hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
     return hipSuccess;
 }
 
+int simt_events(void)
+{
+    queue_lock lock(queues().mutex);
+    return static_cast<int>(live_events().size());
+}
+
 hipError_t hipEventCreate(hipEvent_t *event)
 {
     return hipEventCreateWithFlags(event, hipEventDefault);

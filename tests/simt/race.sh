@@ -1,10 +1,58 @@
-#!/bin/sh
-# The executor's tests in a build with TSan, which names the lines of races between the threads of a
-# block, and between blocks. Takes flags of `meson test`; CC and CXX choose the compiler.
-set -eu
-cd -- "$(dirname -- "$0")/../.."
+#!/bin/bash
+# Tests in a build with TSan, which names the lines of a race: between threads of the library (the
+# host pool, groups of threads, groups of GPUs), between the threads of a block on the executor, and
+# between blocks. The last line sums up.
+#
+#     race.sh [FLAGS]       the host's threads and the whole simt suite; flags of `meson test`
+#     race.sh --short       a part of both that .ci/run has the time for, built alone
+#
+# CC and CXX choose the compiler.
+set -u
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
 
 build=${BUILD_DIR:-build-race}
-[ -e "$build/build.ninja" ] || meson setup "$build" --buildtype=debugoptimized -Dsimt=true \
-    -Db_sanitize=thread -Db_lundef=false -Dbench=false
-TSAN_OPTIONS=halt_on_error=1:exitcode=66 meson test -C "$build" --suite simt "$@"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export TSAN_OPTIONS=halt_on_error=1:exitcode=66
+
+host=(group_threads host_pool run_threads)
+glue=(ccl_lifetime ccl_steps simt_ccl simt_streams)
+kernels=({gpu_caller,gpu_device,gpu_direct,merge}' wave 32 random'
+    {gpu_device,gpu_direct}' wave 64 random')
+
+give_up()
+{
+    cat "$log"
+    echo '0 passed, 1 failed'
+    exit 1
+}
+
+if [[ ! -f $build/build.ninja ]]; then
+    meson setup "$build" --buildtype=debugoptimized -Dsimt=true -Db_sanitize=thread \
+        -Db_lundef=false -Dbench=false -Dmpi=disabled -Dhwloc=disabled -Dcuda=disabled \
+        -Drocm=disabled >"$log" 2>&1 || give_up
+fi
+if [[ ${1:-} == --short ]]; then
+    shift
+    programs=("${host[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct merge)
+    ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
+        tests/simt/test_simt_{ccl,streams} >"$log" 2>&1 || give_up
+    meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${glue[@]}" \
+        "${kernels[@]}" "$@" |& tee "$log"
+else
+    meson test -C "$build" --timeout-multiplier 10 "${host[@]}" group_conformance "$@" |&
+        tee "$log.host"
+    meson test -C "$build" --timeout-multiplier 10 --suite simt "$@" |& tee "$log"
+    cat "$log.host" >>"$log"
+    rm -f "$log.host"
+fi
+
+# The sum over all lines "WORD: N".
+count_of()
+{
+    awk -v word="$1:" '$1 == word && NF == 2 { sum += $2 } END { print sum + 0 }' "$log"
+}
+passed=$(count_of Ok)
+failed=$(($(count_of Fail) + $(count_of Timeout)))
+echo "$passed passed, $failed failed"
+((failed == 0 && passed > 0))

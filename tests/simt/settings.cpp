@@ -67,6 +67,8 @@ static settings from_environment()
     s.device.shared_bytes_per_unit = 131072;
     s.device.memory_bytes = static_cast<size_t>(4) << 30;
     s.device.cache_bytes = static_cast<size_t>(8) << 20;
+    const char *arch = getenv("TA_SIMT_ARCH");
+    snprintf(s.device.arch, sizeof s.device.arch, "%s", arch ? arch : "simt");
     return s;
 }
 

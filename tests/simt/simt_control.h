@@ -49,6 +49,7 @@ typedef struct simt_device_config {
     size_t shared_bytes_per_unit; /* 131,072 */
     size_t memory_bytes;          /* of one device: 4 GiB */
     size_t cache_bytes;           /* second-level cache: 8 MiB */
+    char arch[32];                /* what the devices call themselves: "simt"; TA_SIMT_ARCH */
 } simt_device_config;
 
 simt_device_config simt_get_device_config(void);
@@ -78,6 +79,9 @@ typedef struct simt_counters {
 } simt_counters;
 
 simt_counters simt_get_counters(void);
+
+/* Events that were made and are not destroyed. */
+int simt_events(void);
 
 /* Do two captured graphs do the same work: nodes, order, kernels, sizes and every byte of their
  * arguments? 1 if so; else 0, and the first difference in words in `why`. */

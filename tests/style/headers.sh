@@ -2,11 +2,11 @@
 # Each public header compiles alone and twice, as C11 and as C++17, without a warning. Each INIT
 # macro initialises every field of its struct, and no struct has a gap: a field that is added where
 # a gap was would be read from old programs that never set it. Structs with a size are in
-# struct_size.h.
+# arguments.h.
 set -eu
 cd -- "$(dirname -- "$0")/../.."
 
-list=src/base/struct_size.h
+list=src/base/arguments.h
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 wrong=0

@@ -13,7 +13,7 @@ import sys
 from text import TREE, tree_files
 
 # Files of other projects and of the system, and what a build makes.
-OUTSIDE = re.compile(r'std\w+\.h|mpi\.h|nccl\.h|(rccl/)?rccl\.h|build(-\w+)?(/.*)?')
+OUTSIDE = re.compile(r'(std\w+|math|string|mpi|nccl)\.h|(rccl/)?rccl\.h|build(-\w+)?(/.*)?')
 MANY = re.compile(r'[A-Z]{2,}')
 
 NAME = re.compile(r'(?<![\w./*$}>-])((?:[\w.-]+/)*\w[\w-]*(?:\.\w+)*'

@@ -1,6 +1,8 @@
 /* Waiting for other MPI processes: in rounds, for a bounded time, while listening on the group's
- * control tag. A rank whose time is up asks the rank that it waits for whom that one waits for, and
- * so on; the first that does not answer is the one to name. See mpi.h. */
+ * control tag. A rank whose time is up asks all others whom they wait for, and follows the answers
+ * from the one that it waits for: the first that gave none is the one to name, and others that gave
+ * none are named with it. Before it does so it looks once more: with a short timeout what it waits
+ * for may have come meanwhile. See mpi.h. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@
 
 ta_mpi_wait ta_mpi_wait_begin(int timeout_ms)
 {
-    return (ta_mpi_wait){ta_clock_ns() + (int64_t)timeout_ms * TA_NS_PER_MS, 0};
+    return (ta_mpi_wait){ta_clock_ns() + (int64_t)timeout_ms * TA_NS_PER_MS, 0, -1, 0};
 }
 
 void ta_mpi_rest(ta_mpi_wait *wait)
@@ -50,7 +52,9 @@ void ta_mpi_break(ta_mpi_group *g, ta_status status, const char *reason)
 static ta_status broken_status(ta_mpi_group *g)
 {
     ta_status status = (ta_status)atomic_load(&g->broken);
-    return status == TA_OK ? TA_OK : ta_mpi_core->fail_quietly(status, "%s", g->reason);
+    if (status == TA_OK)
+        return TA_OK;
+    return ta_mpi_core->found_by_other(ta_mpi_core->fail_quietly(status, "%s", g->reason));
 }
 
 void ta_mpi_tell(ta_mpi_group *g)
@@ -122,8 +126,8 @@ static void hear(ta_mpi_group *g, const ta_mpi_control *message)
         say(g, message->rank, TA_MPI_ANSWER, g->waits_for);
         break;
     case TA_MPI_ANSWER:
-        g->answered_by = message->rank;
-        g->answer = message->value;
+        if (message->rank >= 0 && message->rank < g->group.size)
+            g->answers[message->rank] = message->value;
         break;
     }
 }
@@ -154,34 +158,77 @@ ta_status ta_mpi_check(ta_mpi_group *g)
     return broken_status(g);
 }
 
-/* Wait for the answer of a rank; returns whether it came. Others must not be kept waiting for ours
- * meanwhile. */
-static int ask(ta_mpi_group *g, int rank)
+/* What a rank answered: whom it waits for, nobody, or nothing at all. */
+enum { NOBODY = -1, SILENT = -2 };
+
+static int all_answered(const ta_mpi_group *g)
+{
+    for (int rank = 0; rank < g->group.size; ++rank)
+        if (g->answers[rank] == SILENT)
+            return 0;
+    return 1;
+}
+
+/* Ask all ranks, and give them some time. Others must not be kept waiting for our answer. */
+static void ask_all(ta_mpi_group *g, int peer)
 {
     int timeout = g->group.timeout_ms / 2;
     ta_mpi_wait wait = ta_mpi_wait_begin(timeout < 100 ? 100 : timeout > 2000 ? 2000 : timeout);
-    g->answered_by = -1;
-    say(g, rank, TA_MPI_ASK, 0);
-    while (g->answered_by != rank && ta_clock_ns() < wait.deadline) {
+    for (int rank = 0; rank < g->group.size; ++rank) {
+        g->answers[rank] = rank == g->group.rank ? peer : SILENT;
+        if (rank != g->group.rank)
+            say(g, rank, TA_MPI_ASK, 0);
+    }
+    while (!all_answered(g) && ta_clock_ns() < wait.deadline) {
         if (listen_to_all(g) != TA_OK || atomic_load(&g->broken) != TA_OK)
-            break;
+            return;
         ta_mpi_rest(&wait);
     }
-    return g->answered_by == rank;
 }
 
 /* The rank that holds everybody up: follow who waits for whom to one that does not wait. */
-static int find_missing(ta_mpi_group *g, int peer)
+static int find_missing(const ta_mpi_group *g, int peer)
 {
     int missing = peer;
     for (int hops = 0; hops < g->group.size; ++hops) {
-        if (!ask(g, missing) || g->answer < 0)
+        int next = g->answers[missing];
+        if (next < 0 || next >= g->group.size)
             return missing;
-        if (g->answer == g->group.rank)
+        if (next == g->group.rank)
             return peer; /* they wait in a circle */
-        missing = g->answer;
+        missing = next;
     }
     return peer;
+}
+
+/* Of others that did not answer: "; ranks 2 and 3 did not answer either". */
+static void name_silent(ta_mpi_group *g, int missing, char *text, size_t capacity)
+{
+    char ranks[TA_RANK_LIST_BYTES];
+    for (int rank = 0; rank < g->group.size; ++rank)
+        g->silent[rank] = rank != missing && g->answers[rank] == SILENT;
+    text[0] = '\0';
+    if (ta_rank_list(ranks, g->silent, 1, g->group.size))
+        snprintf(text, capacity, "; %s did not answer either", ranks);
+}
+
+/* The time is up: whose fault is it? Asked twice, since the first answer may be older than what a
+ * rank has sent meanwhile; a rank that is on its way into a call gets as much time again. */
+static ta_status end_wait(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
+{
+    char others[TA_RANK_LIST_BYTES + 40];
+    ask_all(g, peer);
+    TA_TRY(broken_status(g));
+    int missing = find_missing(g, peer);
+    if ((missing != wait->suspect || g->answers[missing] == NOBODY) &&
+        wait->reprieves++ <= g->group.size) {
+        wait->suspect = missing;
+        return TA_OK;
+    }
+    name_silent(g, missing, others, sizeof others);
+    return ta_mpi_fail(g, TA_ERR_TIMEOUT,
+                       "rank %d did not arrive within %d ms: rank %d waited for it%s", missing,
+                       g->group.timeout_ms, g->group.rank, others);
 }
 
 ta_status ta_mpi_wait_round(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
@@ -191,10 +238,5 @@ ta_status ta_mpi_wait_round(ta_mpi_group *g, ta_mpi_wait *wait, int peer)
     if (wait->rounds < BUSY_ROUNDS + YIELD_ROUNDS && wait->rounds % LISTEN_EVERY)
         return TA_OK;
     TA_TRY(ta_mpi_check(g));
-    if (ta_clock_ns() < wait->deadline)
-        return TA_OK;
-    int missing = find_missing(g, peer);
-    return ta_mpi_fail(g, TA_ERR_TIMEOUT,
-                       "rank %d did not arrive within %d ms: rank %d waited for it", missing,
-                       g->group.timeout_ms, g->group.rank);
+    return ta_clock_ns() < wait->deadline ? TA_OK : end_wait(g, wait, peer);
 }

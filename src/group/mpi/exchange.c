@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "group/label.h"
 #include "mpi.h"
 
 static ta_mpi_flow make_flow(int peer, void *data, size_t bytes)
@@ -33,7 +34,7 @@ static ta_status start_sends(ta_mpi_group *g, ta_mpi_flow *f)
         ta_mpi_slot *slot = &g->memory->out[at];
         size_t bytes = piece_bytes(f, f->started);
         slot->message_bytes = f->bytes;
-        slot->pad = 0;
+        slot->label = g->group.label;
         if (bytes)
             memcpy(slot->data, f->data + f->started * TA_MPI_PIECE_BYTES, bytes);
         TA_TRY(ta_mpi_try(g,
@@ -73,6 +74,11 @@ static ta_status finish_sends(ta_mpi_group *g, ta_mpi_flow *f)
 static ta_status take(ta_mpi_group *g, ta_mpi_flow *f, const ta_mpi_slot *slot, int count)
 {
     size_t bytes = piece_bytes(f, f->finished);
+    if (slot->label != g->group.label) {
+        char sentence[TA_LABEL_SENTENCE];
+        ta_label_difference(g->group.rank, g->group.label, f->peer, slot->label, sentence);
+        return ta_mpi_fail(g, TA_ERR_MISMATCH, "%s", sentence);
+    }
     if (slot->message_bytes != f->bytes || (size_t)count != TA_MPI_SLOT_HEADER + bytes)
         return ta_mpi_fail(g, TA_ERR_MISMATCH,
                            "rank %d sent %llu bytes where rank %d expected %zu: the ranks are not "

@@ -75,7 +75,7 @@ static ta_mpi_memory *make_memory(int size)
 static ta_status make_group(int rank, int size, int timeout_ms, ta_mpi_group **made)
 {
     ta_mpi_group *g = calloc(1, sizeof *g);
-    int *wire_ranks = calloc((size_t)size, sizeof *wire_ranks);
+    int *wire_ranks = calloc((size_t)size, 2 * sizeof *wire_ranks + 1); /* and what follows them */
     ta_mpi_memory *memory = make_memory(size);
     if (!g || !wire_ranks || !memory) {
         free(memory);
@@ -85,6 +85,8 @@ static ta_status make_group(int rank, int size, int timeout_ms, ta_mpi_group **m
     }
     g->group = (ta_group){.ops = &mpi_ops, .rank = rank, .size = size, .timeout_ms = timeout_ms};
     g->wire_ranks = wire_ranks;
+    g->answers = wire_ranks + size;
+    g->silent = (char *)(g->answers + size);
     g->memory = memory;
     g->waits_for = -1;
     atomic_init(&g->owner, pthread_self());

@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/rank_list.h"
 #include "device/module.h"
 #include "group/group.h"
 
@@ -42,7 +43,7 @@ typedef struct ta_wire {
  * it after a call has failed. */
 typedef struct ta_mpi_slot {
     uint64_t message_bytes; /* of the whole message: the receiver compares */
-    uint64_t pad;
+    uint64_t label;         /* of the sender's call, likewise */
     char data[TA_MPI_PIECE_BYTES];
 } ta_mpi_slot;
 #define TA_MPI_SLOT_HEADER offsetof(ta_mpi_slot, data)
@@ -86,7 +87,8 @@ typedef struct ta_mpi_group {
     char reason[TA_MPI_REASON_BYTES]; /* written once, before `broken` */
     atomic_int told;                  /* the others know, or are being told */
     int waits_for;                    /* the rank it waits for, -1 when it does not wait */
-    int answer, answered_by;          /* the last answer to a question, -1: none */
+    int *answers;                     /* [size]: whom each waits for, see control.c */
+    char *silent;                     /* [size]: those that did not say */
     ta_mpi_flow out, in;              /* of the exchange that is under way */
     ta_mpi_memory *memory;
 } ta_mpi_group;
@@ -95,6 +97,8 @@ typedef struct ta_mpi_group {
 typedef struct ta_mpi_wait {
     int64_t deadline; /* nanoseconds of the monotonic clock */
     int rounds;
+    int suspect;   /* when the time is up: the rank that seems to be missing; -1: none yet */
+    int reprieves; /* how often it was not sure */
 } ta_mpi_wait;
 
 /* Where the requests of each kind begin. */

@@ -85,7 +85,7 @@ INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_bloc
     for (int t = 0; t < b->tokens.n; t++) {
         const char *from = ta_walk_at(walk, even, t);
         wf weight = _mm512_set1_ps(b->scores[t]);
-        if (!even)
+        if (ta_walk_fetches(walk, even))
             ta_walk_fetch(walk, even, lines ? lines : 1);
         UNROLL
         for (int i = 0; i < count; i++) {

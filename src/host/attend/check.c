@@ -78,8 +78,8 @@ static ta_status check_pages(const ta_problem *p, const ta_kv *kv, const int32_t
                        (long long)kv->page_table_stride, sequence, (long long)pages,
                        kv->page_tokens);
     int32_t length = kv->lengths[sequence];
-    ta_visible seen =
-        ta_shard_seen(&p->shard, bounds, length, p->query_tokens, p->causal, p->window);
+    ta_visible seen = ta_shard_seen(&p->shard, bounds, length, ta_problem_query_tokens(p, sequence),
+                                    p->causal, p->window);
     if (seen.first >= seen.end)
         return TA_OK;
     const int32_t *table = kv->page_table + sequence * kv->page_table_stride;

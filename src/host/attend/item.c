@@ -29,14 +29,15 @@ ta_visible ta_job_row_visible(const ta_attend_job *job, int32_t sequence, int32_
     const ta_problem *p = job->problem;
     int32_t length = job->kv->lengths[sequence];
     return ta_shard_visible(&p->shard, ta_kv_bounds(job->kv, sequence), length,
-                            length - p->query_tokens + token, p->causal, p->window);
+                            length - ta_problem_query_tokens(p, sequence) + token, p->causal,
+                            p->window);
 }
 
 ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence)
 {
-    ta_visible all = ta_job_row_visible(job, sequence, 0);
-    all.end = ta_job_row_visible(job, sequence, job->problem->query_tokens - 1).end;
-    return all;
+    const ta_problem *p = job->problem;
+    return ta_shard_seen(&p->shard, ta_kv_bounds(job->kv, sequence), job->kv->lengths[sequence],
+                         ta_problem_query_tokens(p, sequence), p->causal, p->window);
 }
 
 ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence)
@@ -50,7 +51,8 @@ ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence)
 ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item)
 {
     ta_visible all = ta_job_divided(job, item.sequence);
-    int64_t split_tokens = ta_division_split_tokens(&job->division, all.end - all.first);
+    int64_t split_tokens =
+        ta_division_split_tokens(&job->divisions[item.sequence], all.end - all.first);
     int64_t first = all.first + item.split * split_tokens;
     int64_t end = first + split_tokens < all.end ? first + split_tokens : all.end;
     return first < end ? (ta_visible){(int32_t)first, (int32_t)end} : (ta_visible){0, 0};
@@ -58,10 +60,11 @@ ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item)
 
 static ta_item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
 {
-    const ta_division *d = &job->division;
+    const ta_division *d = &job->divisions[item.sequence];
     size_t rows = (size_t)d->group_rows;
     size_t all = round_to_line(rows * (size_t)d->group_heads * sizeof(float));
-    ta_item_state s = {.job = job, .item = item, .buffers = (ta_item_buffers *)scratch};
+    ta_item_state s = {
+        .job = job, .division = d, .item = item, .buffers = (ta_item_buffers *)scratch};
     scratch += round_to_line(sizeof(ta_item_buffers));
     s.rows = (ta_query_row *)scratch;
     scratch += round_to_line(rows * sizeof(ta_query_row));
@@ -112,7 +115,8 @@ static void start_row(const ta_item_state *s, int head, int32_t row)
     const ta_problem *p = s->job->problem;
     int32_t token = token_of(s, row);
     s->rows[row].visible = ta_job_row_visible(s->job, s->item.sequence, token);
-    s->rows[row].position = s->job->kv->lengths[s->item.sequence] - p->query_tokens + token;
+    s->rows[row].position = s->job->kv->lengths[s->item.sequence] -
+                            ta_problem_query_tokens(p, s->item.sequence) + token;
     s->slopes[ta_row_index(s, head, row)] =
         p->alibi_slopes ? (float)(p->alibi_slopes[query_head_of(s, head, row)] * M_LOG2E) : 0.0f;
     empty_row(s, head, row);
@@ -123,7 +127,7 @@ static float *load_query(const ta_item_state *s, int head, int32_t row, float fa
 {
     const ta_problem *p = s->job->problem;
     const ta_tensor *q = s->job->q;
-    int64_t at = s->item.sequence * q->batch_stride + token_of(s, row) * q->token_stride +
+    int64_t at = ta_problem_token_at(p, q, s->item.sequence, token_of(s, row)) +
                  query_head_of(s, head, row) * q->head_stride;
     float *to = s->q + ta_row_index(s, head, row) * p->k_dim;
     s->job->kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim, factor,
@@ -184,7 +188,7 @@ static void attend_tiles(const ta_item_state *s, int32_t first, int32_t end)
         ta_tally_clear(row_tally(s, i / s->item.rows, i % s->item.rows), v_dim);
     while (first < end) {
         int32_t next = end - first < tile - first % tile ? end : first + tile - first % tile;
-        ta_item_attend_tokens(s, first, next);
+        ta_item_attend_tokens(s, first, next, end);
         for (int i = 0; i < s->item.heads * s->item.rows; i++) {
             int head = i / s->item.rows, row = i % s->item.rows;
             int64_t index = ta_row_index(s, head, row);
@@ -214,7 +218,7 @@ void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
         attend_tiles(&s, first, end);
         return;
     }
-    ta_item_attend_tokens(&s, first, end);
+    ta_item_attend_tokens(&s, first, end, end);
     for (int i = 0; i < item.heads * item.rows; i++) {
         float *record = ta_row_record(&s, i / item.rows, i % item.rows);
         int64_t index = ta_row_index(&s, i / item.rows, i % item.rows);

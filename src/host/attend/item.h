@@ -1,12 +1,12 @@
 /* One item of attend(): query rows of a few KV heads against one split of a sequence's tokens
- * (division.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
+ * (attend.h). The arithmetic is in kernels.h; this is which rows see which tokens, and where
  * those are in memory. attend.c runs the items. */
 #ifndef TA_HOST_ITEM_H
 #define TA_HOST_ITEM_H
 
 #include <math.h>
 
-#include "division.h"
+#include "attend.h"
 #include "host/kernels.h"
 #include "host/pool.h"
 #include "tile.h"
@@ -17,7 +17,7 @@ typedef struct ta_attend_job {
     const ta_tensor *q;
     const ta_kv *kv;
     const ta_host_kernels *kernels;
-    ta_division division;
+    const ta_division *divisions; /* [batch] */
     ta_pool *pool;
     float *split_records; /* [sequence][KV head][split][row] records of record_floats */
     float *records;       /* the result */
@@ -49,9 +49,9 @@ ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item);
 static inline float *ta_job_record(const ta_attend_job *job, int32_t sequence, int32_t kv_head,
                                    int32_t row, int32_t split)
 {
-    int64_t head = (int64_t)sequence * job->problem->kv_heads + kv_head;
-    int64_t index = (head * job->division.splits + split) * job->division.rows + row;
-    return job->split_records + index * job->division.record_floats;
+    const ta_division *d = &job->divisions[sequence];
+    int64_t index = d->first_record + ((int64_t)kv_head * d->splits + split) * d->rows + row;
+    return job->split_records + index * d->record_floats;
 }
 
 /* Compute the records of an item. An item past its sequence's tokens has none. */
@@ -80,6 +80,7 @@ typedef struct ta_item_buffers {
  * group_rows rows, except for the records. */
 typedef struct ta_item_state {
     const ta_attend_job *job;
+    const ta_division *division; /* of its sequence */
     ta_item item;
     ta_tile_source source;
     ta_item_buffers *buffers;
@@ -99,7 +100,7 @@ typedef struct ta_item_state {
 /* The index of a head's row in the arrays of an item. */
 static inline int64_t ta_row_index(const ta_item_state *s, int head, int32_t row)
 {
-    return (int64_t)head * s->job->division.group_rows + row;
+    return (int64_t)head * s->division->group_rows + row;
 }
 
 static inline float *ta_row_record(const ta_item_state *s, int head, int32_t row)
@@ -113,7 +114,8 @@ static inline float ta_score_factor(const ta_problem *p)
     return (float)(p->scale * (p->softcap > 0.0f ? 1.0 / p->softcap : M_LOG2E));
 }
 
-/* All rows against the tokens [first, end), local positions, that they see. */
-void ta_item_attend_tokens(const ta_item_state *state, int32_t first, int32_t end);
+/* All rows against the tokens [first, end), local positions, that they see. Those up to `last` come
+ * next. */
+void ta_item_attend_tokens(const ta_item_state *state, int32_t first, int32_t end, int32_t last);
 
 #endif

@@ -3,6 +3,7 @@
  * is never looked up, and a row never reads a token that it does not see. */
 #include "base/dtype.h"
 #include "item.h"
+#include "touch.h"
 
 /* Bytes of K or V of a block that is read in little time, see ahead_tokens(). */
 #define SMALL_BLOCK_BYTES (16 << 10)
@@ -19,36 +20,45 @@ static void add_alibi(const ta_query_row *query, const float *slopes, int rows,
     }
 }
 
-/* Up to n vectors from index `at` on of the K that this thread will probably read next. */
-static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
+/* The tokens that this thread will probably read after this item; empty after the last one. */
+static ta_visible next_item(const ta_item_state *s, ta_item *item)
 {
     const ta_attend_job *job = s->job;
     int64_t next = ta_pool_next(job->pool);
-    if (next >= job->division.items || job->kv->page_table)
-        return (ta_vectors){0};
-    ta_item item = ta_division_item(&job->division, job->problem, next);
-    ta_visible range = ta_job_item_range(job, item);
-    ta_tile_source source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
-    int64_t step = s->buffers->tile.k.step;
+    if (next >= ta_division_items(job->divisions, job->problem))
+        return (ta_visible){0, 0};
+    *item = ta_division_item(job->divisions, job->problem, next);
+    return ta_job_item_range(job, *item);
+}
+
+/* Up to n vectors of K of that item from index `at` on. */
+static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
+{
+    ta_item item;
+    ta_visible range = s->job->kv->page_table ? (ta_visible){0, 0} : next_item(s, &item);
     int left = range.end - range.first - at;
-    return left <= 0 ? (ta_vectors){0}
-                     : (ta_vectors){.n = left < n ? left : n,
-                                    .first = source.k + (range.first + at) * step,
-                                    .step = step};
+    if (left <= 0)
+        return (ta_vectors){0};
+    ta_tile_source source =
+        ta_tile_source_of(s->job->problem, s->job->kv, item.sequence, item.kv_head);
+    int64_t step = s->buffers->tile.k.step;
+    return (ta_vectors){
+        .n = left < n ? left : n, .first = source.k + (range.first + at) * step, .step = step};
 }
 
 /* What is fetched ahead of a block: up to n vectors from index `at` of one side on. After the last
  * of its K come the first of V, and after the last V the first K of the next tile or item. Rows
- * after the first ones find everything in the cache. */
-static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int at,
-                           int n)
+ * after the first ones find everything in the cache, and one row alone that meets its vectors in
+ * the order of memory is followed by the CPU itself. */
+static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int rows,
+                           int at, int n)
 {
     const ta_tile *tile = &s->buffers->tile;
     int left = tile->count - at;
-    if (row > 0)
+    if (row > 0 || (rows == 1 && !tile->run_tokens))
         return (ta_vectors){0};
     if (left <= 0 && side == &tile->k)
-        return ahead_of(s, &tile->v, row, -left, n);
+        return ahead_of(s, &tile->v, row, rows, -left, n);
     if (left <= 0) {
         side = &tile->k;
         left += tile->more;
@@ -90,7 +100,8 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
                       .row_stride = p->k_dim,
                       .head_stride = ta_row_index(s, 1, 0) * p->k_dim,
                       .tokens = ta_tile_vectors(tile, &tile->k, at, n),
-                      .ahead = ahead_of(s, &tile->k, row, at + ahead_tokens(s, rows, p->k_dim), n),
+                      .ahead =
+                          ahead_of(s, &tile->k, row, rows, at + ahead_tokens(s, rows, p->k_dim), n),
                       .token_head_bytes = s->source.k_head_bytes,
                       .dim = p->k_dim,
                       .scores = b->weights[slot],
@@ -139,12 +150,14 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
                       .row_stride = s->record_stride,
                       .head_stride = s->record_head_stride,
                       .tokens = ta_tile_vectors(tile, &tile->v, at, n),
-                      .ahead = ahead_of(s, &tile->v, row, at + ahead_tokens(s, rows, p->v_dim), n),
+                      .ahead =
+                          ahead_of(s, &tile->v, row, rows, at + ahead_tokens(s, rows, p->v_dim), n),
                       .token_head_bytes = s->source.v_head_bytes,
                       .dim = p->v_dim,
                       .scores = b->weights[slot],
                       .sums = b->sums,
-                      .scattered = ta_tile_is_scattered(tile)};
+                      .scattered = ta_tile_is_scattered(tile),
+                      .shared = s->item.rows > TA_ROW_BLOCK};
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];
@@ -168,16 +181,78 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
     }
 }
 
+/* ---- Pages of memory: see touch.h ---- */
+
+/* `batch` tokens of the tile from index `at` on, at most up to `end`. */
+static void touch_tile(const ta_touch *touch, const ta_tile *tile, int at, int batch, int end)
+{
+    int lanes = tile->lane_tokens ? TA_TILE_LANES : 1;
+    ta_touch_pages(touch, tile->first + at / lanes, end - at < batch ? end - at : batch);
+}
+
+/* The first K after the tile, of the next one or of the next item. */
+static void touch_next_keys(const ta_item_state *s, ta_touch touch, int batch)
+{
+    const ta_tile *tile = &s->buffers->tile;
+    int lanes = tile->lane_tokens ? TA_TILE_LANES : 1;
+    touch.of_values = 0;
+    if (tile->after > 0) {
+        int most = batch < tile->count ? batch : tile->count; /* the next one is not larger */
+        int64_t after = (int64_t)tile->after * lanes;
+        ta_touch_pages(&touch, tile->first + tile->count / lanes, after < most ? (int)after : most);
+        return;
+    }
+    ta_item item;
+    ta_visible range = next_item(s, &item);
+    if (range.first >= range.end)
+        return;
+    ta_tile_source source =
+        ta_tile_source_of(s->job->problem, s->job->kv, item.sequence, item.kv_head);
+    touch.source = &source;
+    touch.heads = item.heads;
+    touch.lane_tokens = lanes > 1 ? (range.end - range.first) / lanes : 0;
+    ta_touch_pages(&touch, range.first,
+                   range.end - range.first < batch ? range.end - range.first : batch);
+}
+
+/* The tokens [from, end) of the tile are taken in batches. Before that from index `at` on is read,
+ * touch what is read after it. */
+static void touch_ahead(const ta_item_state *s, ta_touch touch, int most, int from, int at, int end)
+{
+    const ta_tile *tile = &s->buffers->tile;
+    int batch = ta_touch_tokens(&touch, most);
+    if ((at - from) % batch)
+        return;
+    if (at + batch < end) {
+        touch_tile(&touch, tile, at + batch, batch, end);
+    } else if (!touch.of_values) {
+        touch.of_values = 1;
+        touch_tile(&touch, tile, from, ta_touch_tokens(&touch, most), end);
+    } else {
+        touch_next_keys(s, touch, batch);
+    }
+}
+
+/* ---- All of it ---- */
+
 /* Rows [row, row + rows) against the tokens [from, end) of the tile, which all of them see: all K
  * first, then all V. */
 static void attend_block(const ta_item_state *s, int32_t row, int rows, int from, int end)
 {
     int most = block_tokens(s, rows), slot = 0;
-    for (int at = from; at < end; at += most, slot += s->item.heads)
+    ta_touch touch = {&s->source, s->item.heads, 0, s->buffers->tile.lane_tokens};
+    for (int at = from; at < end; at += most, slot += s->item.heads) {
+        if (row == 0) /* the others find everything in the cache */
+            touch_ahead(s, touch, most, from, at, end);
         find_weights(s, row, rows, at, end - at < most ? end - at : most, slot);
+    }
     slot = 0;
-    for (int at = from; at < end; at += most, slot += s->item.heads)
+    touch.of_values = 1;
+    for (int at = from; at < end; at += most, slot += s->item.heads) {
+        if (row == 0)
+            touch_ahead(s, touch, most, from, at, end);
         add_values(s, row, rows, at, end - at < most ? end - at : most, slot);
+    }
 }
 
 /* What a row sees of the tile, as a range of its tokens; may be empty. */
@@ -224,7 +299,7 @@ static int32_t most_at_once(const ta_item_state *s, int32_t first, int32_t end)
 }
 
 /* All rows against the tokens [first, end). */
-void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end)
+void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end, int32_t last)
 {
     int32_t most = most_at_once(s, first, end);
     if (!s->tallies && s->item.heads > 1 && s->item.rows == 1) { /* see tile.h */
@@ -232,13 +307,13 @@ void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end)
         for (int32_t left = lane_tokens; left > 0; left -= most / TA_TILE_LANES) {
             int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;
             ta_tile_find_lanes(&s->source, first + lane_tokens - left, lane_tokens, count,
-                               &s->buffers->tile);
+                               left - count, &s->buffers->tile);
             attend_tile(s);
         }
         first += lane_tokens * TA_TILE_LANES;
     }
     for (int32_t left; (left = end - first) > 0; first += most) {
-        ta_tile_find(&s->source, first, left < most ? left : most, end, &s->buffers->tile);
+        ta_tile_find(&s->source, first, left < most ? left : most, last, &s->buffers->tile);
         attend_tile(s);
     }
 }

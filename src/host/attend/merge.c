@@ -131,8 +131,7 @@ static void *out_at(const ta_finish *f, int32_t head, int64_t row)
     const ta_tensor *out = &f->out;
     if (!out->data)
         return NULL;
-    int64_t at = row / p->query_tokens * out->batch_stride +
-                 row % p->query_tokens * out->token_stride + head * out->head_stride;
+    int64_t at = ta_problem_row_at(p, out, row) + head * out->head_stride;
     return (char *)out->data + at * (int64_t)ta_dtype_bytes(p->out_dtype);
 }
 

@@ -39,7 +39,7 @@ static void pack_piece(void *context, int64_t piece, int thread)
     int32_t sequence = (int32_t)(piece / pieces_each);
     int32_t at = (int32_t)(piece % pieces_each) * TOKENS_PER_PIECE, end = at + TOKENS_PER_PIECE;
     ta_visible seen = ta_shard_seen(&p->shard, ta_kv_bounds(kv, sequence), kv->lengths[sequence],
-                                    p->query_tokens, p->causal, p->window);
+                                    ta_problem_query_tokens(p, sequence), p->causal, p->window);
     size_t size = ta_dtype_bytes(p->kv_dtype);
     size_t k_bytes = (size_t)p->k_dim * size, v_bytes = (size_t)p->v_dim * size;
     size_t k_head = (size_t)job->slots * k_bytes, v_head = (size_t)job->slots * v_bytes;

@@ -104,7 +104,7 @@ INLINE void score_in_order(ta_dtype dtype, int even, const float *q, ta_walk *wa
     for (int t = 0; t < tokens; t++) {
         const char *key = ta_walk_at(walk, even, first + t);
         vf half[2] = {vf_zero(), vf_zero()};
-        if (!even) /* else the CPU follows by itself */
+        if (ta_walk_fetches(walk, even)) /* else the CPU follows by itself */
             ta_walk_fetch(walk, even, key_lines);
         int32_t i = 0;
         for (; i + PAIR <= k_dim; i += PAIR) {

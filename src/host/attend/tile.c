@@ -42,6 +42,7 @@ static void start(const ta_tile_source *source, int32_t first, int count, ta_til
     tile->first = first;
     tile->count = count;
     tile->more = 0;
+    tile->lane_tokens = 0;
     tile->k.step = ta_kv_token_stride(source->kv, &source->kv->k) * size;
     tile->v.step = ta_kv_token_stride(source->kv, &source->kv->v) * size;
     tile->run_tokens = source->pages ? source->kv->page_tokens : 0;
@@ -87,7 +88,7 @@ void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_
                   ta_tile *tile)
 {
     start(source, first, count, tile);
-    tile->more = end - first - count;
+    tile->after = tile->more = end - first - count;
     if (source->pages) {
         tile->more = tile->more < TA_TILE_AHEAD ? tile->more : TA_TILE_AHEAD;
         list(source, first, count + tile->more, 0, 1, tile);
@@ -96,10 +97,12 @@ void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_
 }
 
 void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
-                        ta_tile *tile)
+                        int32_t after, ta_tile *tile)
 {
     start(source, first, TA_TILE_LANES * count, tile);
     tile->run_tokens = 1;
+    tile->lane_tokens = lane_tokens;
+    tile->after = after;
     for (int lane = 0; lane < TA_TILE_LANES; lane++, first += lane_tokens) {
         list(source, first, count, lane, TA_TILE_LANES, tile);
         find_positions(source, first, count, lane, TA_TILE_LANES, tile);

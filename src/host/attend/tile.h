@@ -45,8 +45,10 @@ typedef struct ta_tile_side {
 typedef struct ta_tile {
     int32_t first; /* local position of the first token */
     int count;
-    int32_t more;       /* tokens of the next tiles that are known already; none with lanes */
-    int32_t run_tokens; /* how many are at equal distances: of a page, or 1; 0: all */
+    int32_t more;        /* tokens of the next tiles that are known already; none with lanes */
+    int32_t after;       /* tokens of the next tiles of the item, with lanes of each */
+    int32_t run_tokens;  /* how many are at equal distances: of a page, or 1; 0: all */
+    int32_t lane_tokens; /* from one lane to the next; 0: without lanes */
     ta_tile_side k, v;
     int32_t positions[TA_TILE_MAX]; /* in the whole sequence; only with ALiBi */
 } ta_tile;
@@ -71,14 +73,14 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
  * of TA_TOKEN_BLOCK. */
 int ta_tile_tokens(const ta_problem *problem, int heads, int rows);
 
-/* The first `count` of the tokens [first, end), local positions. */
+/* The first `count` of the tokens [first, end), local positions; the others are wanted next. */
 void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_t end,
                   ta_tile *tile);
 
 /* TA_TILE_LANES times `count` tokens: those from each of the local positions first, first +
- * lane_tokens, … on. */
+ * lane_tokens, … on. The `after` that follow are wanted next. */
 void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
-                        ta_tile *tile);
+                        int32_t after, ta_tile *tile);
 
 /* Are neighbours mostly apart in memory? */
 static inline int ta_tile_is_scattered(const ta_tile *tile)

@@ -43,10 +43,8 @@ static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
 {
     int64_t head_bytes = b->dim * (int64_t)element_bytes;
     ta_walk w = {.tokens = b->tokens, .ahead = b->ahead, .ahead_bytes = b->heads * head_bytes};
-    /* The CPU itself follows one row that meets vectors in the order of memory, or in lanes. Heads
-     * that are apart are left to it too. */
-    if (b->rows == 1 ? b->tokens.step || b->heads > 1
-                     : b->heads > 1 && b->token_head_bytes != head_bytes)
+    /* The CPU itself follows one row in lanes. Heads that are apart are left to it too. */
+    if (b->heads > 1 && (b->rows == 1 || b->token_head_bytes != head_bytes))
         w.ahead.n = 0;
     w.line = w.tokens.first; /* any that is there */
     if (w.ahead.n > 0 && w.ahead.step == w.ahead_bytes) {
@@ -68,6 +66,12 @@ static inline __attribute__((always_inline)) const char *ta_walk_at(const ta_wal
                                                                     int token)
 {
     return even ? w->tokens.first + token * w->tokens.step : ta_vector_at(&w->tokens, token);
+}
+
+/* Is there anything to fetch, or is it not known before each line? */
+static inline __attribute__((always_inline)) int ta_walk_fetches(const ta_walk *w, int even)
+{
+    return !even || w->line_step;
 }
 
 /* Ask for the next so many lines of what is ahead. An even walk does not look where that ends: it

@@ -1,8 +1,12 @@
 /* weigh() of kernels.h over vectors of 8 floats: part of attend_simd.h. */
 
 /* Passes over 4 tokens load and store sums more often, long ones read memory less in its own order,
- * which is worth it where arithmetic is the limit. */
-#define SHORT_PASSES(dtype, rows) ((rows) == 1 || ta_dtype_bytes(dtype) == 4)
+ * which is worth it where arithmetic is the limit: in 16-bit types, or if more rows use the
+ * tokens. */
+INLINE int short_passes(ta_dtype dtype, int rows, int shared)
+{
+    return rows == 1 || (ta_dtype_bytes(dtype) == 4 && !shared);
+}
 
 /* One pass over values: those of tokens [first, first + n) of a block, of the head that is `offset`
  * bytes after the first one. The sums of the block's `rows` rows are v_dim apart, and o is
@@ -19,6 +23,7 @@ typedef struct weigh_pass {
     int is_first, is_last;
     int following; /* tokens that follow these at the same distance, and come next */
     int scattered;
+    int shared;
 } weigh_pass;
 
 /* o = o · rescale + sums, for the vectors of one row from dimension `at` on. */
@@ -50,8 +55,8 @@ INLINE int64_t near_bytes(const weigh_pass *p, int64_t step, int bytes, int at, 
 }
 
 /* The dimensions [at, at + 8·vectors) of a pass. */
-INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const weigh_pass *p,
-                       ta_walk *walk, int32_t at)
+INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int is_short, int vectors,
+                       const weigh_pass *p, ta_walk *walk, int32_t at)
 {
     /* Of vectors smaller than a line, one that begins a line asks for the next. */
     const int bytes = vectors * LANES * (int)ta_dtype_bytes(dtype);
@@ -70,9 +75,9 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
     for (int t = 0; t < p->n; t++) {
         const char *from = ta_walk_at(walk, even, p->first + t) + offset;
         vf value[8];
-        if (rows > 1 || !even)
+        if (rows > 1 || ta_walk_fetches(walk, even))
             ta_walk_fetch(walk, even, lines);
-        if (!SHORT_PASSES(dtype, rows))
+        if (!is_short)
             __builtin_prefetch(from + near, 0, 3);
         UNROLL
         for (int i = 0; i < vectors; i++)
@@ -105,7 +110,7 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int vectors, const we
     static __attribute__((noinline)) void name##suffix(const weigh_pass *p, ta_walk *walk,         \
                                                        int32_t at)                                 \
     {                                                                                              \
-        weigh_dims(dtype, TA_ROW_BLOCK, even, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);             \
+        weigh_dims(dtype, TA_ROW_BLOCK, even, 0, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);          \
     }
 TA_DTYPE_LIST(WEIGH_MANY, 0, weigh_many_)
 TA_DTYPE_LIST(WEIGH_MANY, 1, weigh_many_even_)
@@ -128,22 +133,22 @@ INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, const weigh_pass *p
     const int most = rows == 1 ? 8 : WEIGH_SUMS / rows;
     int32_t at = 0;
     for (; at + most * LANES <= p->v_dim; at += most * LANES) {
-        if (SHORT_PASSES(dtype, rows))
-            weigh_dims(dtype, rows, even, most, p, walk, at);
+        if (short_passes(dtype, rows, p->shared))
+            weigh_dims(dtype, rows, even, 1, most, p, walk, at);
         else
             weigh_many(dtype, even, p, walk, at);
     }
     for (; most > 2 && at + PAIR <= p->v_dim; at += PAIR)
-        weigh_dims(dtype, rows, even, 2, p, walk, at);
+        weigh_dims(dtype, rows, even, 1, 2, p, walk, at);
     if (at < p->v_dim)
-        weigh_dims(dtype, rows, even, 1, p, walk, at);
+        weigh_dims(dtype, rows, even, 1, 1, p, walk, at);
 }
 
 /* Values are taken in passes: within a pass dimension by dimension, with sums in registers. */
 INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk, float *o,
                         const float *rescale)
 {
-    int most = SHORT_PASSES(dtype, rows) ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
+    int most = short_passes(dtype, rows, b.shared) ? 4 : ta_pass_tokens(&b, ta_dtype_bytes(dtype));
     for (int t = 0; t < b.tokens.n; t += most) {
         int n = b.tokens.n - t < most ? b.tokens.n - t : most;
         for (int h = 0; h < b.heads; h++) {
@@ -159,7 +164,8 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
                                .is_first = t == 0,
                                .is_last = t + n == b.tokens.n,
                                .following = b.heads > 1 ? 0 : b.tokens.n - t - n + b.tokens.more,
-                               .scattered = b.scattered};
+                               .scattered = b.scattered,
+                               .shared = b.shared};
             weigh_tokens(dtype, rows, even, &pass, &walk);
         }
     }

@@ -1,0 +1,21 @@
+/* What the calls on a plan have in common: checks of arguments, which fill in a step, and running a
+ * step that was checked. ta_decode() has them (api.c), combine.c and append.c use them. */
+#ifndef TA_DECODE_API_H
+#define TA_DECODE_API_H
+
+#include "plan.h"
+
+/* What the call adds is in the step before any of them: ta_call_read(). */
+
+/* Has the device streams, and can a step of this plan be captured? */
+ta_status ta_check_stream(const ta_plan *plan, void *stream);
+
+ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step);
+ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step);
+
+/* Run a step of which `checked` is the result of all checks, and say what became of it: of this
+ * rank's arguments, of an earlier step, of another rank. `query` is what checked mode found. */
+ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked,
+                      void *stream);
+
+#endif

@@ -1,0 +1,224 @@
+/* ta_append(): new keys and values go where the shard map wants them. Each rank stores what it
+ * holds. If every rank has the new tokens, or its own ones, nothing moves; if they are scattered by
+ * heads, the ranks gather them first, each with its fault record before its heads, so that all or
+ * none of them store. */
+#include <string.h>
+
+#include "api.h"
+#include "base/arguments.h"
+#include "base/dtype.h"
+#include "base/shard_map.h"
+#include "base/status.h"
+#include "call.h"
+#include "check_more.h"
+#include "device/new_token.h"
+#include "step.h"
+#include "step_fault.h"
+
+/* ---- Checks ---- */
+
+static ta_status check_dtypes(const ta_plan *plan, ta_dtype dtype)
+{
+    const ta_device *device = plan->device;
+    ta_dtype stored = plan->problem.kv_dtype;
+    if (dtype == stored)
+        return TA_OK;
+    if (!device->ops->has_dtype(device, dtype, TA_AS_QUERY) ||
+        !device->ops->has_dtype(device, stored, TA_AS_OUT))
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "input.dtype is %s: device %s has nothing to convert it to the cache's %s",
+                       ta_dtype_name(dtype), device->name, ta_dtype_name(stored));
+    return TA_OK;
+}
+
+/* Does this rank need any new tokens of its own caller? Where the host cannot see lengths it is not
+ * known whether it holds some of those that are local. */
+static int needs_tokens(const ta_plan *plan, const ta_append_input *input, const ta_step *step,
+                        int heads)
+{
+    if (input->source != TA_APPEND_LOCAL || heads == 0)
+        return heads > 0;
+    for (int32_t b = 0; !plan->device->ops->alloc_host && b < step->problem.batch; ++b)
+        if (ta_new_tokens_held(&step->problem, &step->kv, b) > 0)
+            return 1;
+    return 0;
+}
+
+static ta_status check_tensor(const char *name, const ta_problem *p, const ta_tensor *given,
+                              int heads, int32_t dim, int needed, ta_dtype dtype, ta_tensor *filled)
+{
+    ta_tensor_shape shape = ta_call_shape(p, name, heads, dim, dtype);
+    if (!given->data && needed)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s.data is NULL: must be the new tokens, this rank has %d KV heads of them",
+                       name, heads);
+    return ta_tensor_fill(given, &shape, filled);
+}
+
+static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input, ta_step *step)
+{
+    const ta_problem *p = &step->problem;
+    ta_new_tokens *tokens = &step->tokens;
+    int heads = p->kv_heads;
+    if (input->source == TA_APPEND_HEADS)
+        heads = ta_head_start(p->kv_heads, plan->ranks, plan->rank + 1) -
+                ta_head_start(p->kv_heads, plan->ranks, plan->rank);
+    tokens->local = input->source == TA_APPEND_LOCAL;
+    TA_TRY(check_dtypes(plan, tokens->dtype));
+    int needed = needs_tokens(plan, input, step, heads);
+    TA_TRY(
+        check_tensor("input.k", p, &input->k, heads, p->k_dim, needed, tokens->dtype, &tokens->k));
+    return check_tensor("input.v", p, &input->v, heads, p->v_dim, needed, tokens->dtype,
+                        &tokens->v);
+}
+
+/* As a step whose queries see themselves alone: so that the pages of the new tokens are looked at,
+ * and no others. */
+static ta_status check_cache(ta_plan *plan, const ta_kv *kv, ta_step *step, void *stream)
+{
+    step->problem.causal = 1;
+    step->problem.window = 1;
+    TA_TRY(ta_check_kv(plan, kv, step));
+    return plan->checks ? ta_check_tables(plan, step, stream) : TA_OK;
+}
+
+static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
+                       const ta_call *call, void *stream, ta_step *step)
+{
+    TA_TRY(ta_call_read(plan, call, step));
+    if (input->source == TA_APPEND_HEADS)
+        TA_TRY(ta_check_stream(plan, stream));
+    else if (stream && !plan->device->ops->has_streams)
+        return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
+                       stream, plan->device->name);
+    TA_TRY(check_cache(plan, kv, step, stream));
+    return check_tokens(plan, input, step);
+}
+
+/* What says whether the call is one of all ranks, and must be right on each of them. */
+static ta_status read_input(const ta_plan *plan, const ta_append_input *given,
+                            ta_append_input *input)
+{
+    if (!plan)
+        return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
+    if (ta_plan_combines(plan))
+        return ta_fail(TA_ERR_INVALID, "plan has config.combine_only: it has no K and V");
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_append_input), "input", given, input));
+    if (input->source < TA_APPEND_ALL || input->source > TA_APPEND_LOCAL)
+        return ta_fail(TA_ERR_INVALID,
+                       "input.source is %d: must be TA_APPEND_ALL, TA_APPEND_HEADS or "
+                       "TA_APPEND_LOCAL",
+                       (int)input->source);
+    if (!ta_dtype_find(input->dtype ? input->dtype : plan->problem.kv_dtype))
+        return ta_fail(TA_ERR_INVALID, "input.dtype is %d: there is no such type",
+                       (int)input->dtype);
+    if (input->source == TA_APPEND_HEADS && !plan->gathers_tokens)
+        return ta_fail(TA_ERR_INVALID,
+                       "input.source is TA_APPEND_HEADS: the plan has no room to gather new "
+                       "tokens, set config.append_scattered to 1");
+    return TA_OK;
+}
+
+/* ---- Tokens that are scattered by heads ---- */
+
+/* This rank's heads, dense, behind the place of its fault. */
+static ta_status pack(ta_plan *plan, const ta_step *step, char *piece, void *stream)
+{
+    const ta_new_tokens *tokens = &step->tokens;
+    ta_problem p = step->problem;
+    int heads = ta_head_start(p.kv_heads, plan->ranks, plan->rank + 1) -
+                ta_head_start(p.kv_heads, plan->ranks, plan->rank);
+    char *k = piece + TA_FAULT_BYTES;
+    char *v = k + heads * p.rows * p.k_dim * (int64_t)ta_dtype_bytes(tokens->dtype);
+    if (heads == 0)
+        return TA_OK;
+    p.query_dtype = tokens->dtype;
+    TA_TRY(plan->device->ops->pack_query(plan->device, &p, &tokens->k, heads, k, stream));
+    p.k_dim = p.v_dim;
+    return plan->device->ops->pack_query(plan->device, &p, &tokens->v, heads, v, stream);
+}
+
+/* Everybody's pieces to where the device can read them. Returns whether they are: with a fault of
+ * any rank, which the host sees if it stages, they are not. */
+static ta_status stage_in(ta_plan *plan, int *arrived, void *stream)
+{
+    char *pieces = plan->exchange_gathered;
+    ta_fault all = {0};
+    for (int rank = 0; rank < plan->ranks; ++rank) {
+        ta_fault next;
+        memcpy(&next, pieces + plan->gathered_at[rank], sizeof next);
+        all = rank ? ta_fault_merge(all, next) : next;
+    }
+    *arrived = all.status == TA_OK;
+    if (!*arrived) {
+        *plan->report = all;
+        return TA_OK;
+    }
+    return ta_staging_copy(&plan->staging, plan->gathered, pieces, plan->gathered_at[plan->ranks],
+                           stream);
+}
+
+static ta_status gather_and_store(ta_plan *plan, const ta_step *step, const ta_fault *own,
+                                  void *stream)
+{
+    const ta_problem *p = &step->problem;
+    size_t *at = plan->gathered_at;
+    ta_new_tokens tokens = step->tokens;
+    int64_t size = (int64_t)ta_dtype_bytes(tokens.dtype);
+    for (int rank = 0; rank <= plan->ranks; ++rank)
+        at[rank] = (size_t)ta_gathered_piece(p, p->rows, size, rank);
+    char *piece = plan->gathered + at[plan->rank];
+    char *wire = plan->exchange_gathered + at[plan->rank];
+    ta_exchange_job fault = {.records = (float *)(void *)wire}; /* behind no records */
+    TA_TRY(ta_begin_fault(plan, &fault, own, stream));
+    TA_TRY(ta_end_fault(plan, &fault, step, own, stream));
+    if (own->status == TA_OK) {
+        TA_TRY(pack(plan, step, piece, stream));
+        TA_TRY(ta_staging_copy(&plan->staging, wire + TA_FAULT_BYTES, piece + TA_FAULT_BYTES,
+                               at[plan->rank + 1] - at[plan->rank] - TA_FAULT_BYTES, stream));
+    }
+    if (ta_plan_stages(plan)) /* also until the last call's pieces have been read */
+        TA_TRY(ta_staging_wait(&plan->staging, stream));
+    TA_TRY(ta_group_all_gather(plan->group, plan->exchange_gathered, at, stream));
+    int arrived = 1;
+    if (ta_plan_stages(plan))
+        TA_TRY(stage_in(plan, &arrived, stream));
+    if (own->status != TA_OK || !arrived)
+        return TA_OK;
+    tokens.gathered = plan->gathered;
+    tokens.report = ta_plan_stages(plan) ? NULL : plan->report;
+    return plan->device->ops->append(plan->device, p, &step->kv, &tokens, stream);
+}
+
+/* The other ranks expect this one, so it takes part, whatever the checks found, and tells them. */
+static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status checked,
+                                  void *stream)
+{
+    ta_fault own = ta_step_record(plan, step, 0, checked);
+    ta_status status = gather_and_store(plan, step, &own, stream);
+    if (status != TA_OK) {
+        ta_group_abort(plan->group, ta_last_error());
+        return status;
+    }
+    ta_fault now = ta_fault_of(TA_OK, plan->rank);
+    if (!ta_plan_tracks(plan)) /* else it is not known yet */
+        now = ta_take_report(plan);
+    if (checked != TA_OK || now.status == TA_OK)
+        return checked;
+    return ta_fail_of_fault(&now, "this", "nothing was stored");
+}
+
+ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
+                    const ta_call *call, void *stream)
+{
+    ta_append_input known;
+    ta_step step = {0};
+    TA_TRY(read_input(plan, input, &known));
+    step.tokens.dtype = known.dtype ? known.dtype : plan->problem.kv_dtype;
+    ta_status checked = check(plan, &known, kv, call, stream, &step);
+    if (known.source == TA_APPEND_HEADS && plan->ranks > 1)
+        return append_scattered(plan, &step, checked, stream);
+    if (checked != TA_OK)
+        return checked;
+    return plan->device->ops->append(plan->device, &step.problem, &step.kv, &step.tokens, stream);
+}

@@ -1,0 +1,46 @@
+/* Cases on the processes of an MPI job: see cases.h. */
+#include "cases.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "lib/case.h"
+
+const char *cases_own_device = "host", *cases_drawn_device = "host";
+
+static ta_group *group_of_all;
+
+static ta_status launch(int ranks, const ta_group_config *config, ta_rank_fn fn, void *context)
+{
+    (void)config;
+    if (ranks != ta_group_size(group_of_all))
+        return ta_fail(TA_ERR_INVALID, "a case for %d ranks", ranks);
+    return fn(group_of_all, context);
+}
+
+/* Take this rank's entry of the list. */
+static void choose_device(char *list, int rank)
+{
+    char *names[16];
+    int count = 0;
+    for (char *name = strtok(list, ","); name && count < 16; name = strtok(NULL, ","))
+        names[count++] = name;
+    for (int i = 0; i < count; ++i)
+        if (!strncmp(names[i], "simt", 4))
+            cases_drawn_device = "simt";
+    case_same_bits = count == 1;
+    cases_own_device = names[rank % count];
+    if (!strncmp(cases_own_device, "simt", 4)) {
+        if (cases_own_device[4])
+            setenv("TA_SIMT_WAVE", cases_own_device + 4, 1);
+        cases_own_device = "simt";
+    }
+}
+
+void cases_begin(ta_group *world, char *list)
+{
+    group_of_all = world;
+    case_launch = launch;
+    choose_device(list, ta_group_rank(world));
+}

@@ -1,0 +1,334 @@
+/* ta_append() (src/decode/append.c): random caches that grow, compared bit by bit with ones that
+ * the test builds, from every source; arguments that are wrong; ranks that are not in the same
+ * step. A failing case prints its seed; `test_append --seed N` runs that one again. */
+#include <string.h>
+
+#include "group/group.h"
+#include "lib/append_case.h"
+#include "lib/case.h"
+#include "lib/expect.h"
+#include "lib/number.h"
+#include "lib/options.h"
+#include "lib/seed_main.h"
+
+static char failure[2048];
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void run_one(const append_case *c)
+{
+    if (!append_case_run(c, failure, sizeof failure))
+        TEST_FAIL_MESSAGE(failure);
+}
+
+static void run_seeds(uint64_t first, int count)
+{
+    for (int i = 0; i < count; ++i) {
+        append_case c = append_case_random(first + (uint64_t)i, 0);
+        run_one(&c);
+    }
+}
+
+static void test_random_cases(void)
+{
+    run_seeds(0, options.cases ? 4 * options.cases : 800);
+}
+
+/* More ranks than KV heads, so that some ranks have none to give. */
+static void test_few_heads(void)
+{
+    for (int heads = 1; heads <= 3; ++heads)
+        for (int ragged = 0; ragged < 2; ++ragged) {
+            append_case c = append_case_random(9000 + (uint64_t)heads, 5);
+            c.kv_heads = c.query_heads = heads;
+            c.source = TA_APPEND_HEADS;
+            c.ragged = ragged;
+            for (int call = 0; !ragged && call < c.calls; ++call)
+                for (int b = 0; b < c.batch[call]; ++b)
+                    c.added[call][b] = c.query_tokens;
+            run_one(&c);
+        }
+}
+
+/* A chunk of a prompt that is copied by more than one thread. */
+static void test_a_long_chunk(void)
+{
+    append_case c = append_case_random(3, 2);
+    c.plan_batch = c.batch[0] = c.calls = 1;
+    c.query_tokens = c.added[0][0] = 200;
+    c.first[0] = 0;
+    c.kv_heads = c.query_heads = 5;
+    c.k_dim = c.v_dim = 128;
+    c.kv_dtype = TA_BF16;
+    c.dtype = TA_F32;
+    c.source = TA_APPEND_ALL;
+    c.map = TA_SHARD_BLOCK_CYCLIC;
+    c.block = 7;
+    c.threads = 2;
+    run_one(&c);
+}
+
+/* ---- Wrong arguments ---- */
+
+enum { BATCH = 2, TOKENS = 6, HEADS = 3, DIM = 8, CACHE = BATCH * TOKENS * HEADS * DIM };
+
+/* A small call with everything that a test may want to spoil; on the host. */
+typedef struct small {
+    ta_plan_config config;
+    float k[CACHE], v[CACHE], new_k[BATCH * HEADS * DIM], new_v[BATCH * HEADS * DIM];
+    int32_t lengths[BATCH], starts[BATCH + 1], pages[BATCH * TOKENS];
+    ta_kv kv;
+    ta_append_input input;
+    ta_call call;
+    void *stream;
+} small;
+
+static void small_init(small *s)
+{
+    memset(s, 0, sizeof *s);
+    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
+    s->config.batch = BATCH;
+    s->config.query_heads = HEADS;
+    s->config.k_dim = DIM;
+    s->config.kv_dtype = TA_F32;
+    s->config.max_tokens = TOKENS;
+    s->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
+    s->config.map.block = 1;
+    s->config.append_scattered = 1;
+    s->kv = (ta_kv)TA_KV_INIT;
+    s->kv.k.data = s->k;
+    s->kv.v.data = s->v;
+    s->kv.lengths = s->lengths;
+    s->lengths[0] = 4;
+    s->lengths[1] = 2;
+    s->input = (ta_append_input)TA_APPEND_INPUT_INIT;
+    s->input.source = TA_APPEND_HEADS;
+    s->input.k.data = s->new_k;
+    s->input.v.data = s->new_v;
+    s->call = (ta_call)TA_CALL_INIT;
+    for (int i = 0; i < BATCH * HEADS * DIM; ++i)
+        s->new_k[i] = s->new_v[i] = (float)i;
+    number_poison(TA_F32, s->k, CACHE);
+    number_poison(TA_F32, s->v, CACHE);
+}
+
+static ta_status small_append(small *s, ta_plan *plan)
+{
+    return ta_append(plan, &s->input, &s->kv, &s->call, s->stream);
+}
+
+static bool untouched(const small *s)
+{
+    for (int i = 0; i < CACHE; ++i)
+        if (!number_is_poison(TA_F32, s->k, i) || !number_is_poison(TA_F32, s->v, i))
+            return false;
+    return true;
+}
+
+typedef struct mistake {
+    const char *named, *value;
+    void (*spoil)(small *s);
+} mistake;
+
+static void page(small *s, int32_t entry)
+{
+    s->kv.page_table = s->pages;
+    s->kv.page_table_stride = TOKENS;
+    s->kv.page_tokens = 1;
+    s->kv.page_count = 5;
+    for (int i = 0; i < BATCH * TOKENS; ++i)
+        s->pages[i] = entry;
+}
+
+#define SPOIL(name, change)                                                                        \
+    static void spoil_##name(small *s)                                                             \
+    {                                                                                              \
+        change;                                                                                    \
+    }
+SPOIL(k, s->input.k.data = NULL)
+SPOIL(v, s->input.v.data = NULL)
+SPOIL(k_aligned, s->input.k.data = (char *)s->new_k + 1)
+SPOIL(v_stride, s->input.v.head_stride = -8)
+SPOIL(cache_size, s->kv.size = 0)
+SPOIL(lengths, s->kv.lengths = NULL)
+SPOIL(negative, s->lengths[1] = -1)
+SPOIL(full, s->lengths[0] = 100)
+SPOIL(pages, page(s, 5))
+SPOIL(negative_page, page(s, -1))
+SPOIL(page_tokens, page(s, 0); s->kv.page_tokens = 0)
+SPOIL(extent, s->kv.k_bytes = 8)
+SPOIL(call_size, s->call.size = 3)
+SPOIL(starts, s->call.tokens = 2)
+SPOIL(bad_starts, s->call.tokens = 2; s->call.starts = s->starts)
+SPOIL(batch, s->call.batch = 9)
+SPOIL(stream, s->stream = s)
+
+static const mistake mistakes[] = {
+    {"input.k.data is NULL", "KV heads", spoil_k},
+    {"input.v.data is NULL", "KV heads", spoil_v},
+    {"input.k.data", "aligned", spoil_k_aligned},
+    {"input.v.head_stride", "-8", spoil_v_stride},
+    {"kv.size is 0", "TA_KV_INIT", spoil_cache_size},
+    {"kv.lengths is NULL", "2 lengths", spoil_lengths},
+    {"kv.lengths[1] is -1", "0", spoil_negative},
+    {"kv.lengths[0] is 100", "max_tokens", spoil_full},
+    {"kv.page_table is 5", "4", spoil_pages},
+    {"kv.page_table is -1", "4", spoil_negative_page},
+    {"kv.page_tokens is 0", "1", spoil_page_tokens},
+    {"kv.k_bytes is 8", "reach", spoil_extent},
+    {"call.size is 3", "TA_CALL_INIT", spoil_call_size},
+    {"call.starts is NULL", "call.tokens 2", spoil_starts},
+    {"call.starts[2] is 0", "call.tokens, 2", spoil_bad_starts},
+    {"call.batch is 9", "2", spoil_batch},
+    {"stream", "NULL", spoil_stream},
+};
+#define MISTAKES (sizeof mistakes / sizeof *mistakes)
+
+static void test_bad_arguments(void)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    small_init(&s);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    for (int source = TA_APPEND_ALL; source <= TA_APPEND_LOCAL; ++source)
+        for (size_t i = 0; i < MISTAKES; ++i) {
+            small_init(&s);
+            s.input.source = (ta_append_source)source;
+            mistakes[i].spoil(&s);
+            EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), mistakes[i].named,
+                         mistakes[i].value);
+            TEST_ASSERT_TRUE(untouched(&s));
+        }
+    small_init(&s);
+    EXPECT_OK(small_append(&s, plan));
+    TEST_ASSERT_FALSE(untouched(&s));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
+/* What is wrong with the input itself is no matter of other ranks. */
+static void test_bad_input(void)
+{
+    ta_device *device;
+    ta_plan *plan, *narrow;
+    small s;
+    small_init(&s);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    s.config.append_scattered = 0;
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &narrow));
+    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, narrow), "TA_APPEND_HEADS", "append_scattered");
+    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, NULL), "plan is NULL", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, NULL, &s.kv, NULL, NULL), "input is NULL",
+                 "ta_append_input");
+    s.input.source = (ta_append_source)3;
+    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.source is 3", "TA_APPEND_LOCAL");
+    s.input.source = TA_APPEND_ALL;
+    s.input.dtype = (ta_dtype)77;
+    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.dtype is 77", NULL);
+    s.input.dtype = TA_DTYPE_NONE;
+    s.input.size = 8;
+    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.size is 8", "TA_APPEND_INPUT_INIT");
+    TEST_ASSERT_TRUE(untouched(&s));
+    s.config.append_scattered = 2;
+    ta_plan_destroy(plan);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &s.config, &plan),
+                 "config.append_scattered is 2", "1");
+    ta_plan_destroy(narrow);
+    ta_device_close(device);
+}
+
+/* ---- In a group ---- */
+
+/* Rank 1 is wrong: all hear of it, nothing is stored, and the next call is right. */
+static ta_status be_wrong(ta_group *group, void *context)
+{
+    const mistake *m = context;
+    int rank = ta_group_rank(group);
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    small_init(&s);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
+    if (rank == 1)
+        m->spoil(&s);
+    RANK_EXPECT(small_append(&s, plan) == TA_ERR_INVALID);
+    RANK_EXPECT(strstr(ta_last_error(), rank == 1 ? m->named : "rank 1 failed"));
+    RANK_EXPECT(untouched(&s));
+    small_init(&s);
+    TA_TRY(small_append(&s, plan));
+    RANK_EXPECT(untouched(&s) == (rank == 2)); /* the others hold positions 3 and 1 */
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_one_rank_is_wrong(void)
+{
+    for (size_t i = 0; i < MISTAKES; ++i)
+        EXPECT_OK(ta_group_run_threads(3, NULL, be_wrong, (void *)&mistakes[i]));
+}
+
+SPOIL(tag, s->call.tag = 5)
+SPOIL(ahead, ++s->lengths[0])
+
+/* Rank 2 is in another step: all hear of it, nothing is stored. */
+static ta_status differ(ta_group *group, void *context)
+{
+    const mistake *m = context;
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    small_init(&s);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
+    if (ta_group_rank(group) == 2)
+        m->spoil(&s);
+    RANK_EXPECT(small_append(&s, plan) == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), m->named));
+    RANK_EXPECT(strstr(ta_last_error(), "nothing was stored"));
+    RANK_EXPECT(untouched(&s));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_ranks_that_differ(void)
+{
+    static const mistake differences[] = {{"the tag", NULL, spoil_tag},
+                                          {"kv.lengths", NULL, spoil_ahead}};
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
+        EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
+}
+
+static void test_one_seed(void)
+{
+    run_seeds(options.seed, options.cases ? options.cases : 1);
+}
+
+static void run_all(void)
+{
+    RUN_TEST(test_random_cases);
+    RUN_TEST(test_few_heads);
+    RUN_TEST(test_a_long_chunk);
+    if (options_host()) {
+        RUN_TEST(test_bad_arguments);
+        RUN_TEST(test_bad_input);
+        RUN_TEST(test_one_rank_is_wrong);
+        RUN_TEST(test_ranks_that_differ);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    return seed_main(argc, argv, test_one_seed, run_all);
+}

@@ -1,0 +1,404 @@
+/* Groups over a transport of the caller's own (src/group/custom.c and its files): the conformance
+ * suite over sockets, between threads and between processes, with a transport of each sort; then
+ * faults, and bad input. Decode and attention over such a group are in
+ * test_custom_steps.c. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lib/conformance.h"
+#include "lib/expect.h"
+#include "lib/socket_transport.h"
+
+#define TIMEOUT_MS 400
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void sleep_ms(int milliseconds)
+{
+    struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static ta_group_config config_of(int timeout_ms)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = timeout_ms;
+    return config;
+}
+
+/* ---- Conformance ----------------------------------------------------------------------------- */
+
+static ta_status conform(ta_group *group, void *context)
+{
+    return conformance_run(group, &conformance_host, *(size_t *)context);
+}
+
+static void test_conformance_of_threads(void)
+{
+    static const conformance_size sizes[] = {
+        {1, 65540}, {2, 4 << 20}, {3, 1 << 20}, {5, 65540}, {8, 4096}};
+    ta_group_config config = config_of(60000);
+    for (int i = 0; i < 5; ++i) {
+        size_t most = sizes[i].most_bytes;
+        EXPECT_OK(socket_run_threads(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
+    }
+}
+
+static void test_conformance_of_processes(void)
+{
+    static const conformance_size sizes[] = {{2, 1 << 20}, {3, 65540}, {5, 4096}};
+    ta_group_config config = config_of(60000);
+    for (int i = 0; i < 3; ++i) {
+        size_t most = sizes[i].most_bytes;
+        EXPECT_OK(socket_run_processes(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
+    }
+}
+
+/* Transports that work between calls. */
+static void test_conformance_of_other_modes(void)
+{
+    ta_group_config config = config_of(60000);
+    size_t most = 65540;
+    EXPECT_OK(socket_run_threads(3, SOCKET_CANCELS, &config, conform, &most));
+    EXPECT_OK(socket_run_threads(3, SOCKET_HOLDS, &config, conform, &most));
+}
+
+/* ---- Faults ---------------------------------------------------------------------------------- */
+
+static ta_status expect_failure(ta_status wanted, ta_status got, const char *first,
+                                const char *second)
+{
+    if (got != wanted)
+        return ta_fail(TA_ERR_DEVICE, "expected %s, got %s: %s", ta_status_name(wanted),
+                       ta_status_name(got), ta_last_error());
+    RANK_EXPECT(strstr(ta_last_error(), first));
+    RANK_EXPECT(strstr(ta_last_error(), second));
+    return TA_OK;
+}
+
+/* Rank 2 is late: the same rank is named everywhere, also by ranks that wait for others. */
+static ta_status late_rank(ta_group *group, void *context)
+{
+    (void)context;
+    if (ta_group_rank(group) == 2) {
+        sleep_ms(4 * TIMEOUT_MS);
+        return expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not",
+                              "400 ms");
+    }
+    TA_TRY(expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
+                          "400 ms"));
+    return expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
+                          "400 ms");
+}
+
+static ta_status leave_early(ta_group *group, void *context)
+{
+    (void)context;
+    if (ta_group_rank(group) == 1)
+        return TA_OK; /* its group is destroyed, its sockets are closed */
+    ta_status status = ta_group_barrier(group, NULL);
+    RANK_EXPECT(status == TA_ERR_ABORTED || status == TA_ERR_SYSTEM);
+    RANK_EXPECT(strstr(ta_last_error(), "rank 1"));
+    return TA_OK;
+}
+
+static ta_status die(ta_group *group, void *context)
+{
+    int64_t begin = ta_clock_ms();
+    (void)context;
+    if (ta_group_rank(group) == 1)
+        _exit(0); /* as a process that is killed: nobody says goodbye */
+    ta_status status = ta_group_barrier(group, NULL);
+    RANK_EXPECT(status == TA_ERR_SYSTEM);
+    RANK_EXPECT(strstr(ta_last_error(), "rank 1 is lost"));
+    RANK_EXPECT(ta_clock_ms() - begin < 30000); /* long before the timeout */
+    return TA_OK;
+}
+
+static ta_status abort_rank(ta_group *group, void *context)
+{
+    int64_t begin = ta_clock_ms();
+    (void)context;
+    if (ta_group_rank(group) == 0) {
+        sleep_ms(100);
+        ta_group_abort(group, "for a reason");
+    }
+    TA_TRY(expect_failure(TA_ERR_ABORTED, ta_group_barrier(group, NULL), "rank 0 aborted",
+                          "for a reason"));
+    RANK_EXPECT(ta_clock_ms() - begin < 30000);
+    return TA_OK;
+}
+
+static void *abort_from_a_thread(void *group)
+{
+    sleep_ms(100);
+    ta_group_abort(group, "from another thread");
+    return NULL;
+}
+
+/* Every rank waits for rank 2, which waits for nobody; another thread of rank 1 aborts. */
+static ta_status abort_in_a_call(ta_group *group, void *context)
+{
+    pthread_t thread;
+    (void)context;
+    if (ta_group_rank(group) == 1)
+        pthread_create(&thread, NULL, abort_from_a_thread, group);
+    if (ta_group_rank(group) == 2)
+        sleep_ms(1000);
+    ta_status status = expect_failure(TA_ERR_ABORTED, ta_group_barrier(group, NULL),
+                                      "rank 1 aborted", "another thread");
+    if (ta_group_rank(group) == 1)
+        pthread_join(thread, NULL);
+    return status;
+}
+
+static ta_status abort_part(ta_group *group, void *context)
+{
+    ta_group *part;
+    (void)context;
+    TA_TRY(ta_group_split(group, ta_group_rank(group) % 2, 0, &part));
+    if (ta_group_rank(group) == 0)
+        ta_group_abort(part, "only this part");
+    ta_status status = ta_group_barrier(part, NULL);
+    RANK_EXPECT(status == (ta_group_rank(group) % 2 ? TA_OK : TA_ERR_ABORTED));
+    ta_group_destroy(part);
+    return ta_group_barrier(group, NULL);
+}
+
+/* Two parts of the same ranks have channels of their own: a message of one that is under way is not
+ * taken for one of the other. */
+static ta_status parts_at_once(ta_group *group, void *context)
+{
+    ta_group *parts[2];
+    char out[2][600], in[2][600];
+    int size = ta_group_size(group), next = (ta_group_rank(group) + 1) % size;
+    int previous = (ta_group_rank(group) + size - 1) % size;
+    (void)context;
+    for (int i = 0; i < 2; ++i) {
+        TA_TRY(ta_group_split(group, 0, 0, &parts[i]));
+        memset(out[i], ta_group_rank(group) + 10 * i, sizeof out[i]);
+        memset(in[i], 99, sizeof in[i]);
+    }
+    TA_TRY(ta_group_start(parts[0], out[0], 600, next, in[0], 600, previous, NULL));
+    TA_TRY(ta_group_exchange(parts[1], out[1], 600, next, in[1], 600, previous, NULL));
+    TA_TRY(ta_group_finish(parts[0], NULL));
+    for (int i = 0; i < 2; ++i) {
+        RANK_EXPECT(in[i][0] == previous + 10 * i && in[i][599] == previous + 10 * i);
+        ta_group_destroy(parts[i]);
+    }
+    return TA_OK;
+}
+
+static ta_status another_size(ta_group *group, void *context)
+{
+    static const size_t sizes[] = {12, 16, 3 << 20, 4096}; /* short ones, long ones, of both */
+    static char data[2][3 << 20];
+    int which = *(int *)context, rank = ta_group_rank(group);
+    size_t own = sizes[which], other = sizes[(which + 1) % 4];
+    if (rank == 0) /* it may be gone before the other looks */
+        (void)ta_group_exchange(group, data[0], own, 1, NULL, 0, -1, NULL);
+    if (rank == 1) {
+        ta_status status = ta_group_exchange(group, NULL, 0, -1, data[1], other, 0, NULL);
+        RANK_EXPECT(status == TA_ERR_MISMATCH);
+        RANK_EXPECT(strstr(ta_last_error(), "rank 0 sent") && strstr(ta_last_error(), "expected"));
+    }
+    return TA_OK;
+}
+
+static ta_status another_call(ta_group *group, void *context)
+{
+    int32_t value = 1;
+    (void)context;
+    ta_status status =
+        ta_all_reduce(group, NULL, &value, &value, 1,
+                      ta_group_rank(group) ? TA_ELEMENT_I32 : TA_ELEMENT_F32, TA_REDUCE_SUM, NULL);
+    return expect_failure(TA_ERR_MISMATCH, status, "ta_all_reduce (sum of 1 i32)", "of 1 f32");
+}
+
+/* A large message that nobody takes: its memory is the caller's again when the call has failed. */
+static ta_status message_not_taken(ta_group *group, void *context)
+{
+    size_t bytes = 3 << 20;
+    char *data = malloc(bytes);
+    ta_status status = TA_OK;
+    (void)context;
+    memset(data, 7, bytes);
+    if (ta_group_rank(group) == 0)
+        status = expect_failure(TA_ERR_TIMEOUT,
+                                ta_group_exchange(group, data, bytes, 1, NULL, 0, -1, NULL),
+                                "rank 1 did not arrive", "rank 0 waited");
+    else if (ta_group_rank(group) == 1)
+        sleep_ms(3 * TIMEOUT_MS);
+    memset(data, 9, bytes);
+    free(data);
+    return status;
+}
+
+static void test_faults(void)
+{
+    static const socket_mode modes[] = {SOCKET_IN_CALLS, SOCKET_CANCELS, SOCKET_HOLDS};
+    ta_group_config fast = config_of(TIMEOUT_MS), slow = config_of(60000);
+    for (int i = 0; i < SOCKET_MODES; ++i) {
+        EXPECT_OK(socket_run_threads(4, modes[i], &fast, late_rank, NULL));
+        EXPECT_OK(socket_run_threads(3, modes[i], &slow, leave_early, NULL));
+        EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_rank, NULL));
+        EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_in_a_call, NULL));
+        EXPECT_OK(socket_run_threads(5, modes[i], &slow, abort_part, NULL));
+        EXPECT_OK(socket_run_threads(3, modes[i], &slow, parts_at_once, NULL));
+        EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_call, NULL));
+        for (int which = 0; which < 4; ++which)
+            EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_size, &which));
+    }
+    /* The others take what comes by themselves, and sending ends. */
+    EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, &fast, message_not_taken, NULL));
+    EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &slow, die, NULL));
+    EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &fast, late_rank, NULL));
+}
+
+/* ---- A transport that fails, or that is wrong ------------------------------------------------ */
+
+static socket_transport *transports[3];
+static socket_mesh mesh;
+
+static ta_status transport_fails(ta_group *threads, void *context)
+{
+    int rank = ta_group_rank(threads);
+    ta_group *group;
+    (void)context;
+    ta_transport calls = socket_transport_calls(transports[rank]);
+    TA_TRY(ta_group_create_custom(&calls, NULL, &group));
+    if (rank == 1)
+        socket_transport_fail(transports[rank]);
+    ta_status status = ta_group_barrier(group, NULL);
+    if (rank == 1)
+        TA_TRY(expect_failure(TA_ERR_SYSTEM, status, "transport of rank 1", "-8"));
+    ta_group_destroy(group);
+    socket_transport_close(transports[rank]);
+    if (rank != 1) /* which can't say why: its streams are closed */
+        RANK_EXPECT(status == TA_ERR_SYSTEM && strstr(ta_last_error(), "rank"));
+    return TA_OK;
+}
+
+static void test_a_transport_that_fails(void)
+{
+    TEST_ASSERT_TRUE(socket_mesh_make(&mesh, 3));
+    for (int rank = 0; rank < 3; ++rank)
+        transports[rank] = socket_transport_open(&mesh, rank, SOCKET_IN_CALLS);
+    EXPECT_OK(ta_group_run_threads(3, NULL, transport_fails, NULL));
+}
+
+static ta_status moves_too_much(void *context, ta_transfer *const *transfers, int count,
+                                int timeout_ms)
+{
+    (void)context, (void)timeout_ms;
+    for (int i = 0; i < count; ++i)
+        transfers[i]->moved = transfers[i]->bytes + 1;
+    return TA_OK;
+}
+
+static ta_status moves_nothing(void *context, ta_transfer *const *transfers, int count,
+                               int timeout_ms)
+{
+    (void)context, (void)transfers, (void)count;
+    sleep_ms(timeout_ms);
+    return TA_OK;
+}
+
+static void test_bad_input(void)
+{
+    ta_transport right = TA_TRANSPORT_INIT, t;
+    ta_group_config config = config_of(100);
+    ta_group *group = NULL;
+    right.ranks = 2;
+    right.progress = moves_nothing;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(NULL, NULL, &group), "transport is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&right, NULL, NULL), "group is NULL", NULL);
+    t = right;
+    t.size = 3;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport", "3");
+    t = right;
+    t.ranks = 0;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.ranks is 0",
+                 NULL);
+    t = right;
+    t.rank = 2;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.rank is 2",
+                 NULL);
+    t = right;
+    t.rank = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.rank is -1",
+                 NULL);
+    t = right;
+    t.node = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.node is -1",
+                 NULL);
+    t = right;
+    t.holds_memory = 2;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "holds_memory is 2",
+                 NULL);
+    t = right;
+    t.progress = NULL;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.progress",
+                 NULL);
+    config.timeout_ms = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&right, &config, &group), "timeout_ms",
+                 NULL);
+    config.timeout_ms = 100;
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_create_custom(&right, &config, &group),
+                 "rank 1 did not arrive", "100 ms");
+    t = right;
+    t.progress = moves_too_much;
+    EXPECT_ERROR(TA_ERR_SYSTEM, ta_group_create_custom(&t, &config, &group), "rank 1 is lost",
+                 NULL);
+    TEST_ASSERT_NULL(group);
+}
+
+/* The node that a transport tells goes into a probed cluster. */
+static ta_status probe_rank(ta_group *threads, void *context)
+{
+    int rank = ta_group_rank(threads);
+    ta_group *group;
+    (void)context;
+    ta_transport calls = socket_transport_calls(transports[rank]);
+    calls.node = rank == 1 ? 7 : 3;
+    TA_TRY(ta_group_create_custom(&calls, NULL, &group));
+    RANK_EXPECT(group->node == (rank == 1 ? 7 : 3));
+    ta_group *part;
+    TA_TRY(ta_group_split(group, 0, -rank, &part));
+    RANK_EXPECT(part->node == group->node);
+    ta_group_destroy(part);
+    ta_group_destroy(group);
+    socket_transport_close(transports[rank]);
+    return TA_OK;
+}
+
+static void test_nodes(void)
+{
+    TEST_ASSERT_TRUE(socket_mesh_make(&mesh, 3));
+    for (int rank = 0; rank < 3; ++rank)
+        transports[rank] = socket_transport_open(&mesh, rank, SOCKET_IN_CALLS);
+    EXPECT_OK(ta_group_run_threads(3, NULL, probe_rank, NULL));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_bad_input);
+    RUN_TEST(test_nodes);
+    RUN_TEST(test_a_transport_that_fails);
+    RUN_TEST(test_faults);
+    RUN_TEST(test_conformance_of_processes);
+    RUN_TEST(test_conformance_of_other_modes);
+    RUN_TEST(test_conformance_of_threads);
+    return UNITY_END() != 0;
+}
