@@ -87,6 +87,7 @@ typedef struct small {
     ta_append_input input;
     ta_call call;
     void *stream;
+    bool no_input;
 } small;
 
 static void small_init(small *s)
@@ -120,7 +121,7 @@ static void small_init(small *s)
 
 static ta_status small_append(small *s, ta_plan *plan)
 {
-    return ta_append(plan, &s->input, &s->kv, &s->call, s->stream);
+    return ta_append(plan, s->no_input ? NULL : &s->input, &s->kv, &s->call, s->stream);
 }
 
 static bool untouched(const small *s)
@@ -168,6 +169,11 @@ SPOIL(starts, s->call.tokens = 2)
 SPOIL(bad_starts, s->call.tokens = 2; s->call.starts = s->starts)
 SPOIL(batch, s->call.batch = 9)
 SPOIL(stream, s->stream = s)
+SPOIL(no_input, s->no_input = true)
+SPOIL(input_size, s->input.size = 8)
+SPOIL(source, s->input.source = (ta_append_source)3)
+SPOIL(dtype, s->input.dtype = (ta_dtype)77)
+SPOIL(two, s->no_input = true; s->call.batch = 9)
 
 static const mistake mistakes[] = {
     {"input.k.data is NULL", "KV heads", spoil_k},
@@ -187,6 +193,11 @@ static const mistake mistakes[] = {
     {"call.starts[2] is 0", "call.tokens, 2", spoil_bad_starts},
     {"call.batch is 9", "2", spoil_batch},
     {"stream", "NULL", spoil_stream},
+    {"input is NULL", "ta_append_input", spoil_no_input},
+    {"input.size is 8", "TA_APPEND_INPUT_INIT", spoil_input_size},
+    {"input.source is 3", "TA_APPEND_LOCAL", spoil_source},
+    {"input.dtype is 77", "no such type", spoil_dtype},
+    {"input is NULL", "ta_append_input", spoil_two},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
@@ -214,8 +225,8 @@ static void test_bad_arguments(void)
     ta_device_close(device);
 }
 
-/* What is wrong with the input itself is no matter of other ranks. */
-static void test_bad_input(void)
+/* Tokens that are scattered, and a plan that has no room to gather them. */
+static void test_bad_plans(void)
 {
     ta_device *device;
     ta_plan *plan, *narrow;
@@ -227,16 +238,6 @@ static void test_bad_input(void)
     EXPECT_OK(ta_plan_create(NULL, device, &s.config, &narrow));
     EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, narrow), "TA_APPEND_HEADS", "append_scattered");
     EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, NULL), "plan is NULL", NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, NULL, &s.kv, NULL, NULL), "input is NULL",
-                 "ta_append_input");
-    s.input.source = (ta_append_source)3;
-    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.source is 3", "TA_APPEND_LOCAL");
-    s.input.source = TA_APPEND_ALL;
-    s.input.dtype = (ta_dtype)77;
-    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.dtype is 77", NULL);
-    s.input.dtype = TA_DTYPE_NONE;
-    s.input.size = 8;
-    EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), "input.size is 8", "TA_APPEND_INPUT_INIT");
     TEST_ASSERT_TRUE(untouched(&s));
     s.config.append_scattered = 2;
     ta_plan_destroy(plan);
@@ -280,6 +281,9 @@ static void test_one_rank_is_wrong(void)
 
 SPOIL(tag, s->call.tag = 5)
 SPOIL(ahead, ++s->lengths[0])
+SPOIL(halves, s->input.dtype = TA_F16)
+SPOIL(bhalves, s->input.dtype = TA_BF16)
+SPOIL(fewer, s->call.batch = 1)
 
 /* Rank 2 is in another step: all hear of it, nothing is stored. */
 static ta_status differ(ta_group *group, void *context)
@@ -291,6 +295,8 @@ static ta_status differ(ta_group *group, void *context)
     small_init(&s);
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &s.config, &plan));
+    if (m->spoil == spoil_halves)
+        spoil_bhalves(&s); /* as many bytes */
     if (ta_group_rank(group) == 2)
         m->spoil(&s);
     RANK_EXPECT(small_append(&s, plan) == TA_ERR_MISMATCH);
@@ -305,9 +311,38 @@ static ta_status differ(ta_group *group, void *context)
 static void test_ranks_that_differ(void)
 {
     static const mistake differences[] = {{"the tag", NULL, spoil_tag},
-                                          {"kv.lengths", NULL, spoil_ahead}};
+                                          {"kv.lengths", NULL, spoil_ahead},
+                                          {"input.dtype", NULL, spoil_halves}};
     for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
         EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
+}
+
+/* Rows and types size messages: with other ones nobody stores anything. */
+static ta_status differ_in_size(ta_group *group, void *context)
+{
+    const mistake *m = context;
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    small_init(&s);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
+    if (ta_group_rank(group) == 1)
+        m->spoil(&s);
+    ta_status status = small_append(&s, plan);
+    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED);
+    RANK_EXPECT(strstr(ta_last_error(), "call.batch"));
+    RANK_EXPECT(untouched(&s));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_other_sizes(void)
+{
+    static const mistake differences[] = {{NULL, NULL, spoil_fewer}, {NULL, NULL, spoil_halves}};
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
+        EXPECT_OK(ta_group_run_threads(2, NULL, differ_in_size, (void *)&differences[i]));
 }
 
 static void test_one_seed(void)
@@ -322,9 +357,10 @@ static void run_all(void)
     RUN_TEST(test_a_long_chunk);
     if (options_host()) {
         RUN_TEST(test_bad_arguments);
-        RUN_TEST(test_bad_input);
+        RUN_TEST(test_bad_plans);
         RUN_TEST(test_one_rank_is_wrong);
         RUN_TEST(test_ranks_that_differ);
+        RUN_TEST(test_other_sizes);
     }
 }
 

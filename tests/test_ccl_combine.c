@@ -37,8 +37,9 @@ void tearDown(void)
 /* What a rank has: a plan that combines, one that attends, and their arguments. */
 typedef struct work {
     ta_plan *combines, *attends;
-    device_array part, part_lse, out, lse, k, v, new_k, new_v, lengths;
+    device_array part, part_lse, out, lse, k, v, new_k, new_v, lengths, starts;
     ta_call call;
+    int no_input; /* for ta_append() */
 } work;
 
 static ta_status make_plans(ccl_rank *r, int replay, work *w)
@@ -67,22 +68,22 @@ static ta_status make_work(ccl_rank *r, int replay, work *w)
 {
     memset(w, 0, sizeof *w);
     w->call = (ta_call)TA_CALL_INIT;
-    device_array *arrays[] = {&w->part, &w->out, &w->new_k, &w->new_v,  &w->part_lse,
-                              &w->lse,  &w->k,   &w->v,     &w->lengths};
+    device_array *arrays[] = {&w->part, &w->out, &w->new_k, &w->new_v,   &w->part_lse,
+                              &w->lse,  &w->k,   &w->v,     &w->lengths, &w->starts};
     static const size_t counts[] = {ROWS * DIM, ROWS * DIM, ROWS * DIM, ROWS * DIM, ROWS,
-                                    ROWS,       CACHE,      CACHE,      BATCH};
-    for (int i = 0; i < 9; ++i)
+                                    ROWS,       CACHE,      CACHE,      BATCH,      BATCH + 1};
+    for (int i = 0; i < 10; ++i)
         TA_TRY(device_array_make(r->device, counts[i], 4, arrays[i]));
     return make_plans(r, replay, w);
 }
 
 static void free_work(work *w)
 {
-    device_array *arrays[] = {&w->part, &w->out, &w->new_k, &w->new_v,  &w->part_lse,
-                              &w->lse,  &w->k,   &w->v,     &w->lengths};
+    device_array *arrays[] = {&w->part, &w->out, &w->new_k, &w->new_v,   &w->part_lse,
+                              &w->lse,  &w->k,   &w->v,     &w->lengths, &w->starts};
     ta_plan_destroy(w->combines);
     ta_plan_destroy(w->attends);
-    for (int i = 0; i < 9; ++i)
+    for (int i = 0; i < 10; ++i)
         device_array_free(arrays[i]);
 }
 
@@ -128,7 +129,7 @@ static ta_status queue_append(ccl_rank *r, work *w)
     kv.k.data = w->k.device;
     kv.v.data = w->v.device;
     kv.lengths = w->lengths.device;
-    return ta_append(w->attends, &input, &kv, &w->call, r->streams[0]);
+    return ta_append(w->attends, w->no_input ? NULL : &input, &kv, &w->call, r->streams[0]);
 }
 
 static ta_status fetch(ccl_rank *r, work *w)
@@ -235,6 +236,24 @@ static int all_poison(const device_array *array)
     return 1;
 }
 
+/* As many tokens on all ranks, of other sequences on one: the starts are where the host does not
+ * see them. */
+static ta_status differing_starts(ccl_rank *r, work *w)
+{
+    const int32_t starts[BATCH + 1] = {0, r->rank != 1, 1};
+    memcpy(w->starts.host, starts, sizeof starts);
+    TA_TRY(device_array_to(&w->starts, r->streams[0]));
+    w->call.tokens = 1;
+    w->call.starts = w->starts.device;
+    TA_TRY(queue_combine(r, w));
+    TA_TRY(fetch(r, w));
+    RANK_EXPECT(all_poison(&w->out));
+    RANK_EXPECT(ta_plan_check(w->combines) == TA_ERR_MISMATCH);
+    RANK_EXPECT(strstr(ta_last_error(), "call.starts"));
+    w->call = (ta_call)TA_CALL_INIT;
+    return TA_OK;
+}
+
 static ta_status differing_rank(ccl_rank *r)
 {
     work w;
@@ -255,6 +274,7 @@ static ta_status differing_rank(ccl_rank *r)
     RANK_EXPECT(all_poison(&w.k) && all_poison(&w.v));
     RANK_EXPECT(ta_plan_check(w.attends) == TA_ERR_MISMATCH &&
                 strstr(ta_last_error(), "kv.lengths"));
+    TA_TRY(differing_starts(r, &w));
     TA_TRY(fill_work(r, 2, &w)); /* and the next is right */
     TA_TRY(queue_append(r, &w));
     TA_TRY(queue_combine(r, &w));
@@ -287,6 +307,10 @@ static ta_status wrong_rank(ccl_rank *r)
     RANK_EXPECT(all_poison(&w.out) && all_poison(&w.k) && all_poison(&w.v));
     ta_status heard = r->rank == 1 ? TA_OK : TA_ERR_INVALID;
     RANK_EXPECT(ta_plan_check(w.attends) == heard && ta_plan_check(w.combines) == heard);
+    w.no_input = r->rank == 1;
+    RANK_EXPECT(queue_append(r, &w) == (r->rank == 1 ? TA_ERR_INVALID : TA_OK));
+    TA_TRY(fetch(r, &w));
+    RANK_EXPECT(all_poison(&w.k) && all_poison(&w.v) && ta_plan_check(w.attends) == heard);
     free_work(&w);
     return TA_OK;
 }

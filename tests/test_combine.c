@@ -398,6 +398,7 @@ static void test_one_rank_is_wrong(void)
 SPOIL(tag, s->call.tag = 9)
 SPOIL(fewer, s->call.batch = 1)
 SPOIL(ragged, s->call.batch = 1; s->call.tokens = 1; s->call.starts = s->starts)
+SPOIL(moved, s->starts[1] = 0)
 
 static ta_status differ(ta_group *group, void *context)
 {
@@ -407,12 +408,18 @@ static ta_status differ(ta_group *group, void *context)
     small s;
     small_init(&s);
     s.call.batch = !strcmp(m->named, "call.tokens");
+    if (m->spoil == spoil_moved) {
+        s.call.tokens = 1; /* of the first sequence, and one rank says of the second */
+        s.call.starts = s.starts;
+    }
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &s.config, &plan));
     if (ta_group_rank(group) == 2)
         m->spoil(&s);
     RANK_EXPECT(small_combine(&s, plan) == TA_ERR_MISMATCH);
     RANK_EXPECT(strstr(ta_last_error(), m->named));
+    for (int k = 0; k < 2 * 3 * 8; ++k)
+        RANK_EXPECT(s.out_memory[k] == -1);
     ta_plan_destroy(plan);
     ta_device_close(device);
     return TA_OK;
@@ -421,7 +428,8 @@ static ta_status differ(ta_group *group, void *context)
 static void test_ranks_that_differ(void)
 {
     static const mistake differences[] = {{"the tag", NULL, spoil_tag},
-                                          {"call.tokens", NULL, spoil_ragged}};
+                                          {"call.tokens", NULL, spoil_ragged},
+                                          {"call.starts", NULL, spoil_moved}};
     for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
         EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
 }

@@ -1,6 +1,7 @@
 /* Steps over a transport of the caller's own (lib/socket_transport.h), against the oracle: random
- * decode cases with a tree and with both rings, attention on grids, whose rows and columns are
- * channels of the transport, and ranks that are not in the same step.
+ * decode cases with a tree and with both rings, ragged ones, combines and appends, attention on
+ * grids, whose rows and columns are channels of the transport, and ranks that are not in the same
+ * step.
  *
  *     test_custom_steps [--seed N] [--cases N] [--device NAME] [--algorithm NAME] */
 #include <stdio.h>
@@ -8,8 +9,10 @@
 
 #include <treeattn/attention.h>
 
+#include "lib/append_case.h"
 #include "lib/attention_case.h"
 #include "lib/case.h"
+#include "lib/combine_case.h"
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
@@ -28,10 +31,11 @@ static ta_status launch(int ranks, const ta_group_config *config, ta_rank_fn fn,
     return socket_run_threads(ranks, SOCKET_IN_CALLS, config, fn, context);
 }
 
+static char failure[2048];
+
 static void run_cases(uint64_t first, int cases, ta_algorithm algorithm)
 {
     bound_worst worst = {0};
-    static char failure[2048];
     for (int i = 0; i < cases; ++i) {
         options.algorithm = algorithm;
         decode_case c = case_random_on(first + (uint64_t)i, 1 + i % 5);
@@ -40,13 +44,67 @@ static void run_cases(uint64_t first, int cases, ta_algorithm algorithm)
     }
 }
 
+static int count(int cases)
+{
+    return options.cases ? options.cases : options.one_seed ? 1 : cases;
+}
+
+static uint64_t first_seed(uint64_t seed)
+{
+    return options.one_seed ? options.seed : seed;
+}
+
 static void test_decode(void)
 {
-    int cases = options.cases ? options.cases : options.one_seed ? 1 : 40;
+    int cases = count(40);
     case_launch = launch;
-    run_cases(options.one_seed ? options.seed : 100, cases, TA_ALGORITHM_AUTO);
-    run_cases(options.one_seed ? options.seed : 200, cases / 2 + 1, TA_ALGORITHM_RING_KV);
-    run_cases(options.one_seed ? options.seed : 300, cases / 2 + 1, TA_ALGORITHM_RING_Q);
+    run_cases(first_seed(100), cases, TA_ALGORITHM_AUTO);
+    run_cases(first_seed(200), cases / 2 + 1, TA_ALGORITHM_RING_KV);
+    run_cases(first_seed(300), cases / 2 + 1, TA_ALGORITHM_RING_Q);
+}
+
+/* Every sequence with query tokens of its own, some with none. */
+static void test_ragged(void)
+{
+    bound_worst worst = {0};
+    case_launch = launch;
+    options.algorithm = TA_ALGORITHM_AUTO;
+    for (int i = 0; i < count(40); ++i) {
+        decode_case c = case_random_on(first_seed(400) + (uint64_t)i, 2 + i % 4);
+        c.ragged = true;
+        c.plan.query_tokens = 5;
+        c.plan.max_call_tokens = 0;
+        c.spare_call_tokens = -1;
+        for (int b = 0; b < c.plan.batch; ++b)
+            c.tokens[b] = (b + i) % 6;
+        c.tokens[i % c.plan.batch] = 3;
+        if (!case_run(&c, &worst, failure, sizeof failure))
+            TEST_FAIL_MESSAGE(failure);
+    }
+}
+
+static void test_combine(void)
+{
+    bound_worst worst = {0};
+    case_launch = launch;
+    for (int i = 0; i < count(120); ++i) {
+        combine_case c = combine_case_random(first_seed(0) + (uint64_t)i, 0);
+        if (!combine_case_run(&c, &worst, failure, sizeof failure))
+            TEST_FAIL_MESSAGE(failure);
+    }
+}
+
+/* Sources that move nothing are tried once in a while: the others are what a transport is for. */
+static void test_append(void)
+{
+    case_launch = launch;
+    for (int i = 0; i < count(80); ++i) {
+        append_case c = append_case_random(first_seed(0) + (uint64_t)i, 0);
+        if (i % 4)
+            c.source = TA_APPEND_HEADS;
+        if (!append_case_run(&c, failure, sizeof failure))
+            TEST_FAIL_MESSAGE(failure);
+    }
 }
 
 /* ---- Attention ------------------------------------------------------------------------------- */
@@ -130,6 +188,9 @@ int main(int argc, char **argv)
         return 2;
     UNITY_BEGIN();
     RUN_TEST(test_decode);
+    RUN_TEST(test_ragged);
+    RUN_TEST(test_combine);
+    RUN_TEST(test_append);
     if (options_host()) {
         RUN_TEST(test_attention);
         RUN_TEST(test_steps_that_differ);

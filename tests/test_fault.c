@@ -247,6 +247,31 @@ static void test_parts(void)
     TEST_ASSERT_TRUE(named > tried * 9 / 10); /* the few bits of a part are the same by chance */
 }
 
+/* How often flipping the bit `in` of random numbers flips each bit of their mix. */
+static void count_flips(int in, int turns, int flips[64])
+{
+    random_source source = random_from(31);
+    memset(flips, 0, 64 * sizeof *flips);
+    for (int turn = 0; turn < turns; ++turn) {
+        uint64_t x = random_bits(&source);
+        uint64_t changed = ta_fault_mix(x) ^ ta_fault_mix(x ^ (uint64_t)1 << in);
+        for (int out = 0; out < 64; ++out)
+            flips[out] += (int)(changed >> out & 1);
+    }
+}
+
+/* The integers keep the upper bits of a mix: each must hear of every bit that went in. */
+static void test_each_bit_mixes_into_all(void)
+{
+    enum { TURNS = 1000 };
+    for (int in = 0; in < 64; ++in) {
+        int flips[64];
+        count_flips(in, TURNS, flips);
+        for (int out = 0; out < 64; ++out)
+            TEST_ASSERT_INT_WITHIN(TURNS / 8, TURNS / 2, flips[out]);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -258,5 +283,6 @@ int main(void)
     RUN_TEST(test_any_order);
     RUN_TEST(test_integers_of_extreme_values);
     RUN_TEST(test_parts);
+    RUN_TEST(test_each_bit_mixes_into_all);
     return UNITY_END() != 0;
 }

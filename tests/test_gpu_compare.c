@@ -112,7 +112,7 @@ static void compare_records(const decode_case *c, const case_data *data, const f
                             const float *gpu)
 {
     int v_dim = c->plan.v_dim, heads = c->plan.query_heads;
-    int rows = c->plan.batch * c->plan.query_tokens;
+    int rows = (int)case_rows(c);
     for (int i = 0; i < heads * rows; ++i) {
         const float *a = host + i * ta_record_floats(v_dim), *b = gpu + i * ta_record_floats(v_dim);
         int index = i % rows * heads + i / rows;
@@ -139,8 +139,7 @@ static void test_records(void)
         c.sinks = false; /* they join when a step finishes */
         c.plan.out_dtype = TA_F32;
         case_data_make(&c, &data);
-        int64_t floats = (int64_t)c.plan.batch * c.plan.query_tokens * c.plan.query_heads *
-                         ta_record_floats(c.plan.v_dim);
+        int64_t floats = case_rows(&c) * c.plan.query_heads * ta_record_floats(c.plan.v_dim);
         float *host = make_records(&c, &data, "host", floats);
         float *gpu = make_records(&c, &data, "simt", floats);
         compare_records(&c, &data, host, gpu);

@@ -1,15 +1,21 @@
 /* Groups over a transport of the caller's own (src/group/custom.c and its files): the conformance
  * suite over sockets, between threads and between processes, with a transport of each sort; then
  * faults, and bad input. Decode and attention over such a group are in
- * test_custom_steps.c. */
+ * test_custom_steps.c.
+ *
+ *     test_group_custom [--every N] */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <treeattn/cluster.h>
 
 #include "base/clock.h"
 #include "lib/conformance.h"
 #include "lib/expect.h"
+#include "lib/options.h"
 #include "lib/socket_transport.h"
 
 #define TIMEOUT_MS 400
@@ -42,13 +48,20 @@ static ta_status conform(ta_group *group, void *context)
     return conformance_run(group, &conformance_host, *(size_t *)context);
 }
 
+/* Where `--every` asks for less, long messages are what takes the time. */
+static size_t most_bytes(conformance_size size)
+{
+    size_t few = 65540;
+    return options.every > 1 && size.most_bytes > few ? few : size.most_bytes;
+}
+
 static void test_conformance_of_threads(void)
 {
     static const conformance_size sizes[] = {
         {1, 65540}, {2, 4 << 20}, {3, 1 << 20}, {5, 65540}, {8, 4096}};
     ta_group_config config = config_of(60000);
     for (int i = 0; i < 5; ++i) {
-        size_t most = sizes[i].most_bytes;
+        size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_threads(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
     }
 }
@@ -58,7 +71,7 @@ static void test_conformance_of_processes(void)
     static const conformance_size sizes[] = {{2, 1 << 20}, {3, 65540}, {5, 4096}};
     ta_group_config config = config_of(60000);
     for (int i = 0; i < 3; ++i) {
-        size_t most = sizes[i].most_bytes;
+        size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_processes(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
     }
 }
@@ -264,10 +277,60 @@ static void test_faults(void)
     EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &fast, late_rank, NULL));
 }
 
-/* ---- A transport that fails, or that is wrong ------------------------------------------------ */
+/* ---- A long message that stops in the middle ------------------------------------------------- */
 
 static socket_transport *transports[3];
 static socket_mesh mesh;
+
+static void open_transports(int ranks, socket_mode mode)
+{
+    TEST_ASSERT_TRUE(socket_mesh_make(&mesh, ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+        transports[rank] = socket_transport_open(&mesh, rank, mode);
+}
+
+/* When the call has failed nobody touches the caller's memory any more, on either side, although
+ * the transport goes on afterwards: whoever does ends the program. */
+static ta_status stopped_message(ta_group *threads, void *context)
+{
+    enum { BYTES = 3 << 20 };
+    int rank = ta_group_rank(threads);
+    ta_group_config config = config_of(TIMEOUT_MS);
+    ta_group *group;
+    ta_transport calls = socket_transport_calls(transports[rank]);
+    (void)context;
+    void *data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    RANK_EXPECT(data != MAP_FAILED);
+    memset(data, 7, BYTES);
+    TA_TRY(ta_group_create_custom(&calls, &config, &group));
+    if (rank == 0)
+        socket_transport_limit(transports[rank], BYTES / 3);
+    ta_status status = rank == 0 ? ta_group_exchange(group, data, BYTES, 1, NULL, 0, -1, NULL)
+                                 : ta_group_exchange(group, NULL, 0, -1, data, BYTES, 0, NULL);
+    RANK_EXPECT(status == TA_ERR_TIMEOUT);
+    RANK_EXPECT(mprotect(data, BYTES, PROT_NONE) == 0);
+    TA_TRY(ta_group_barrier(threads, NULL));
+    if (rank == 0)
+        socket_transport_limit(transports[rank], 0);
+    sleep_ms(100); /* in which the rest would move */
+    RANK_EXPECT(ta_group_barrier(group, NULL) == TA_ERR_TIMEOUT);
+    TA_TRY(ta_group_barrier(threads, NULL));
+    ta_group_destroy(group);
+    sleep_ms(50);
+    socket_transport_close(transports[rank]);
+    RANK_EXPECT(munmap(data, BYTES) == 0);
+    return TA_OK;
+}
+
+static void test_a_message_that_stops(void)
+{
+    for (int mode = 0; mode < SOCKET_MODES; ++mode) {
+        open_transports(2, (socket_mode)mode);
+        EXPECT_OK(ta_group_run_threads(2, NULL, stopped_message, NULL));
+    }
+}
+
+/* ---- A transport that fails, or that is wrong ------------------------------------------------ */
 
 static ta_status transport_fails(ta_group *threads, void *context)
 {
@@ -290,9 +353,7 @@ static ta_status transport_fails(ta_group *threads, void *context)
 
 static void test_a_transport_that_fails(void)
 {
-    TEST_ASSERT_TRUE(socket_mesh_make(&mesh, 3));
-    for (int rank = 0; rank < 3; ++rank)
-        transports[rank] = socket_transport_open(&mesh, rank, SOCKET_IN_CALLS);
+    open_transports(3, SOCKET_IN_CALLS);
     EXPECT_OK(ta_group_run_threads(3, NULL, transport_fails, NULL));
 }
 
@@ -368,6 +429,9 @@ static ta_status probe_rank(ta_group *threads, void *context)
 {
     int rank = ta_group_rank(threads);
     ta_group *group;
+    ta_device *device;
+    ta_cluster *cluster;
+    char text[4096];
     (void)context;
     ta_transport calls = socket_transport_calls(transports[rank]);
     calls.node = rank == 1 ? 7 : 3;
@@ -377,6 +441,12 @@ static ta_status probe_rank(ta_group *threads, void *context)
     TA_TRY(ta_group_split(group, 0, -rank, &part));
     RANK_EXPECT(part->node == group->node);
     ta_group_destroy(part);
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_cluster_probe(group, device, &cluster));
+    TA_TRY(ta_cluster_text(cluster, text, sizeof text, NULL));
+    RANK_EXPECT(strstr(text, "node_of_rank = 0 1 0\n"));
+    ta_cluster_destroy(cluster);
+    ta_device_close(device);
     ta_group_destroy(group);
     socket_transport_close(transports[rank]);
     return TA_OK;
@@ -384,19 +454,20 @@ static ta_status probe_rank(ta_group *threads, void *context)
 
 static void test_nodes(void)
 {
-    TEST_ASSERT_TRUE(socket_mesh_make(&mesh, 3));
-    for (int rank = 0; rank < 3; ++rank)
-        transports[rank] = socket_transport_open(&mesh, rank, SOCKET_IN_CALLS);
+    open_transports(3, SOCKET_IN_CALLS);
     EXPECT_OK(ta_group_run_threads(3, NULL, probe_rank, NULL));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (!options_read(argc, argv))
+        return 2;
     UNITY_BEGIN();
     RUN_TEST(test_bad_input);
     RUN_TEST(test_nodes);
     RUN_TEST(test_a_transport_that_fails);
     RUN_TEST(test_faults);
+    RUN_TEST(test_a_message_that_stops);
     RUN_TEST(test_conformance_of_processes);
     RUN_TEST(test_conformance_of_other_modes);
     RUN_TEST(test_conformance_of_threads);

@@ -138,6 +138,29 @@ static void test_other_rows(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, other_rows, NULL));
 }
 
+/* A query that one rank has is not compared: the others are given none. */
+static ta_status placed_query(ta_group *group, void *context)
+{
+    small_step step;
+    ta_device *device;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.check = 1;
+    step.config.query_placement = TA_PLACE_ROOT;
+    step.config.query_root = 1;
+    if (step.rank != 1)
+        step.q.data = NULL;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    ta_status status = small_step_try(&step, group, device);
+    ta_device_close(device);
+    return status;
+}
+
+static void test_a_query_on_one_rank(void)
+{
+    EXPECT_OK(ta_group_run_threads(3, NULL, placed_query, NULL));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -147,5 +170,6 @@ int main(void)
     RUN_TEST(test_8_ranks);
     RUN_TEST(test_checks_of_the_environment);
     RUN_TEST(test_other_rows);
+    RUN_TEST(test_a_query_on_one_rank);
     return UNITY_END() != 0;
 }

@@ -111,6 +111,8 @@ static __thread ta_append_input new_tokens;
 static __thread ta_lse_base lse_base;
 
 SPOIL(no_new_values, (void)step; new_tokens.v.data = NULL)
+SPOIL(no_input_size, (void)step; new_tokens.size = 0)
+SPOIL(bad_source, (void)step; new_tokens.source = (ta_append_source)3)
 SPOIL(other_base, (void)step; lse_base = TA_LSE_2)
 SPOIL(bad_base, (void)step; lse_base = (ta_lse_base)10)
 SPOIL(a_window, step->call.window = 5)
@@ -153,6 +155,8 @@ static const mistake mistakes[] = {
     {"append: one rank is a token ahead", APPEND, one_ahead},
     {"append: a length that is too long", APPEND, long_length},
     {"append: no new values", APPEND, no_new_values},
+    {"append: an input without its size", APPEND, no_input_size},
+    {"append: a source that there is not", APPEND, bad_source},
     {"combine: one rank is in another layer's call, with tags", COMBINE, other_tag},
     {"combine: no output of this rank's shard", COMBINE, no_query},
     {"combine: the base as a number", COMBINE, bad_base},

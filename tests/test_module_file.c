@@ -132,6 +132,42 @@ static void test_headers(void)
     expect_refused_header("cut short", to_far_segments);
 }
 
+/* The module with so many segments: a new table behind its end, whose other entries are empty, but
+ * for the last one. */
+static void write_segments(int count, const ElfW(Phdr) * last)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    size_t at = (whole_bytes + 15) / 16 * 16;
+    size_t table = (size_t)count * sizeof(ElfW(Phdr));
+    char *copy = calloc(1, at + table);
+    memcpy(copy, whole, whole_bytes);
+    memcpy(copy + at, whole + header.e_phoff, header.e_phnum * sizeof(ElfW(Phdr)));
+    memcpy(copy + at + table - sizeof *last, last, sizeof *last);
+    header.e_phoff = at;
+    header.e_phnum = (ElfW(Half))count;
+    memcpy(copy, &header, sizeof header);
+    write_module(copy, at + table);
+    free(copy);
+}
+
+static void test_the_most_segments(void)
+{
+    const ElfW(Phdr) empty = {0};
+    write_segments(64, &empty);
+    expect_error("module interface 4242", "segments", 64);
+    write_segments(65, &empty);
+    expect_error("table of segments", "segments", 65);
+}
+
+/* Variables of threads that begin as 0 are in no segment that is loaded. */
+static void test_variables_of_threads(void)
+{
+    const ElfW(Phdr) first = {.p_type = PT_TLS, .p_memsz = (ElfW(Off))1 << 30, .p_align = 1};
+    write_segments(32, &first);
+    expect_error("module interface 4242", "segments", 32);
+}
+
 /* Fill a field with a byte, in turn for each segment that the loader needs. */
 static void damage_segments(size_t field, size_t field_bytes, int byte)
 {
@@ -228,6 +264,8 @@ int main(void)
     RUN_TEST(test_the_whole_module_is_opened);
     RUN_TEST(test_every_cut);
     RUN_TEST(test_headers);
+    RUN_TEST(test_the_most_segments);
+    RUN_TEST(test_variables_of_threads);
     RUN_TEST(test_damaged_segments);
     RUN_TEST(test_a_damaged_dynamic_section);
     RUN_TEST(test_what_is_no_module);

@@ -13,9 +13,10 @@
 #include "base/status.h"
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/memory_transport.h"
 #include "lib/small_step.h"
 
-#define RANKS 3
+#define RANKS MEMORY_RANKS
 #define TIMEOUT_MS 30000 /* nobody may wait for it */
 #define MOST_ALLOCATIONS 400
 
@@ -116,6 +117,9 @@ typedef struct scene {
     ta_attention *attention;
     ta_cluster *made;
     ta_group *part;
+    memory_transport *shared; /* of all ranks */
+    memory_end end;
+    ta_group *custom; /* over it */
 } scene;
 
 typedef struct call {
@@ -132,6 +136,7 @@ typedef struct trial {
     ta_status status[RANKS];
     char said[RANKS][1024];
     pthread_barrier_t all_done;
+    memory_transport shared;
 } trial;
 
 static void free_scene(scene *s)
@@ -140,6 +145,7 @@ static void free_scene(scene *s)
     ta_attention_destroy(s->attention);
     ta_cluster_destroy(s->made);
     ta_group_destroy(s->part);
+    ta_group_destroy(s->custom);
     ta_device_close(s->device);
 }
 
@@ -148,12 +154,13 @@ static ta_status poor_rank(ta_group *group, void *context)
     trial *t = context;
     int rank = ta_group_rank(group);
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
-    scene s = {.group = group, .cluster = t->cluster};
+    scene s = {.group = group, .cluster = t->cluster, .shared = &t->shared};
     one_thread.threads = 1;
     small_step_init(&s.step, rank, RANKS);
     TA_TRY(ta_device_open("host", &one_thread, &s.device));
     if (t->call->prepare)
         TA_TRY(t->call->prepare(&s));
+    TA_TRY(ta_group_barrier(group, NULL)); /* else the others may not be done with that */
     failed = 0;
     countdown = rank == t->rank ? t->number : 0;
     t->status[rank] = t->call->run(&s);
@@ -186,13 +193,16 @@ static int fail_each(const call *c, const ta_cluster *cluster, int rank)
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     config.timeout_ms = TIMEOUT_MS;
     for (int number = 1; number <= MOST_ALLOCATIONS; ++number) {
-        trial t = {.call = c, .cluster = cluster, .rank = rank, .number = number};
+        static trial t;
+        t = (trial){.call = c, .cluster = cluster, .rank = rank, .number = number};
+        memory_transport_init(&t.shared);
         char text[200];
         int before = atomic_load(&live);
         alarm(100); /* whoever hangs ends the program */
         pthread_barrier_init(&t.all_done, NULL, RANKS);
         EXPECT_OK(ta_group_run_threads(RANKS, &config, poor_rank, &t));
         pthread_barrier_destroy(&t.all_done);
+        memory_transport_free(&t.shared);
         snprintf(text, sizeof text, "blocks left behind by %s, allocation %d of rank %d", c->name,
                  number, rank);
         TEST_ASSERT_EQUAL_INT_MESSAGE(before, atomic_load(&live), text);
@@ -249,6 +259,43 @@ static ta_status make_reproducible(scene *s)
     return make_plan(s);
 }
 
+static ta_status make_combine(scene *s)
+{
+    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    config.combine_only = 1;
+    config.batch = SMALL_BATCH;
+    config.query_tokens = SMALL_QUERY_TOKENS;
+    config.query_heads = SMALL_HEADS;
+    config.v_dim = SMALL_V_DIM;
+    config.query_dtype = TA_F32;
+    s->step.config = config;
+    return make_plan(s);
+}
+
+static ta_status make_appending(scene *s)
+{
+    s->step.config.append_scattered = 1;
+    return make_plan(s);
+}
+
+static ta_status make_custom(scene *s)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    ta_transport transport = memory_transport_calls(s->shared, ta_group_rank(s->group), &s->end);
+    config.timeout_ms = TIMEOUT_MS;
+    return ta_group_create_custom(&transport, &config, &s->custom);
+}
+
+static ta_status make_plan_on_custom(scene *s)
+{
+    return ta_plan_create(s->custom, s->device, &s->step.config, &s->plan);
+}
+
+static ta_status split_custom(scene *s)
+{
+    return ta_group_split(s->custom, 0, -ta_group_rank(s->custom), &s->part);
+}
+
 static ta_status split(scene *s)
 {
     return ta_group_split(s->group, 0, -ta_group_rank(s->group), &s->part);
@@ -303,6 +350,74 @@ static ta_status decode(scene *s)
     return small_step_decode(&s->step, s->plan);
 }
 
+static ta_status combine(scene *s)
+{
+    float part_lse[SMALL_ROWS] = {0};
+    return ta_combine(s->plan, &s->step.q, part_lse, TA_LSE_E, &s->step.out, s->step.lse, NULL,
+                      NULL);
+}
+
+static ta_status append(scene *s)
+{
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    input.source = TA_APPEND_HEADS;
+    input.k.data = input.v.data = s->step.query;
+    return ta_append(s->plan, &input, &s->step.kv, NULL, NULL);
+}
+
+static ta_status all_reduce(scene *s)
+{
+    float numbers[5] = {1, 2, 3, 4, 5};
+    return ta_all_reduce(s->group, NULL, numbers, numbers, 5, TA_ELEMENT_F32, TA_REDUCE_SUM, NULL);
+}
+
+static ta_status reduce_scatter(scene *s)
+{
+    int64_t numbers[RANKS * 2] = {1, 2, 3}, own[2];
+    return ta_reduce_scatter(s->group, NULL, numbers, own, 2, TA_ELEMENT_I64, TA_REDUCE_MAX, NULL);
+}
+
+static ta_status all_gather(scene *s)
+{
+    char own[10] = "", all[RANKS * 10];
+    return ta_all_gather(s->group, NULL, own, all, 10, TA_ELEMENT_BYTE, NULL);
+}
+
+/* More than a queue of the transport takes. */
+static ta_status all_gather_on_custom(scene *s)
+{
+    char own[5000] = "", all[RANKS * 5000];
+    return ta_all_gather(s->custom, NULL, own, all, 5000, TA_ELEMENT_BYTE, NULL);
+}
+
+/* From turns of one token to turns of two, paged to not paged. */
+static ta_status reshard(scene *s)
+{
+    enum { LENGTH = 9, TOKENS = 6 };
+    static const int32_t lengths[] = {LENGTH, LENGTH - 2}, pages[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    float before[2][8 * 8] = {{0}}, after[2][2 * TOKENS * 8];
+    ta_reshard_config config = TA_RESHARD_CONFIG_INIT;
+    ta_kv from = TA_KV_INIT, to = TA_KV_INIT;
+    config.from.kind = config.to.kind = TA_SHARD_BLOCK_CYCLIC;
+    config.from.block = 1;
+    config.to.block = 2;
+    config.batch = 2;
+    config.kv_heads = 1;
+    config.k_dim = 8;
+    config.kv_dtype = TA_F32;
+    config.from_tokens = config.to_tokens = TOKENS;
+    config.lengths = lengths;
+    from.k.data = before[0];
+    from.v.data = before[1];
+    from.page_table = pages;
+    from.page_table_stride = 4;
+    from.page_tokens = 1;
+    from.page_count = 8;
+    to.k.data = after[0];
+    to.v.data = after[1];
+    return ta_reshard(s->group, NULL, &config, &from, &to, NULL);
+}
+
 static ta_status attend(scene *s)
 {
     static const int32_t lengths[] = {12};
@@ -342,6 +457,9 @@ static void test_plans(void)
                                  {"pass-Q", NULL, make_ring_q},
                                  {"two levels", NULL, make_two_level},
                                  {"a planned exchange", NULL, make_planned},
+                                 {"a plan that combines", NULL, make_combine},
+                                 {"a plan that gathers new tokens", NULL, make_appending},
+                                 {"a tree over a custom group", make_custom, make_plan_on_custom},
                                  {"a reproducible plan", NULL, make_reproducible}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i)
         fail_all(&calls[i], 1);
@@ -359,19 +477,37 @@ static void test_attention_plans(void)
 
 static void test_groups(void)
 {
-    static const call splitting = {"splitting", NULL, split}, probing = {"probing", NULL, probe};
+    static const call splitting = {"splitting", NULL, split}, probing = {"probing", NULL, probe},
+                      custom = {"splitting a custom group", make_custom, split_custom};
     fail_all(&splitting, 1);
     fail_all(&probing, 1);
+    fail_all(&custom, 1);
+}
+
+static void test_collectives(void)
+{
+    static const call calls[] = {
+        {"an all-reduce", NULL, all_reduce},
+        {"a reduce-scatter", NULL, reduce_scatter},
+        {"an all-gather", NULL, all_gather},
+        {"an all-gather on a custom group", make_custom, all_gather_on_custom},
+        {"resharding", NULL, reshard}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i)
+        fail_all(&calls[i], 1);
 }
 
 static void test_steps(void)
 {
     static const call checked = {"a step in checked mode", make_checked, decode},
                       plain = {"a step", make_plan, decode},
+                      combining = {"a combine", make_combine, combine},
+                      appending = {"an append", make_appending, append},
                       forward = {"attention", make_attention_ring, attend},
                       text = {"explaining", make_planned, explain};
     fail_all(&checked, 1);
     fail_all(&plain, 0);
+    fail_all(&combining, 0);
+    fail_all(&appending, 0);
     fail_all(&forward, 0);
     fail_all(&text, 0);
 }
@@ -392,6 +528,25 @@ static ta_status make_group(void)
     TA_TRY(ta_group_create_threads(RANKS, NULL, groups));
     for (int rank = 0; rank < RANKS; ++rank)
         ta_group_destroy(groups[rank]);
+    return TA_OK;
+}
+
+static ta_status moves_nothing(void *context, ta_transfer *const *transfers, int count,
+                               int timeout_ms)
+{
+    (void)context, (void)transfers, (void)count, (void)timeout_ms;
+    return TA_OK;
+}
+
+/* A group of one rank: on more, those that have memory wait for one that has none to come. */
+static ta_status make_custom_group(void)
+{
+    ta_transport transport = TA_TRANSPORT_INIT;
+    ta_group *group;
+    transport.ranks = 1;
+    transport.progress = moves_nothing;
+    TA_TRY(ta_group_create_custom(&transport, NULL, &group));
+    ta_group_destroy(group);
     return TA_OK;
 }
 
@@ -450,9 +605,13 @@ static void test_calls_on_one_thread(void)
     static const struct {
         const char *name;
         ta_status (*run)(void);
-    } calls[] = {{"opening a device", open_device}, {"a group", make_group},
-                 {"running threads", run_threads},  {"a preset", preset},
-                 {"a cluster file", cluster_file},  {"predicting", predict}};
+    } calls[] = {{"opening a device", open_device},
+                 {"a group", make_group},
+                 {"a custom group", make_custom_group},
+                 {"running threads", run_threads},
+                 {"a preset", preset},
+                 {"a cluster file", cluster_file},
+                 {"predicting", predict}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i) {
         int number = 0, before = atomic_load(&live);
         ta_status status;
@@ -480,5 +639,6 @@ int main(void)
     RUN_TEST(test_plans);
     RUN_TEST(test_attention_plans);
     RUN_TEST(test_steps);
+    RUN_TEST(test_collectives);
     return UNITY_END() != 0;
 }

@@ -141,16 +141,17 @@ static void run_placements(decode_case *c)
 
 static void test_tree(void)
 {
-    static const ta_exchange exchanges[] = {TA_EXCHANGE_DOUBLING, TA_EXCHANGE_BINOMIAL,
-                                            TA_EXCHANGE_SCATTER, TA_EXCHANGE_ALL_GATHER,
-                                            TA_EXCHANGE_ALL_REDUCE};
+    static const ta_exchange exchanges[] = {TA_EXCHANGE_DOUBLING,   TA_EXCHANGE_BINOMIAL,
+                                            TA_EXCHANGE_SCATTER,    TA_EXCHANGE_ALL_GATHER,
+                                            TA_EXCHANGE_ALL_REDUCE, TA_EXCHANGE_TWO_LEVEL};
     for (int ranks = 1; ranks <= 5; ranks += 2)
-        for (int i = 0; i < 5; ++i)
+        for (int i = 0; i < 6; ++i)
             for (int tile = 0; tile <= 16; tile += 16) {
                 decode_case c = base_case((uint64_t)(1000 * ranks + 100 * i + tile), ranks);
                 c.plan.algorithm = TA_ALGORITHM_TREE;
                 c.plan.exchange = exchanges[i];
-                if (options.ccl && exchanges[i] == TA_EXCHANGE_ALL_REDUCE)
+                if ((options.ccl && exchanges[i] == TA_EXCHANGE_ALL_REDUCE) ||
+                    (ranks < 3 && exchanges[i] == TA_EXCHANGE_TWO_LEVEL))
                     continue;
                 if (tile)
                     case_reproducible(&c, tile);
@@ -176,6 +177,8 @@ static void test_bits_of_a_sequence(void)
     if (!options_host())
         TEST_IGNORE_MESSAGE("on a GPU splits depend on the number of tokens");
     for (int32_t tokens = 1; tokens <= QUERY_TOKENS; ++tokens) {
+        if (!options_chosen((uint64_t)(500 + tokens)))
+            continue;
         case_kept all = {0}, alone = {0};
         decode_case c = base_case((uint64_t)(500 + tokens), 1);
         c.lengths[0] = 20000; /* so many that splits are not bounded by it */

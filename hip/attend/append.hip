@@ -8,6 +8,8 @@
 #include "device/new_token.h"
 
 static const int append_threads = 128;
+/* So few on a unit leave enough registers that none is spilled to fit more. */
+static const int append_blocks = 4;
 static const int append_rows = 4;
 static const int append_lanes = 32; /* that add up by themselves; divides every wave */
 static const int append_sums = append_threads / append_lanes;
@@ -110,7 +112,7 @@ TA_DEVICE void store_token(const ta_append_params &p, const ta_token_copy &c)
 }
 
 template <append_source Source>
-__global__ void __launch_bounds__(append_threads) append(ta_append_params p)
+__global__ void __launch_bounds__(append_threads, append_blocks) append(ta_append_params p)
 {
     TA_SHARED(ta_new_token, tokens, [append_rows]);
     TA_SHARED(int64_t, before, [append_rows]);

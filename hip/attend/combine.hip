@@ -2,27 +2,39 @@
  *
  * The first half of a combine: somebody's normalised output and its log-sum-exp become the partials
  * that the ranks merge. An empty row's output is not read. device.c launches it. */
-#include "rows.h"
+#include "tell.h"
 
 static const int record_threads = 128;
 
-/* Field by field: a struct of the parameters that is copied whole goes through the stack. */
-TA_DEVICE void tell_all(const ta_tell &tell)
+/* The first wave of the first block: there are no lengths and bounds, only starts. Field by field:
+ * a struct of the parameters that is copied whole goes through the stack. */
+TA_DEVICE void tell_starts(const ta_problem &p, const ta_tell &tell)
 {
-    tell.to->status = tell.own.status;
-    tell.to->rank = tell.own.rank;
-    tell.to->other = tell.own.other;
-    tell.to->what = tell.own.what;
-    tell.to->hash = tell.own.hash;
-    tell.to->tag = tell.own.tag;
+    uint64_t starts = 0;
+#pragma unroll 1
+    for (int32_t i = ta_lane() % tell_lanes; p.starts && i <= p.batch; i += tell_lanes)
+        starts += ta_hash_at(static_cast<uint32_t>(i), static_cast<uint32_t>(p.starts[i]));
+    starts = ta_sum_lanes(starts);
+    if (threadIdx.x != 0)
+        return;
+    ta_fault told = {tell.own.status, tell.own.rank, tell.own.other,
+                     tell.own.what,   tell.own.hash, tell.own.tag};
+    if (p.starts)
+        ta_fault_share(&told, TA_COMMON_STARTS, starts);
+    tell.to->status = told.status;
+    tell.to->rank = told.rank;
+    tell.to->other = told.other;
+    tell.to->what = told.what;
+    tell.to->hash = told.hash;
+    tell.to->tag = told.tag;
 }
 
 __global__ void __launch_bounds__(record_threads) make_records(ta_make_records_params p)
 {
     int32_t v_dim = p.problem.v_dim, thread = static_cast<int32_t>(threadIdx.x);
     int64_t head = blockIdx.x / p.problem.rows, row = blockIdx.x % p.problem.rows;
-    if (p.tell.to && blockIdx.x == 0 && thread == 0)
-        tell_all(p.tell);
+    if (p.tell.to && blockIdx.x == 0 && ta_wave_id() == 0)
+        tell_starts(p.problem, p.tell);
     float m = ta_partial_of_lse(p.given.lse[row * p.problem.query_heads + head], p.given.base_2);
     float *record = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
     int64_t at = ta_problem_row_at(&p.problem, &p.given.out, row) + head * p.given.out.head_stride;

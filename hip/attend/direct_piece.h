@@ -274,7 +274,8 @@ TA_DEVICE void ta_find_rows(const ta_direct_params &p, ta_direct_piece &b)
         row = end == 0 ? 0 : b.row_count - 1;
     int32_t token = (b.first_row + row) / b.heads;
     int32_t position = b.length - b.query_tokens + token;
-    ta_visible sees = ta_token_sees(p.problem, b.bounds, b.length, position);
+    ta_visible sees = ta_shard_visible(&p.problem.shard, b.bounds, b.length, position,
+                                       p.problem.causal, p.problem.window);
     if (end >= 0) {
         b.row_ends[end] = sees;
         return;

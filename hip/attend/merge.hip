@@ -10,6 +10,8 @@
 #include "arrived.h"
 #include "merge_block.h"
 
+/* So few on a unit leave enough registers that none is spilled to fit more. */
+static const int merge_blocks = 4;
 static const int record_threads = 128;
 
 static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
@@ -23,7 +25,8 @@ TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence
     return static_cast<int32_t>(ta_ceil_div(tokens, ta_split_tokens(tokens, p.splits)));
 }
 
-__global__ void __launch_bounds__(merge_threads) merge_splits(ta_merge_splits_params p)
+__global__ void __launch_bounds__(merge_threads, merge_blocks)
+    merge_splits(ta_merge_splits_params p)
 {
     TA_SHARED(float, scales, [TA_SPLITS_MAX]);
     TA_SHARED(float, reduced, [reduce_groups]);

@@ -29,9 +29,12 @@ TA_DEVICE int32_t ta_sequence_of_group(const ta_problem &p, int32_t group_rows, 
     return first;
 }
 
-TA_DEVICE ta_item ta_find_ragged_item(const ta_attend_params &p)
+TA_DEVICE ta_item ta_find_ragged_item(const ta_attend_params &p, uint32_t i)
 {
-    uint32_t i = blockIdx.x, groups = static_cast<uint32_t>(ta_all_groups(&p.problem, &p.shape));
+    uint32_t rows = static_cast<uint32_t>(p.problem.rows) *
+                    static_cast<uint32_t>(p.problem.query_heads / p.problem.kv_heads);
+    uint32_t groups = rows / static_cast<uint32_t>(p.shape.rows) +
+                      static_cast<uint32_t>(p.problem.batch); /* ta_all_groups() */
     int64_t group = i % groups;
     ta_item item;
     i /= groups;
@@ -47,10 +50,12 @@ TA_DEVICE ta_item ta_find_ragged_item(const ta_attend_params &p)
  * cache. */
 TA_DEVICE ta_item ta_find_item(const ta_attend_params &p)
 {
-    uint32_t i = blockIdx.x;
+    int32_t block = static_cast<int32_t>(blockIdx.x);
+    ta_opaque(block); /* in vector registers: AMD's devices have too few scalar ones */
+    uint32_t i = static_cast<uint32_t>(block);
     ta_item item;
     if (p.problem.starts)
-        return ta_find_ragged_item(p);
+        return ta_find_ragged_item(p, i);
     item.group = static_cast<int32_t>(i % static_cast<uint32_t>(p.shape.groups));
     i /= static_cast<uint32_t>(p.shape.groups);
     item.split = static_cast<int32_t>(i % static_cast<uint32_t>(p.splits));
@@ -63,13 +68,6 @@ TA_DEVICE ta_item ta_find_item(const ta_attend_params &p)
 TA_DEVICE const int32_t *ta_sequence_bounds(const int32_t *bounds, int64_t stride, int32_t sequence)
 {
     return bounds ? bounds + sequence * stride : nullptr;
-}
-
-/* What the query token at position `x` of a sequence sees, as local positions. */
-TA_DEVICE ta_visible ta_token_sees(const ta_problem &p, const int32_t *bounds, int32_t length,
-                                   int32_t x)
-{
-    return ta_shard_visible(&p.shard, bounds, length, x, p.causal, p.window);
 }
 
 /* What all query tokens of a sequence see together: one range, because they are neighbours. */
@@ -98,8 +96,9 @@ struct ta_merged_row {
 TA_DEVICE ta_merged_row ta_find_merged_row(const ta_problem &p)
 {
     ta_merged_row r;
-    r.row = blockIdx.x % p.rows;
-    r.head = static_cast<int32_t>(blockIdx.x / p.rows);
+    uint32_t rows = static_cast<uint32_t>(p.rows); /* fits, as all blocks have numbers */
+    r.row = blockIdx.x % rows;
+    r.head = static_cast<int32_t>(blockIdx.x / rows);
     r.sequence = ta_problem_sequence_of(&p, r.row);
     return r;
 }
@@ -270,8 +269,10 @@ TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row
     int32_t token = (b.first_row + row) / b.heads;
     if (end >= 2)
         token = end == 2 ? 0 : b.query_tokens - 1;
+    /* Of the copy in shared memory: AMD's devices have too few scalar registers for the other. */
     ta_visible sees =
-        ta_token_sees(p.problem, b.bounds, b.length, b.length - b.query_tokens + token);
+        ta_shard_visible(&b.shard, b.bounds, b.length, b.length - b.query_tokens + token,
+                         p.problem.causal, p.problem.window);
     if (end < 0)
         rows[thread] = ta_start_row(p, b, thread, sees);
     else

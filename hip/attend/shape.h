@@ -100,8 +100,11 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
  * many there are from the number of tokens alone. */
 TA_INLINE int64_t ta_first_group(const ta_problem *p, int32_t group_rows, int32_t sequence)
 {
-    int64_t heads = p->query_heads / p->kv_heads;
-    return ta_problem_first_row(p, sequence) * heads / group_rows + sequence;
+    uint32_t heads = (uint32_t)(p->query_heads / p->kv_heads);
+    /* Rows of all heads are below 2^31 in a launch (attend.c): no division of 64 bits, which takes
+     * many registers. */
+    uint32_t first = (uint32_t)ta_problem_first_row(p, sequence) * heads;
+    return (int64_t)(first / (uint32_t)group_rows) + sequence;
 }
 
 /* Cut `bytes` off shared memory, 16-byte aligned. */

@@ -672,7 +672,8 @@ typedef struct ta_append_input {
  *
  * With TA_APPEND_HEADS the call is collective, as ta_decode() is: a bad argument on one rank, or
  * ranks that are not in the same step, are an error on all of them, and nobody stores anything. An
- * `input` that does not say which source it is (NULL, a wrong size) is an error on that rank alone.
+ * `input` that does not say which source it is (NULL, a wrong size, a source that there is not)
+ * counts as TA_APPEND_HEADS if the plan has config.append_scattered, so that nobody waits in vain.
  * With the other sources nothing moves, no rank waits for another, and an error is this rank's;
  * that lengths differ between ranks, the next ta_decode() tells.
  *
@@ -690,7 +691,7 @@ typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
 
 /* Combine: every rank has the attention of its own keys, by any kernel, and gets that of all keys.
  * Collective: every rank of the group calls it with a plan made with config.combine_only, and the
- * same batch, tokens and tag.
+ * same batch, tokens, starts and tag.
  *
  * part      [batch][query_tokens][query_heads][v_dim] in the plan's query_dtype, or packed in a
  *           ragged call: the output of this rank's keys, divided by the sum of their weights.

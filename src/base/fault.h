@@ -51,7 +51,7 @@ _Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes o
     X(PLAN, 4, "the plan")                                                                         \
     X(BATCH, 4, "call.batch")                                                                      \
     X(TOKENS, 4, "call.tokens")                                                                    \
-    X(OPTIONS, 3, "call.window or softcap")                                                        \
+    X(OPTIONS, 3, "call.window, softcap or input.dtype")                                           \
     X(STARTS, 4, "call.starts")                                                                    \
     X(LENGTHS, 5, "kv.lengths")                                                                    \
     X(BOUNDS, 4, "kv.bounds")                                                                      \

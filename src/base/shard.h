@@ -47,12 +47,14 @@ TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *boun
     if (end <= 0)
         return 0;
     if (shard->cyclic) {
-        int64_t part = end % shard->round - shard->turn_first;
+        /* Divisions of 32 bits: those of 64 take many registers of a GPU. `end` is below 2^31. */
+        uint32_t round = shard->round > INT32_MAX ? (uint32_t)1 << 31 : (uint32_t)shard->round;
+        int64_t part = (int64_t)((uint32_t)end % round) - shard->turn_first;
         if (part < 0)
             part = 0;
         else if (part > shard->turn)
             part = shard->turn;
-        return (int32_t)(end / shard->round * shard->turn + part);
+        return (int32_t)((uint32_t)end / round * shard->turn + (uint32_t)part);
     }
     int64_t first = bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block;
     int64_t last = (int64_t)first + shard->block;

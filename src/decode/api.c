@@ -129,8 +129,7 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
     return plan->runs->decode(plan, step, own, stream);
 }
 
-/* A message had another size than its receiver expected. Rows size messages. */
-static ta_status fail_of_sizes(const ta_problem *p)
+ta_status ta_fail_of_sizes(const ta_problem *p)
 {
     char reason[400];
     ta_format(reason, sizeof reason, "%s", ta_last_error());
@@ -162,7 +161,7 @@ ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status ch
     plan->last_step = ta_step_count_since(plan, &before);
     ++plan->steps;
     if (status == TA_ERR_MISMATCH)
-        status = fail_of_sizes(&step->problem);
+        status = ta_fail_of_sizes(&step->problem);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;

@@ -18,4 +18,8 @@ ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked,
                       void *stream);
 
+/* The error of a message that had another size than its receiver expected: rows size messages.
+ * ta_last_error() has the group's sentence. */
+ta_status ta_fail_of_sizes(const ta_problem *problem);
+
 #endif

@@ -82,10 +82,9 @@ static ta_status check_cache(ta_plan *plan, const ta_kv *kv, ta_step *step, void
     return plan->checks ? ta_check_tables(plan, step, stream) : TA_OK;
 }
 
-static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
-                       const ta_call *call, void *stream, ta_step *step)
+static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv *kv, void *stream,
+                       ta_step *step)
 {
-    TA_TRY(ta_call_read(plan, call, step));
     if (input->source == TA_APPEND_HEADS)
         TA_TRY(ta_check_stream(plan, stream));
     else if (stream && !plan->device->ops->has_streams)
@@ -95,27 +94,38 @@ static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv 
     return check_tokens(plan, input, step);
 }
 
-/* What says whether the call is one of all ranks, and must be right on each of them. */
-static ta_status read_input(const ta_plan *plan, const ta_append_input *given,
-                            ta_append_input *input)
+static ta_status check_plan(const ta_plan *plan)
 {
     if (!plan)
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
     if (ta_plan_combines(plan))
         return ta_fail(TA_ERR_INVALID, "plan has config.combine_only: it has no K and V");
-    TA_TRY(ta_struct_read(TA_STRUCT(ta_append_input), "input", given, input));
-    if (input->source < TA_APPEND_ALL || input->source > TA_APPEND_LOCAL)
+    return TA_OK;
+}
+
+/* The source says whether other ranks wait for this one. If the input does not tell it, they may:
+ * it counts as scattered where the plan can have that. */
+static ta_status read_input(const ta_plan *plan, const ta_append_input *given,
+                            ta_append_input *input)
+{
+    const ta_append_source unknown = plan->gathers_tokens ? TA_APPEND_HEADS : TA_APPEND_ALL;
+    ta_append_input known;
+    *input = (ta_append_input){.source = unknown};
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_append_input), "input", given, &known));
+    if (known.source < TA_APPEND_ALL || known.source > TA_APPEND_LOCAL)
         return ta_fail(TA_ERR_INVALID,
                        "input.source is %d: must be TA_APPEND_ALL, TA_APPEND_HEADS or "
                        "TA_APPEND_LOCAL",
-                       (int)input->source);
-    if (!ta_dtype_find(input->dtype ? input->dtype : plan->problem.kv_dtype))
-        return ta_fail(TA_ERR_INVALID, "input.dtype is %d: there is no such type",
-                       (int)input->dtype);
-    if (input->source == TA_APPEND_HEADS && !plan->gathers_tokens)
+                       (int)known.source);
+    if (known.source == TA_APPEND_HEADS && !plan->gathers_tokens)
         return ta_fail(TA_ERR_INVALID,
                        "input.source is TA_APPEND_HEADS: the plan has no room to gather new "
                        "tokens, set config.append_scattered to 1");
+    input->source = known.source;
+    if (known.dtype && !ta_dtype_find(known.dtype))
+        return ta_fail(TA_ERR_INVALID, "input.dtype is %d: there is no such type",
+                       (int)known.dtype);
+    *input = known;
     return TA_OK;
 }
 
@@ -196,6 +206,8 @@ static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status 
 {
     ta_fault own = ta_step_record(plan, step, 0, checked);
     ta_status status = gather_and_store(plan, step, &own, stream);
+    if (status == TA_ERR_MISMATCH)
+        status = ta_fail_of_sizes(&step->problem);
     if (status != TA_OK) {
         ta_group_abort(plan->group, ta_last_error());
         return status;
@@ -213,9 +225,14 @@ ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv
 {
     ta_append_input known;
     ta_step step = {0};
-    TA_TRY(read_input(plan, input, &known));
+    TA_TRY(check_plan(plan));
+    ta_status checked = ta_call_read(plan, call, &step); /* first: it sizes messages */
+    ta_status read = read_input(plan, input, &known);
     step.tokens.dtype = known.dtype ? known.dtype : plan->problem.kv_dtype;
-    ta_status checked = check(plan, &known, kv, call, stream, &step);
+    if (read != TA_OK)
+        checked = read;
+    if (checked == TA_OK)
+        checked = check(plan, &known, kv, stream, &step);
     if (known.source == TA_APPEND_HEADS && plan->ranks > 1)
         return append_scattered(plan, &step, checked, stream);
     if (checked != TA_OK)

@@ -9,13 +9,17 @@
 #include "base/status.h"
 
 /* As the devices do it where the host cannot look (hip/attend/tell.h). */
+static void share_starts(const ta_problem *p, ta_fault *own)
+{
+    if (p->starts)
+        ta_fault_share(own, TA_COMMON_STARTS, ta_hash_words(p->starts, (uint32_t)p->batch + 1));
+}
+
 static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
 {
     uint32_t each = (uint32_t)p->shard.ranks + 1;
     uint64_t bounds = 0;
     ta_fault_share(own, TA_COMMON_LENGTHS, ta_hash_words(kv->lengths, (uint32_t)p->batch));
-    if (p->starts)
-        ta_fault_share(own, TA_COMMON_STARTS, ta_hash_words(p->starts, (uint32_t)p->batch + 1));
     if (!kv->bounds)
         return;
     for (uint32_t i = 0; i < (uint32_t)p->batch * each; ++i)
@@ -59,9 +63,13 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query
     ta_fault_share(&own, TA_COMMON_BATCH, (uint64_t)p->batch);
     ta_fault_share(&own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
     ta_fault_share(&own, TA_COMMON_OPTIONS,
-                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)));
+                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)) +
+                       (uint64_t)step->tokens.dtype);
     ta_fault_share(&own, TA_COMMON_QUERY, query);
-    if (!ta_plan_device_tells(plan) && !ta_problem_combines(p))
+    if (ta_plan_device_tells(plan))
+        return own;
+    share_starts(p, &own);
+    if (!ta_problem_combines(p))
         share_tables(p, &step->kv, &own);
     return own;
 }

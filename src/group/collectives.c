@@ -106,6 +106,24 @@ static ta_status copy_alone(ta_group *group, ta_device *device, void *to, const 
     return TA_OK;
 }
 
+/* The others are in the call, or will be: they wait for this rank. */
+static ta_status give_up(ta_group *group, ta_status status)
+{
+    if (status != TA_OK)
+        ta_group_abort(group, ta_last_error());
+    return status;
+}
+
+/* [ranks + 1] */
+static ta_status get_offsets(ta_group *group, size_t **offsets)
+{
+    *offsets = malloc(((size_t)group->size + 1) * sizeof **offsets);
+    if (*offsets)
+        return TA_OK;
+    return give_up(group,
+                   ta_fail(TA_ERR_NO_MEMORY, "no memory for a call of %d ranks", group->size));
+}
+
 /* Get ready for a collective over messages. */
 static ta_status begin(ta_collective *c, ta_group *group, ta_device *device, uint64_t label,
                        void *stream)
@@ -116,11 +134,9 @@ static ta_status begin(ta_collective *c, ta_group *group, ta_device *device, uin
     c->stream = stream;
     c->each = ta_element_bytes(c->element);
     if (c->device)
-        TA_TRY(ta_device_stage(device, &stage));
+        TA_TRY(give_up(group, ta_device_stage(device, &stage)));
     c->stage = stage;
-    c->offsets = malloc(((size_t)group->size + 1) * sizeof *c->offsets);
-    if (!c->offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a call of %d ranks", group->size);
+    TA_TRY(get_offsets(group, &c->offsets));
     group->label = label;
     return TA_OK;
 }
@@ -129,9 +145,7 @@ static ta_status end(ta_collective *c, ta_status status)
 {
     c->group->label = 0;
     free(c->offsets);
-    if (status != TA_OK) /* the others may wait for this rank */
-        ta_group_abort(c->group, ta_last_error());
-    return status;
+    return give_up(c->group, status);
 }
 
 /* ---- The calls ------------------------------------------------------------------------------- */
@@ -156,10 +170,9 @@ static ta_status gather_natively(ta_group *group, const void *from, void *to, si
                                  void *stream)
 {
     char *own = (char *)to + (size_t)group->rank * block;
-    size_t *offsets = malloc(((size_t)group->size + 1) * sizeof *offsets);
+    size_t *offsets;
     ta_status status = TA_OK;
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a call of %d ranks", group->size);
+    TA_TRY(get_offsets(group, &offsets));
     for (int r = 0; r <= group->size; ++r)
         offsets[r] = (size_t)r * block;
     if (own != from && block)
@@ -189,9 +202,8 @@ ta_status ta_all_gather(ta_group *group, ta_device *device, const void *from, vo
 static ta_status scatter_natively(ta_group *group, const void *from, void *to, size_t count,
                                   ta_element_kind element, ta_reduction reduction, void *stream)
 {
-    size_t *offsets = malloc(((size_t)group->size + 1) * sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for a call of %d ranks", group->size);
+    size_t *offsets;
+    TA_TRY(get_offsets(group, &offsets));
     for (int r = 0; r <= group->size; ++r)
         offsets[r] = (size_t)r * count;
     ta_status status =

@@ -184,8 +184,13 @@ static ta_status custom_split(ta_group *group, int color, int key, ta_group **pa
     if (status == TA_OK && members.size > 0)
         status = make_part(whole, &members, channel, &made);
     ta_members_free(&members);
+    if (status != TA_OK)
+        ta_group_abort(group, ta_last_error()); /* the others wait here */
+    else
+        status = ta_group_barrier(group, NULL);
     if (status != TA_OK) {
-        ta_group_abort(group, ta_last_error()); /* the others believe that they have a part */
+        if (made)
+            custom_destroy(&made->group);
         return status;
     }
     *part = made ? &made->group : NULL;

@@ -89,8 +89,9 @@ def read_assembly(path):
 def read(build):
     """All kernels of a build, and the compiler."""
     kernels, compilers = [], set()
-    for path in sorted(glob.glob(os.path.join(build, 'hip', '*-amdgcn-*.s'))):
-        for kernel, compiler in read_assembly(path):
-            kernels.append(kernel)
-            compilers.add(compiler)
+    for source in sorted(assembly.current_sources().values()):
+        for path in sorted(glob.glob(os.path.join(build, 'hip', source + '-hip-amdgcn-*.s'))):
+            for kernel, compiler in read_assembly(path):
+                kernels.append(kernel)
+                compilers.add(compiler)
     return kernels, ', '.join(sorted(compilers))

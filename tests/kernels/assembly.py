@@ -39,6 +39,13 @@ def functions_of(path, cache={}):
     return cache[path]
 
 
+def current_sources():
+    """Target: name of its source, both without suffix. A build keeps what compilers said of sources
+    that are no more."""
+    with open(os.path.join(TREE, 'hip', 'meson.build'), encoding='utf-8') as file:
+        return dict(re.findall(r"^ +'(\w+)': '\w+/(\w+)\.hip',$", file.read(), re.M))
+
+
 def in_tree(file):
     """The file of this tree that a compiler's path ends with, or None."""
     parts = os.path.normpath(file).split(os.sep)

@@ -23,6 +23,9 @@ NVIDIA_SHARED_OF_SYSTEM = 1024  # of each block
 # Every other load in the tile loop of an attend kernel is of K or V.
 PLACES = re.compile(r'read_page|ta_load_global|look_up|has_place|ta_shard_\w+|ta_sequence_bounds')
 
+# append_source of hip/attend/append.hip, in its order.
+APPEND_SOURCES = ('given', 'local', 'gathered')
+
 
 class Kernel:
     def __init__(self, symbol, arch, code, facts):
@@ -36,7 +39,8 @@ class Kernel:
 
     def set_name(self, demangled):
         """`void attend_fma<ta_type_f16, 4, true>(…)` becomes `attend_fma<f16, 4, aligned>`."""
-        self.name = re.sub(r'^void |\(.*', '', demangled).replace('ta_type_', '')
+        name = re.sub(r'\(append_source\)(\d)', lambda m: APPEND_SOURCES[int(m[1])], demangled)
+        self.name = re.sub(r'^void |\(.*', '', name).replace('ta_type_', '')
         self.family = self.name.split('<')[0]
         yes, no = ('aligned', 'any alignment')
         if 'backward' in self.family:

@@ -85,12 +85,13 @@ def read_ptx(path, facts):
 def read(build):
     """All kernels of a build, and the compiler."""
     kernels, compilers, facts = [], set(), {}
-    for log in sorted(glob.glob(os.path.join(build, 'hip', '*.cuda.o.log'))):
-        facts.update(read_log(log))
-    for path in sorted(glob.glob(os.path.join(build, 'hip', '*.ptx'))):
-        for kernel, compiler in read_ptx(path, facts):
-            kernels.append(kernel)
-            compilers.add(compiler)
+    for target, source in sorted(assembly.current_sources().items()):
+        log = os.path.join(build, 'hip', target + '.cuda.o.log')
+        facts.update(read_log(log) if os.path.exists(log) else {})
+        for path in sorted(glob.glob(os.path.join(build, 'hip', source + '.*ptx'))):
+            for kernel, compiler in read_ptx(path, facts):
+                kernels.append(kernel)
+                compilers.add(compiler)
     if len(kernels) != len(facts):
         sys.exit(f"nvidia.py: {len(facts)} kernels were compiled, {len(kernels)} are in the PTX")
     return kernels, ', '.join(sorted(compilers))

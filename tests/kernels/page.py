@@ -24,6 +24,8 @@ this: nothing here is a measurement.
   gradients, …>`: its gradients, of the keys (dK and dV) or of the queries (dQ). Their dynamic
   shared memory is not in the tables: it is that of `hip/attention/shape.h` and
   `hip/attention/backward.h`.
+- `append<where new tokens come from>`: given with all heads, this rank's alone, or gathered from
+  the ranks.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
 - **shared**: static + dynamic bytes of a block; what an attend kernel asks for is that of the

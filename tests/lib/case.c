@@ -227,14 +227,16 @@ static void choose_simd(random_source *r, decode_case *c)
     snprintf(c->simd, sizeof c->simd, "%.*s", (int)strcspn(level, " "), level);
 }
 
-/* Any kind that needs no cluster, and half of the time none in particular. */
+/* Any kind, and half of the time none in particular. Two levels need several ranks on a node. */
 static void choose_exchange(random_source *r, decode_case *c)
 {
     c->plan.exchange = random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, 6) : TA_EXCHANGE_AUTO;
-    if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL ||
+    if ((c->plan.exchange == TA_EXCHANGE_TWO_LEVEL && c->ranks < 3) ||
         (c->plan.exchange == TA_EXCHANGE_ALL_REDUCE && options.ccl) ||
         (c->plan.exchange == TA_EXCHANGE_DOUBLING && c->plan.out_placement == TA_PLACE_ROOT))
         c->plan.exchange = TA_EXCHANGE_AUTO;
+    if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL) /* with a cluster others could be chosen */
+        c->plan.algorithm = TA_ALGORITHM_TREE;
 }
 
 /* Some sequences have all query tokens, some one, some none. */

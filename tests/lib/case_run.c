@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <treeattn/cluster.h>
+
 #include "base/status.h"
 #include "device/device.h"
 #include "digest.h"
@@ -213,28 +215,49 @@ static void give_other_options(const decode_case *c, ta_plan_config *config)
         config->sinks = even ? NULL : other;
 }
 
+static ta_status make_workspace(ta_group *group, ta_device *device, ta_plan_config *config,
+                                void **workspace)
+{
+    TA_TRY(ta_plan_workspace(group, device, config, &config->workspace_bytes));
+    TA_TRY(device->ops->alloc(device, config->workspace_bytes, workspace));
+    config->workspace = *workspace;
+    void *poison = malloc(config->workspace_bytes + 4);
+    number_poison(TA_F32, poison, (int64_t)(config->workspace_bytes / 4 + 1));
+    ta_status status = device->ops->copy(device, *workspace, poison, config->workspace_bytes, NULL);
+    free(poison);
+    return status;
+}
+
+/* Two nodes, of which the second has a rank less if the number is odd. */
+static ta_status make_cluster(int ranks, ta_cluster **cluster)
+{
+    char text[40];
+    snprintf(text, sizeof text, "local:2x%d", (ranks + 1) / 2);
+    return ta_cluster_create(text, cluster);
+}
+
 ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *group,
                          ta_device *device, void **workspace, ta_plan **plan)
 {
     ta_plan_config config = c->plan;
+    ta_cluster *cluster = NULL;
+    ta_status status = TA_OK;
     config.max_tokens = data->max_tokens;
     if (config.map.kind == TA_SHARD_WEIGHTED)
         config.map.bounds = c->weights;
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
     give_other_options(c, &config);
-    if (c->own_workspace) {
-        TA_TRY(ta_plan_workspace(group, device, &config, &config.workspace_bytes));
-        TA_TRY(device->ops->alloc(device, config.workspace_bytes, workspace));
-        config.workspace = *workspace;
-        void *poison = malloc(config.workspace_bytes + 4);
-        number_poison(TA_F32, poison, (int64_t)(config.workspace_bytes / 4 + 1));
-        ta_status status =
-            device->ops->copy(device, *workspace, poison, config.workspace_bytes, NULL);
-        free(poison);
-        TA_TRY(status);
-    }
-    return ta_plan_create(group, device, &config, plan);
+    if (config.exchange == TA_EXCHANGE_TWO_LEVEL)
+        TA_TRY(make_cluster(c->ranks, &cluster));
+    config.cluster = cluster;
+    if (c->own_workspace)
+        TA_TRY_GOTO(make_workspace(group, device, &config, workspace), free_cluster);
+    status = ta_plan_create(group, device, &config, plan);
+
+free_cluster:
+    ta_cluster_destroy(cluster);
+    return status;
 }
 
 static const char *device_of(const decode_case *c, int rank)

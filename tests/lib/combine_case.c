@@ -44,7 +44,7 @@ combine_case combine_case_random(uint64_t seed, int ranks)
     c.root = c.placement == TA_PLACE_ROOT ? random_int(&r, 0, c.ranks - 1) : 0;
     c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_ALL_REDUCE);
     if ((c.placement == TA_PLACE_ROOT && c.exchange == TA_EXCHANGE_DOUBLING) ||
-        (c.ranks < 5 && c.exchange == TA_EXCHANGE_TWO_LEVEL) ||
+        (c.ranks < 3 && c.exchange == TA_EXCHANGE_TWO_LEVEL) ||
         (options.ccl && c.exchange == TA_EXCHANGE_ALL_REDUCE))
         c.exchange = TA_EXCHANGE_AUTO;
     c.sinks = (combine_sinks)random_int(&r, 0, 2);
@@ -283,7 +283,10 @@ static ta_status make_plan(const whole *w, ta_group *group, ta_device *device, t
     config.sinks = c->sinks == COMBINE_PLAN_SINKS ? w->sinks : NULL;
     ta_cluster *cluster = NULL; /* of several nodes, which the last one does not fill */
     if (c->exchange == TA_EXCHANGE_TWO_LEVEL)
-        TA_TRY(ta_cluster_create(c->ranks > 5 ? "h100:3x3" : "h100:2x3", &cluster));
+        TA_TRY(ta_cluster_create(c->ranks > 5   ? "h100:3x3"
+                                 : c->ranks > 4 ? "h100:2x3"
+                                                : "h100:2x2",
+                                 &cluster));
     config.cluster = cluster;
     ta_status status = ta_plan_create(group, device, &config, plan);
     ta_cluster_destroy(cluster);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define CHUNK_BYTES 16384
+#define LONG_BYTES (1 << 20) /* a transfer of so many is a long one */
 
 typedef struct chunk_head {
     uint32_t channel, bytes;
@@ -32,6 +33,7 @@ typedef struct stream {
     size_t out_first, out_end;
     char in[sizeof(chunk_head) + CHUNK_BYTES];
     size_t in_end;
+    size_t limit; /* of what is sent of a long transfer; 0: none */
     inbox *boxes;
 } stream;
 
@@ -129,7 +131,8 @@ static void write_stream(stream *s)
 static int send_some(stream *s, ta_transfer *t)
 {
     size_t before = t->moved;
-    while (t->moved < t->bytes && !s->lost && s->out_end == 0) {
+    size_t end = s->limit && t->bytes >= LONG_BYTES ? s->limit : t->bytes;
+    while (t->moved < end && !s->lost && s->out_end == 0) {
         size_t left = t->bytes - t->moved;
         chunk_head head = {(uint32_t)t->channel,
                            (uint32_t)(left < CHUNK_BYTES ? left : CHUNK_BYTES)};
@@ -188,15 +191,18 @@ static int move_all(socket_transport *s, ta_transfer *const *transfers, int coun
     return moved;
 }
 
-/* At most a millisecond: another thread may have read what this one waits for. */
+/* At most a millisecond: another thread may have read what this one waits for. What to wait for is
+ * looked up under the mutex, the waiting is not: others go on meanwhile. */
 static void wait_a_little(socket_transport *s, int ms)
 {
     struct pollfd fds[SOCKET_MAX_RANKS];
     int count = 0;
+    pthread_mutex_lock(&s->mutex);
     for (int rank = 0; rank < s->ranks; ++rank)
         if (rank != s->rank && !s->streams[rank].lost)
             fds[count++] = (struct pollfd){
                 s->streams[rank].fd, (short)(POLLIN | (s->streams[rank].out_end ? POLLOUT : 0)), 0};
+    pthread_mutex_unlock(&s->mutex);
     poll(fds, (nfds_t)count, ms > 0 ? 1 : 0);
 }
 
@@ -379,6 +385,14 @@ ta_transport socket_transport_calls(socket_transport *s)
     t.progress = s->mode == SOCKET_IN_CALLS ? progress_in_call : progress_by_thread;
     t.cancel = s->mode == SOCKET_CANCELS ? cancel : NULL;
     return t;
+}
+
+void socket_transport_limit(socket_transport *s, size_t bytes)
+{
+    pthread_mutex_lock(&s->mutex);
+    for (int peer = 0; peer < s->ranks; ++peer)
+        s->streams[peer].limit = bytes;
+    pthread_mutex_unlock(&s->mutex);
 }
 
 void socket_transport_fail(socket_transport *s)

@@ -35,6 +35,10 @@ ta_transport socket_transport_calls(socket_transport *s);
 /* From now on progress() returns an error. */
 void socket_transport_fail(socket_transport *s);
 
+/* Of each long transfer that it sends it moves no more than about so many bytes, until it is given
+ * another number. */
+void socket_transport_limit(socket_transport *s, size_t bytes);
+
 /* As ta_group_run_threads(), over a mesh of sockets. */
 ta_status socket_run_threads(int ranks, socket_mode mode, const ta_group_config *config,
                              ta_rank_fn fn, void *context);

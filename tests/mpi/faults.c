@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/neighbors.h"
+#include "group/mpi/mpi.h"
 #include "lib/differing_plan.h"
 #include "lib/differing_step.h"
 #include "lib/expect.h"
@@ -318,6 +319,29 @@ static ta_status part_aborted(ta_group *world)
     return TA_OK;
 }
 
+/* ---- An error of MPI itself ---- */
+
+/* A message that is longer than any of the group's, on its own communicator: MPI cannot store it,
+ * and says so to the call in place of ending the process. */
+static ta_status mpi_error(ta_group *world)
+{
+    static char data[2 * sizeof(ta_mpi_slot)];
+    const ta_mpi_group *g = (const ta_mpi_group *)world;
+    MPI_Request request;
+    int rank = ta_group_rank(world);
+    if (rank == 0)
+        MPI_Isend(data, (int)sizeof data, MPI_BYTE, 1, g->tag, g->wire->comm, &request);
+    ta_status status = ta_group_exchange(world, NULL, 0, -1, data, rank == 1 ? 8 : 0,
+                                         rank == 1   ? 0
+                                         : rank == 0 ? 1
+                                                     : -1,
+                                         NULL);
+    if (rank == 1)
+        return expect_failure(TA_ERR_SYSTEM, status, "MPI_Test of a receive failed", "rank 1");
+    return rank == 0 ? expect_failure(TA_ERR_SYSTEM, status, "MPI_Test of a receive", "rank 1")
+                     : status;
+}
+
 /* ---- A rank that is killed in mid-exchange; killed.sh looks at what is left ---- */
 
 static ta_status killed(ta_group *world)
@@ -356,6 +380,7 @@ static const struct {
     {"steps_differ", steps_differ},
     {"aborted", aborted},
     {"part_aborted", part_aborted},
+    {"mpi_error", mpi_error},
     {"killed", killed},
 };
 
@@ -371,11 +396,23 @@ static int uninitialised(void)
     return status != TA_OK || group != NULL;
 }
 
+/* After MPI_Finalize(), against the rule: to abort and to destroy a group that is left must not
+ * call MPI, which would end the process. */
+static int finalized(ta_group *world)
+{
+    MPI_Finalize();
+    ta_group_abort(world, "too late");
+    ta_group_destroy(world);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "uninitialised"))
         return uninitialised();
     ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
+    if (argc > 1 && !strcmp(argv[1], "finalized"))
+        return finalized(world);
     double begin = ta_clock_s();
     ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
     for (size_t i = 0; argc > 1 && i < sizeof faults / sizeof *faults; ++i)

@@ -7,7 +7,7 @@
 #     race.sh --short       a part of both that .ci/run has the time for, built alone
 #
 # CC and CXX choose the compiler.
-set -u
+set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
 
 build=${BUILD_DIR:-build-race}
@@ -16,6 +16,7 @@ trap 'rm -f "$log"' EXIT
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 
 host=(group_threads host_pool run_threads)
+steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
 glue=(ccl_lifetime ccl_steps simt_ccl simt_streams)
 kernels=({gpu_caller,gpu_device,gpu_direct,merge}' wave 32 random'
     {gpu_device,gpu_direct}' wave 64 random')
@@ -32,17 +33,19 @@ if [[ ! -f $build/build.ninja ]]; then
         -Db_lundef=false -Dbench=false -Dmpi=disabled -Dhwloc=disabled -Dcuda=disabled \
         -Drocm=disabled >"$log" 2>&1 || give_up
 fi
+status=0 # of meson, which may also end before it has counted
 if [[ ${1:-} == --short ]]; then
     shift
-    programs=("${host[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct merge)
+    programs=("${host[@]}" "${steps[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct
+        merge)
     ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
         tests/simt/test_simt_{ccl,streams} >"$log" 2>&1 || give_up
-    meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${glue[@]}" \
-        "${kernels[@]}" "$@" |& tee "$log"
+    meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${steps[@]}" \
+        "${glue[@]}" "${kernels[@]}" "$@" |& tee "$log" || status=1
 else
-    meson test -C "$build" --timeout-multiplier 10 "${host[@]}" group_conformance "$@" |&
-        tee "$log.host"
-    meson test -C "$build" --timeout-multiplier 10 --suite simt "$@" |& tee "$log"
+    meson test -C "$build" --timeout-multiplier 10 "${host[@]}" "${steps[@]}" group_conformance \
+        "$@" |& tee "$log.host" || status=1
+    meson test -C "$build" --timeout-multiplier 10 --suite simt "$@" |& tee "$log" || status=1
     cat "$log.host" >>"$log"
     rm -f "$log.host"
 fi
@@ -55,4 +58,4 @@ count_of()
 passed=$(count_of Ok)
 failed=$(($(count_of Fail) + $(count_of Timeout)))
 echo "$passed passed, $failed failed"
-((failed == 0 && passed > 0))
+((status == 0 && failed == 0 && passed > 0))
