@@ -4,8 +4,9 @@
 #ifndef TA_HIP_DIRECT_PIECE_H
 #define TA_HIP_DIRECT_PIECE_H
 
+#include "rows.h" /* first: it says what TA_INLINE is for the header below */
+
 #include "direct.h"
-#include "rows.h"
 
 /* A row of the piece. One that the group does not have sees nothing and has token -1. */
 struct ta_direct_row {

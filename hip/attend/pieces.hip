@@ -3,8 +3,9 @@
  * Makes one partial of what the blocks of attend_direct found in the pieces of an item, and puts it
  * where records go. An item that was not cut has its records there already. attend.c launches
  * it. */
+#include "merge_block.h" /* first: it says what TA_INLINE is for the header below */
+
 #include "direct.h"
-#include "merge_block.h"
 
 __global__ void __launch_bounds__(merge_threads) merge_pieces(ta_direct_params p)
 {

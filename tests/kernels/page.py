@@ -40,7 +40,7 @@ this: nothing here is a measurement.
 DERIVED = '''### Can they saturate memory?
 
 {devices}: one KV head of 128 dimensions in bf16, a long aligned cache without masks. Derived, not
-measured.
+measured. Of the kernels that take what the direct ones do not, as if they were given this.
 
 - **in flight**: bytes of K and V that the resident blocks of a unit have asked for: of one
   tensor's tile at least, of both at most. **needed**: bandwidth × latency of the unit's share
