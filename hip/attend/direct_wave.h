@@ -209,7 +209,8 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
             }
             /* Never so. Without a branch more products would be made before any is added to o than
              * there are registers for. */
-            if (Wave == 32 && t % 8 == 7 && t + 1 < products && tile < 0)
+            const int at_once = slots == 1 ? 8 : 4;
+            if (Wave == 32 && (t + 1) % at_once == 0 && t + 1 < products && tile < 0)
                 return;
         }
     }
