@@ -69,6 +69,13 @@ template <int Wave> TA_DEVICE constexpr int ta_product_lanes()
     return Wave == 32 ? 4 : 16;
 }
 
+/* Are f16 elements converted to fp32 one by one before they are multiplied? See ta_mma_cdna(). */
+#if defined(__gfx90a__)
+#define TA_MMA_CONVERTS_F16 1
+#else
+#define TA_MMA_CONVERTS_F16 0
+#endif
+
 /* ---- Which widths have matrix cores, and which device code ---------------------------------- */
 
 /* An architecture that has waves of the right width but not the instruction would multiply nothing

@@ -78,6 +78,15 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
     return m;
 }
 
+/* Can the direct kernels compute this problem on the device? gfx90a takes more registers for f16
+ * than it has if there are 256 dimensions (mma.h). */
+static int fits_direct(const ta_gpu_device *gpu, const ta_problem *p)
+{
+    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && strncmp(gpu->properties.arch, "gfx90a", 6) == 0)
+        return 0;
+    return ta_direct_fits(&gpu->limits, p);
+}
+
 /* Whether a call can go to the direct kernels is known when its tensors are: there is room for
  * both. */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
@@ -85,7 +94,8 @@ size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
     const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
     int64_t splits = problem->tally_tile ? ta_ceil_div(problem->max_tokens, problem->tally_tile)
                                          : splits_room(limits, problem, problem->plan_rows);
-    size_t direct = ta_direct_fits(limits, problem) ? ta_direct_bytes(limits, problem) : 0;
+    size_t direct =
+        fits_direct((const ta_gpu_device *)device, problem) ? ta_direct_bytes(limits, problem) : 0;
     size_t split = 0;
     if (splits > 1 || problem->tally_tile || problem->plan_rows > 1)
         split = (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
@@ -201,7 +211,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
         return ta_gpu_check_launch(
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
     int before;
-    if (ta_direct_fits(&gpu->limits, problem) && ta_direct_fits_call(q, kv)) {
+    if (fits_direct(gpu, problem) && ta_direct_fits_call(q, kv)) {
         ta_direct_params direct;
         ta_score_rule rule = score_rule(problem);
         ta_direct_prepare(&gpu->limits, problem, q, kv, &rule, records, workspace, &direct);

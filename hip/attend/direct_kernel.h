@@ -172,6 +172,9 @@ __global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
     attend_direct(ta_direct_params params)
 {
     TA_ONLY_WAVE(Wave);
+    /* Never launched: there are not enough registers (attend.c). */
+    if (TA_MMA_CONVERTS_F16 && Dim == 256 && std::is_same<Type, ta_type_f16>::value)
+        return;
     typedef ta_direct_meeting<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> meeting;
     TA_SHARED(ta_direct_piece, b);
     TA_SHARED(meeting, all);
