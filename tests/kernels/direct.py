@@ -29,7 +29,7 @@ class Sass:
     LABEL = re.compile(r'(\.L_x_\w+):')
     CODE = re.compile(r'\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)')
     BRANCH = re.compile(r'\bBRA\b.*?`\((\.L_x_\w+)\)')
-    CONDITIONAL = re.compile(r'@!?U?P')
+    CONDITIONAL = re.compile(r'@!?U?P|\bBRA\.')  # BRA.U has its condition as an operand
     END = re.compile(r'\*/\s+(?:EXIT|RET\S*|BRX\S*)\s')
 
 
@@ -49,7 +49,7 @@ class DirectLoop:
         self.name, self.arch = name, arch
         self.arguments = re.search(r'<(.*)>', name)[1].split(', ')
         self.dim, self.wave, self.rows = (int(n) for n in self.arguments[1:4])
-        self.plain = self.arguments[4] in ('false', 'plain')
+        self.plain = self.arguments[4] == 'plain'
         loop = smallest_loop(code)
         self.instructions = len(loop)
         self.loaded = sum(map(load_bytes, loop))
@@ -127,7 +127,8 @@ def smallest_loop(code):
 def demangle(symbol):
     text = subprocess.run(['c++filt', symbol], check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip()
-    return re.sub(r'^void |\(.*', '', text).replace('ta_type_', '')
+    text = re.sub(r'^void |\(.*', '', text).replace('ta_type_', '')
+    return text.replace('false', 'plain').replace('true', 'any')  # as kernel.py does
 
 
 def read_cubin(path, nvdisasm):
@@ -187,7 +188,8 @@ def table(loops, devices, units):
                 if name in ('H100', 'MI300X') and flight < 2 * least:
                     wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, twice '
                                  f'{least:.0f} are needed')
-        before = BEFORE.get(loop.rows, '–') if loop.dim == 128 and loop.wave == 32 else '–'
+        known = (loop.dim, loop.wave, loop.arguments[0]) == (128, 32, 'bf16')
+        before = BEFORE.get(loop.rows, '–') if known else '–'
         rows.append(f'| `{loop.name}` | {loop.arch} | {loop.instructions} | {loop.matrix} | '
                     f'{loop.loads} | {loop.per_load:.1f} | {before} | {loop.barriers}, '
                     f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
