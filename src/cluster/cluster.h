@@ -38,8 +38,8 @@ struct ta_cluster {
     double nics_per_node;      /* whole; they share total_bytes_per_s evenly */
     double nodes_per_rack;     /* whole; 0: all nodes are in one rack */
     ta_level levels[TA_LEVEL_COUNT];
-    /* Inside a node, without messages: all of its ranks tell each other that something is there, and
-     * see it; what one rank reads of another's memory. 0: they do not address it. */
+    /* Inside a node, without messages: all of its ranks tell each other that something is there,
+     * and see it; what one rank reads of another's memory. 0: they do not address it. */
     double signal_s, read_bytes_per_s;
     int ranks, nodes;
     int *node_of; /* [ranks] */

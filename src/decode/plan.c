@@ -19,8 +19,8 @@ const ta_algorithm_ops *const ta_algorithms[] = {
     [TA_ALGORITHM_RING_Q] = &ta_ring_q_algorithm,
 };
 
-/* Do the ranks of a node address each other's memory, as far as this one knows? Its partials must be
- * in the host's. */
+/* Do the ranks of a node address each other's memory, as far as this one knows? Its partials must
+ * be in the host's. */
 static int shares_memory(const ta_plan *plan)
 {
     return plan->ranks > 1 && plan->group->ops->share && !plan->group->device &&

@@ -3,8 +3,8 @@
  * ranks have the bits of the all-gather exchange. exchange.c lists it.
  *
  * The memory, a slab for each plan and node, has two sets of places, one place for each rank, and
- * room for one merged partial. Attention writes its partial into the rank's place. Signals are those
- * of the group (group/signals.h), which count its exchanges; odd and even ones take turns with the
+ * room for one merged partial. Attention writes its partial into the rank's place. Signals are of
+ * the group (group/signals.h), which count its exchanges; odd and even ones take turns with the
  * sets. Rules, by the names that tests/direct/direct.pml checks them under:
  *
  *     PUBLISH   a rank says that its partial is there after it has written all of it
@@ -31,8 +31,8 @@
 #include "exchange.h"
 #include "group/signals.h"
 
-/* Bytes that a rank reads of other ranks in the time of one more signal, and of the merge between
- * the two: two shots pay when they save more. Measured, docs/benchmarks.md. */
+/* Two shots pay when they save reading more bytes than this: about what a rank reads of others in
+ * the time of one more signal. */
 #define SIGNAL_BYTES (48 << 10)
 
 static size_t round_up(size_t bytes)

@@ -3,7 +3,8 @@
  * await and wake of group.h; signals.h has what ranks signal in it, exchange/direct.c uses both.
  *
  * Words are written by one rank each and only ever stored to and loaded from, never changed in
- * place. They count, and may wrap: a rank is never half of 2^32 behind. Modules include this file. */
+ * place. They count, and may wrap: a rank is never half of 2^32 behind. Modules include this
+ * file. */
 #ifndef TA_GROUP_SHARED_H
 #define TA_GROUP_SHARED_H
 
