@@ -12,7 +12,8 @@
 typedef struct ta_members ta_members;
 
 /* Grows when anything in this file, device.h, attention.h, group.h, shared.h, place.h, shard.h,
- * partial.h, base/tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
+ * partial.h, base/tally.h or fault.h changes its layout or meaning. A module of another number is
+ * refused. */
 #define TA_MODULE_ABI 11
 #define TA_MODULE_ENTRY "ta_module_entry"
 

@@ -13,6 +13,8 @@
  *     TURNS     an exchange uses the set that the last one did not
  *     MERGED    nobody reads a merged part before its rank has said so
  *     FAULTS    a rank that knows of a fault neither merges nor waits any more: all know the same
+ *     WRAP      counts are compared by their difference, so that they may wrap
+ *     FOLLOW    the count of merged parts follows where there are none, so that it is never far off
  *
  * Two sets suffice by EVERYBODY and TURNS: when a rank writes into a set again, all have signalled
  * the exchange in between, which comes after they have read that set. So a rank that is done goes
