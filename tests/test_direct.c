@@ -171,7 +171,7 @@ static ta_status change_shots(ta_group *group, void *context)
         job.shape.shots = 1 + step / 2 % 2;
         if (step % 10 == 9) { /* as if there had been as many in one shot */
             TA_TRY(ta_group_barrier(group, NULL));
-            job.signals->epoch += UINT32_C(1) << 30;
+            job.signals->epoch += UINT32_C(1) << 31;
             ta_word_set(&job.signals->of[job.signals->index].ready, job.signals->epoch);
             TA_TRY(ta_group_barrier(group, NULL));
         }

@@ -26,7 +26,7 @@ typedef struct exchange_row {
     int64_t checked;       /* of each way */
 } exchange_row;
 
-/* Measure it; launch.h says where the ranks are. */
+/* Measure it, on threads or under mpirun (bench/common/launch.h). */
 ta_status exchange_run(exchange_row *row);
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
-# treeattn-bench exchange: every kind at every size, nothing wrong, and JSON that says the same; with
-# a launcher also on MPI processes, beside MPI's own calls.
+# treeattn-bench exchange: every kind at every size, nothing wrong, and JSON that says the same;
+# with a launcher also on MPI processes, beside MPI's own calls.
 #
 #     test_bench_exchange.sh PROGRAM PYTHON [LAUNCHER...]
 set -u
@@ -11,7 +11,7 @@ shift 2
 
 check()
 {
-    "$python" - "$work/json" "$work/out" "$@" <<'PYTHON' || fail 'the JSON or the table is not right'
+    "$python" - "$work/json" "$work/out" "$@" <<'PYTHON' || fail 'JSON or table are not right'
 import json, sys
 
 rows = json.load(open(sys.argv[1]))["rows"]

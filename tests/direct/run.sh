@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh: check the model of the direct exchange, direct.pml, with spin: 2 and 3 ranks, a dead rank, a
-# late one, one with a fault; and that it fails without any one of the rules of src/exchange/direct.c.
+# run.sh: check the model of the direct exchange, direct.pml, with spin: 2 and 3 ranks, a dead rank,
+# a late one, one with a fault; and that it fails without any one of the rules of
+# src/exchange/direct.c.
 set -eu
 model=$(dirname "$(realpath "$0")")/direct.pml
 command -v spin >/dev/null || { echo 'no spin: ./quickstart tools installs it'; exit 77; }
