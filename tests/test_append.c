@@ -317,7 +317,7 @@ static void test_ranks_that_differ(void)
         EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
 }
 
-/* Rows and types size messages: with other ones nobody stores anything. */
+/* Rows and types size messages: with other ones nobody stores anything, and the next is right. */
 static ta_status differ_in_size(ta_group *group, void *context)
 {
     const mistake *m = context;
@@ -329,10 +329,18 @@ static ta_status differ_in_size(ta_group *group, void *context)
     TA_TRY(ta_plan_create(group, device, &s.config, &plan));
     if (ta_group_rank(group) == 1)
         m->spoil(&s);
-    ta_status status = small_append(&s, plan);
-    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED);
-    RANK_EXPECT(strstr(ta_last_error(), "call.batch"));
-    RANK_EXPECT(untouched(&s));
+    for (int i = 0; i < 2; ++i) {
+        RANK_EXPECT(small_append(&s, plan) == TA_ERR_MISMATCH);
+        RANK_EXPECT(strstr(ta_last_error(), m->named));
+        RANK_EXPECT(strstr(ta_last_error(), " 1 "));
+        RANK_EXPECT(untouched(&s));
+    }
+    small_init(&s);
+    TA_TRY(small_append(&s, plan));
+    int rank = ta_group_rank(group), ranks = ta_group_size(group);
+    RANK_EXPECT(untouched(&s) == (rank != 3 % ranks && rank != 1)); /* whose positions are new */
+    spoil_fewer(&s);                                                /* on all ranks */
+    TA_TRY(small_append(&s, plan));
     ta_plan_destroy(plan);
     ta_device_close(device);
     return TA_OK;
@@ -340,9 +348,11 @@ static ta_status differ_in_size(ta_group *group, void *context)
 
 static void test_other_sizes(void)
 {
-    static const mistake differences[] = {{NULL, NULL, spoil_fewer}, {NULL, NULL, spoil_halves}};
+    static const mistake differences[] = {{"call.batch", NULL, spoil_fewer},
+                                          {"input.dtype", NULL, spoil_halves}};
     for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
-        EXPECT_OK(ta_group_run_threads(2, NULL, differ_in_size, (void *)&differences[i]));
+        for (int ranks = 2; ranks <= 5; ++ranks)
+            EXPECT_OK(ta_group_run_threads(ranks, NULL, differ_in_size, (void *)&differences[i]));
 }
 
 static void test_one_seed(void)
