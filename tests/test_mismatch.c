@@ -141,8 +141,34 @@ static ta_status other_rows(ta_group *group, void *context)
     return TA_OK;
 }
 
+/* With output on one root, which alone hears of faults, the group itself notices, and is broken. */
+static ta_status other_rows_to_root(ta_group *group, void *context)
+{
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.out_placement = TA_PLACE_ROOT;
+    step.config.exchange = TA_EXCHANGE_BINOMIAL;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    step.starts[2] = step.rank == 1 ? 3 : 4;
+    small_step_ragged(&step, step.starts[2]);
+    ta_status status = small_step_decode(&step, plan);
+    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED ||
+                (status == TA_OK && step.rank > 0));
+    RANK_EXPECT(status != TA_ERR_MISMATCH || strstr(ta_last_error(), "call.tokens"));
+    RANK_EXPECT(small_step_untouched(&step));
+    RANK_EXPECT(step.rank > 0 || small_step_decode(&step, plan) != TA_OK);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
 static void test_other_rows(void)
 {
+    EXPECT_OK(ta_group_run_threads(3, NULL, other_rows_to_root, NULL));
     EXPECT_OK(ta_group_run_threads(2, NULL, other_rows, NULL));
     EXPECT_OK(ta_group_run_threads(3, NULL, other_rows, NULL));
 }

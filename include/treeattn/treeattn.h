@@ -628,8 +628,9 @@ typedef struct ta_call {
  * call) therefore compares it with all ranks before it sends anything of that size, which takes one
  * exchange more; if the group moves device memory the host waits for that, and a stream that is
  * being captured is TA_ERR_UNSUPPORTED: make one such call before the capture. Calls of the same
- * number as the last one do neither. (A ring that passes K and V also counts the batch, and so does
- * a plan with TA_PLACE_ROOT.)
+ * number as the last one do neither. A ring that passes K and V also counts the batch. The
+ * exception is TA_PLACE_ROOT in host memory with an exchange in rounds, where only the root hears:
+ * there ranks with different numbers are TA_ERR_MISMATCH too, but the group is broken.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that

@@ -142,12 +142,11 @@ ta_status ta_fail_of_sizes(const ta_problem *p)
 }
 
 /* The step, in messages of the sizes that the ranks agreed on. *asked is what came out if they had
- * to be agreed on first: unless that is TA_FAULT_ASKS the step did not run, or wrote nothing. */
+ * to be agreed on first: unless that is TA_FAULT_ASKS the step did not run. */
 static ta_status run_sized(ta_plan *plan, const ta_step *step, const ta_fault *own, ta_fault *asked,
                            void *stream)
 {
     ta_step idle;
-    ta_fault noticed = ta_fault_of(TA_OK, -1);
     *asked = ta_fault_of(TA_FAULT_ASKS, plan->rank);
     if (!ta_sizes_are_agreed(plan)) {
         ta_plan_fit(plan, step->problem.rows);
@@ -156,7 +155,7 @@ static ta_status run_sized(ta_plan *plan, const ta_step *step, const ta_fault *o
     ta_plan_fit(plan, plan->sizes.rows);
     if (own->status != TA_OK) {
         ta_sizes_make_idle(plan, &plan->sizes, &idle);
-        TA_TRY(ta_sizes_notify(plan, own, &noticed, stream));
+        TA_TRY(ta_sizes_notify(plan, own, stream));
         return plan->runs->decode(plan, &idle, own, stream);
     }
     if (ta_sizes_change(plan, step))
@@ -164,11 +163,8 @@ static ta_status run_sized(ta_plan *plan, const ta_step *step, const ta_fault *o
     if (asked->status != TA_FAULT_ASKS)
         return TA_OK;
     ta_plan_fit(plan, step->problem.rows);
-    TA_TRY(ta_sizes_notify(plan, own, &noticed, stream));
-    TA_TRY(run_or_replay(plan, step, own, stream));
-    if (noticed.status != TA_OK)
-        *asked = noticed;
-    return TA_OK;
+    TA_TRY(ta_sizes_notify(plan, own, stream));
+    return run_or_replay(plan, step, own, stream);
 }
 
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)

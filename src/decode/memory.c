@@ -114,7 +114,7 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     cut_query(plan, &device, exchange);
     cut_gathered(plan, &device, exchange);
     if (ta_sizes_need_notices(plan))
-        plan->notices = ta_cut(exchange, (size_t)plan->ranks, sizeof *plan->notices);
+        plan->notices = ta_cut(&device, (size_t)plan->ranks, sizeof *plan->notices);
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);

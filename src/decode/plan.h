@@ -104,9 +104,8 @@ struct ta_plan {
     /* What all ranks agreed on last: of steps, and of new tokens that are scattered by heads. */
     ta_sizes sizes, append_sizes;
     ta_fault *answers; /* [ranks] pinned host memory: sizes.c; NULL: the host sees them anyway */
-    /* If a step tells only the root of faults: the ranks' notices, which go before it, where other
-     * ranks see them; NULL: none. In device memory also this rank's usual one, and the status of
-     * the one that is in its place. */
+    /* If a step in device memory tells only the root of faults: the ranks' notices, which go before
+     * it; NULL: none. And this rank's usual one, and the status of the one that is in its place. */
     ta_fault *notices, *usual_notice;
     int32_t noticed;
     size_t *notices_at; /* [ranks + 1] byte offsets */

@@ -11,15 +11,22 @@ static int compares_first(const ta_plan *plan)
            !plan->lengths_hidden;
 }
 
+/* With output on one root, an exchange in rounds tells nobody else. */
+static int tells_root_alone(const ta_plan *plan)
+{
+    return plan->out_placement == TA_PLACE_ROOT && !ta_plan_is_ring(plan) &&
+           ta_exchange_kinds[plan->job.kind].rounds;
+}
+
 int ta_sizes_are_agreed(const ta_plan *plan)
 {
-    return plan->ranks > 1 && !compares_first(plan);
+    return plan->ranks > 1 && !compares_first(plan) &&
+           (!tells_root_alone(plan) || ta_plan_tracks(plan));
 }
 
 int ta_sizes_need_notices(const ta_plan *plan)
 {
-    return plan->ranks > 1 && plan->out_placement == TA_PLACE_ROOT && !ta_plan_is_ring(plan) &&
-           ta_exchange_kinds[plan->job.kind].rounds;
+    return ta_plan_tracks(plan) && tells_root_alone(plan);
 }
 
 static ta_sizes sizes_of(const ta_step *step)
@@ -110,42 +117,29 @@ static ta_fault notice_of(const ta_plan *plan, const ta_sizes *sizes, int32_t st
 
 ta_status ta_sizes_set_usual(ta_plan *plan, void *stream)
 {
+    ta_device *device = plan->device;
     ta_fault usual = notice_of(plan, &plan->sizes, TA_OK);
     if (!plan->notices)
         return TA_OK;
     plan->noticed = TA_OK;
-    if (ta_plan_tracks(plan))
-        TA_TRY(plan->device->ops->copy(plan->device, plan->usual_notice, &usual, sizeof usual,
-                                       stream));
-    return plan->job.device->ops->copy(plan->job.device, &plan->notices[plan->rank], &usual,
-                                       sizeof usual, stream);
+    TA_TRY(device->ops->copy(device, plan->usual_notice, &usual, sizeof usual, stream));
+    return device->ops->copy(device, &plan->notices[plan->rank], &usual, sizeof usual, stream);
 }
 
-/* In device memory the usual one is there already, and what else it may be too, but for a question:
- * the host waits for that anyway. */
-static ta_status place_notice(ta_plan *plan, const ta_fault *own, void *stream)
+/* The usual one is there already, and what else it may be is in device memory too, but for a
+ * question: the host waits for that anyway. */
+ta_status ta_sizes_notify(ta_plan *plan, const ta_fault *own, void *stream)
 {
     const ta_fault *notice = own;
-    if (own->status == TA_OK && plan->noticed == TA_OK)
-        return TA_OK;
-    if (ta_plan_tracks(plan) && own->status != TA_FAULT_ASKS)
-        notice = own->status == TA_OK ? plan->usual_notice : &plan->faults[-own->status];
-    else if (own->status == TA_OK)
-        return ta_sizes_set_usual(plan, stream);
-    plan->noticed = own->status;
-    return plan->job.device->ops->copy(plan->job.device, &plan->notices[plan->rank], notice,
-                                       sizeof *notice, stream);
-}
-
-ta_status ta_sizes_notify(ta_plan *plan, const ta_fault *own, ta_fault *all, void *stream)
-{
     if (!plan->notices)
         return TA_OK;
-    TA_TRY(place_notice(plan, own, stream));
-    TA_TRY(ta_group_all_gather(plan->group, plan->notices, plan->notices_at, stream));
-    for (int rank = 0; !plan->answers && rank < plan->ranks; ++rank)
-        merge_answer(all, &plan->notices[rank]);
-    return TA_OK;
+    if (own->status != TA_FAULT_ASKS)
+        notice = own->status == TA_OK ? plan->usual_notice : &plan->faults[-own->status];
+    if (own->status != TA_OK || plan->noticed != TA_OK)
+        TA_TRY(plan->device->ops->copy(plan->device, &plan->notices[plan->rank], notice,
+                                       sizeof *notice, stream));
+    plan->noticed = own->status;
+    return ta_group_all_gather(plan->group, plan->notices, plan->notices_at, stream);
 }
 
 /* ---- Asking ---- */
@@ -174,7 +168,7 @@ ta_status ta_sizes_agree(ta_plan *plan, const ta_step *step, ta_fault *answer, v
     ta_fault own = ta_sizes_ask(plan, step), notice = notice_of(plan, &asked, TA_FAULT_ASKS);
     *answer = ta_fault_of(TA_OK, -1);
     ta_sizes_make_idle(plan, &plan->sizes, &idle);
-    TA_TRY(ta_sizes_notify(plan, &notice, answer, stream));
+    TA_TRY(ta_sizes_notify(plan, &notice, stream));
     TA_TRY(plan->runs->decode(plan, &idle, &own, stream));
     TA_TRY(hear_all(plan, answer, stream));
     if (answer->status == TA_FAULT_ASKS) {

@@ -17,16 +17,18 @@
 
 #include "plan.h"
 
-/* Are the sizes of steps agreed on? A ring that passes K and V in host memory compares first in
- * every step. */
+/* Are the sizes of steps agreed on? Not in a ring that passes K and V in host memory, which
+ * compares first in every step. Nor with output on one root in host memory, if the exchange is in
+ * rounds: they tell nobody but the root, so a rank that asks would hear nothing, and a way back in
+ * every step would cost more than the exchange. There a group notices sizes that differ itself, and
+ * is broken. */
 int ta_sizes_are_agreed(const ta_plan *plan);
 
-/* With output on one root, an exchange in rounds tells nobody else of faults. A rank that asks must
- * hear the others, so in such a plan every step begins with an all-gather of notices, records of
- * what is agreed on, or of a rank that asks or has a fault. Where the host sees them all ranks hear
- * of it then: *all is as in ta_sizes_hear(). */
+/* In device memory nobody notices, so there every step of such a plan begins with an all-gather of
+ * notices: records of what is agreed on, or of a rank that asks or has a fault. Only a rank that
+ * asks looks at them. */
 int ta_sizes_need_notices(const ta_plan *plan);
-ta_status ta_sizes_notify(ta_plan *plan, const ta_fault *own, ta_fault *all, void *stream);
+ta_status ta_sizes_notify(ta_plan *plan, const ta_fault *own, void *stream);
 
 /* The notice of the sizes that are agreed on now. */
 ta_status ta_sizes_set_usual(ta_plan *plan, void *stream);

@@ -243,9 +243,20 @@ ta_status differing_step_rank(ta_group *group, ta_device *device, const differin
     return TA_OK;
 }
 
+/* Does only the root hear, and in host memory the group notice sizes that differ? test_mismatch.c
+ * has these. */
+static int is_noticed_by_group(const differing_step *d, int device_memory)
+{
+    return d->kind >= OTHER_BATCH && d->placement == TA_PLACE_ROOT && !device_memory &&
+           d->algorithm == TA_ALGORITHM_TREE && d->exchange != TA_EXCHANGE_ALL_GATHER &&
+           d->exchange != TA_EXCHANGE_ALL_REDUCE;
+}
+
 /* Can it be, on so many ranks? */
 static int possible(const differing_step *d, int ranks, int device_memory)
 {
+    if (is_noticed_by_group(d, device_memory))
+        return 0;
     if (d->scattered && (d->kind == OTHER_QUERY || d->exchange != TA_EXCHANGE_DOUBLING))
         return 0; /* a query that is in one place is compared with nothing */
     if (d->algorithm != TA_ALGORITHM_TREE)
