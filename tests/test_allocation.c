@@ -8,21 +8,9 @@
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
+#include "lib/wrapped_allocation.h"
 
 static atomic_int calls;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void __wrap_free(void *memory);
 
 void *__wrap_malloc(size_t bytes)
 {

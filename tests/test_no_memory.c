@@ -15,6 +15,7 @@
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
 #include "lib/small_step.h"
+#include "lib/wrapped_allocation.h"
 
 #define RANKS MEMORY_RANKS
 #define TIMEOUT_MS 30000 /* nobody may wait for it */
@@ -25,21 +26,6 @@
 static _Thread_local int countdown; /* the allocation that fails on this thread; 0: none */
 static _Thread_local int failed;
 static atomic_int live; /* blocks that were not given back */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__real_strdup(const char *text);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *memory);
 
 static int is_refused(void)
 {
