@@ -73,10 +73,7 @@ static ta_status replay_rank(ccl_rank *r)
     hipGraphExec_t exec;
     prepared p;
     TA_TRY(prepare(r->group, r->device, &p));
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
-    TA_TRY(small_step_queue(&p.step, p.plan, stream));
-    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    TA_TRY(capture(&p, stream, &graph, &exec));
     for (int round = 0; round < 4; ++round) {
         bool wrong = round == 1 || round == 2;
         p.step.lengths[1] += r->rank == 1 ? (round == 1) - (round == 3) : 0;
