@@ -360,9 +360,7 @@ static ta_status absent_rank(ta_group *group, void *context)
     ta_plan *plan;
     small_step step;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     if (ta_group_rank(group) != 2) {
         ta_status status = small_step_decode(&step, plan);
         RANK_EXPECT(status == TA_ERR_TIMEOUT && strstr(ta_last_error(), "rank 2 did not arrive"));

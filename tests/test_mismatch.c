@@ -80,9 +80,7 @@ static ta_status asked_rank(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan = NULL;
     small_step step;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.query[3] += (float)(step.rank == 1);
     ta_status status = small_step_decode(&step, plan);
     ta_plan_destroy(plan);
@@ -117,9 +115,7 @@ static ta_status other_rows(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.starts[2] = step.rank == 1 ? 3 : 4;
     small_step_ragged(&step, step.starts[2]);
     ta_status status = small_step_decode(&step, plan);
