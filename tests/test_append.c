@@ -9,6 +9,7 @@
 #include "lib/expect.h"
 #include "lib/number.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/seed_main.h"
 #include "lib/spoiled_call.h"
 
@@ -98,12 +99,7 @@ static void small_init(void *call)
 {
     small *s = call;
     memset(s, 0, sizeof *s);
-    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    s->config.batch = BATCH;
-    s->config.query_heads = HEADS;
-    s->config.k_dim = DIM;
-    s->config.kv_dtype = TA_F32;
-    s->config.max_tokens = TOKENS;
+    s->config = plan_config(TA_F32, BATCH, HEADS, DIM, TOKENS);
     s->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     s->config.map.block = 1;
     s->config.append_scattered = 1;

@@ -13,6 +13,7 @@
 #include "lib/device_array.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/seed_main.h"
 #include "lib/spoiled_call.h"
 
@@ -174,16 +175,11 @@ static void free_arrays(void *context)
 static ta_status attend_alone(ta_device *device, shard_run *a)
 {
     ta_plan *plan;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_plan_config config = plan_config(TA_F32, 1, HEADS, K_DIM, TOKENS);
     ta_kv kv = TA_KV_INIT;
     ta_tensor q = {a->q.device, 0, 0, 0}, part = {a->part.device, 0, 0, 0};
-    config.batch = 1;
-    config.query_heads = HEADS;
     config.kv_heads = KV_HEADS;
-    config.k_dim = K_DIM;
     config.v_dim = V_DIM;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = TOKENS;
     kv.k.data = a->k.device;
     kv.v.data = a->v.device;
     kv.lengths = a->length.device;
@@ -197,13 +193,8 @@ static ta_status combine_all(ta_group *group, ta_device *device, shard_run *a)
 {
     const sequence *s = a->sequence;
     ta_plan *plan;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_plan_config config = combine_config(1, HEADS, V_DIM);
     ta_tensor part = {a->part.device, 0, 0, 0}, out = {a->out.device, 0, 0, 0};
-    config.combine_only = 1;
-    config.batch = 1;
-    config.query_heads = HEADS;
-    config.v_dim = V_DIM;
-    config.query_dtype = TA_F32;
     config.sinks = s->sinks;
     TA_TRY(ta_plan_create(group, device, &config, &plan));
     ta_status status =
@@ -262,12 +253,7 @@ static void small_init(void *call)
 {
     small *s = call;
     memset(s, 0, sizeof *s);
-    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    s->config.combine_only = 1;
-    s->config.batch = 2;
-    s->config.query_heads = 3;
-    s->config.v_dim = 8;
-    s->config.query_dtype = TA_F32;
+    s->config = combine_config(2, 3, 8);
     s->part.data = s->part_memory;
     s->part_lse = s->lse_memory;
     s->out.data = s->out_memory;

@@ -14,6 +14,7 @@
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
+#include "lib/plan_config.h"
 #include "lib/small_step.h"
 #include "lib/wrapped_allocation.h"
 
@@ -247,14 +248,8 @@ static ta_status make_reproducible(scene *s)
 
 static ta_status make_combine(scene *s)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.combine_only = 1;
-    config.batch = SMALL_BATCH;
-    config.query_tokens = SMALL_QUERY_TOKENS;
-    config.query_heads = SMALL_HEADS;
-    config.v_dim = SMALL_V_DIM;
-    config.query_dtype = TA_F32;
-    s->step.config = config;
+    s->step.config = combine_config(SMALL_BATCH, SMALL_HEADS, SMALL_V_DIM);
+    s->step.config.query_tokens = SMALL_QUERY_TOKENS;
     return make_plan(s);
 }
 

@@ -6,19 +6,16 @@
 
 #include <stddef.h>
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__real_strdup(const char *text);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *memory);
+#define WRAPPED(result, name, ...)                                                                 \
+    result __real_##name(__VA_ARGS__);                                                             \
+    result __wrap_##name(__VA_ARGS__);
+WRAPPED(void *, malloc, size_t bytes)
+WRAPPED(void *, calloc, size_t count, size_t bytes)
+WRAPPED(void *, realloc, void *memory, size_t bytes)
+WRAPPED(void *, aligned_alloc, size_t alignment, size_t bytes)
+WRAPPED(int, posix_memalign, void **memory, size_t alignment, size_t bytes)
+WRAPPED(char *, strdup, const char *text)
+WRAPPED(void, free, void *memory)
+#undef WRAPPED
 
 #endif
