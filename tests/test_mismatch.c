@@ -51,23 +51,11 @@ static void run_ranks(int ranks, int stride)
     ta_cluster_destroy(cluster);
 }
 
-static void test_2_ranks(void)
+static void test_steps_that_differ(void)
 {
     run_ranks(2, 5);
-}
-
-static void test_3_ranks(void)
-{
     run_ranks(3, 1);
-}
-
-static void test_5_ranks(void)
-{
     run_ranks(5, 7);
-}
-
-static void test_8_ranks(void)
-{
     run_ranks(8, 7);
 }
 
@@ -160,10 +148,7 @@ static void test_a_query_on_one_rank(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_2_ranks);
-    RUN_TEST(test_3_ranks);
-    RUN_TEST(test_5_ranks);
-    RUN_TEST(test_8_ranks);
+    RUN_TEST(test_steps_that_differ);
     RUN_TEST(test_checks_of_the_environment);
     RUN_TEST(test_other_rows);
     RUN_TEST(test_a_query_on_one_rank);
