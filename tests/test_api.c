@@ -8,6 +8,7 @@
 #include "lib/number.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
+#include "lib/spoil.h"
 
 /* One way to spoil a step, and what the error must name. */
 typedef struct mistake {
@@ -36,11 +37,7 @@ static void use_pages(small_step *s, const int32_t *table)
     s->kv.page_table_stride = 2;
 }
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(small_step *s)                                                        \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, small_step *s, change)
 SPOIL(q_data, s->q.data = NULL)
 SPOIL(q_aligned, s->q.data = (char *)s->query + 1)
 SPOIL(q_batch, s->q.batch_stride = -1)

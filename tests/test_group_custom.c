@@ -17,6 +17,7 @@
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/socket_transport.h"
+#include "lib/spoil.h"
 
 #define TIMEOUT_MS 400
 
@@ -363,11 +364,7 @@ static ta_status moves_nothing(void *context, ta_transfer *const *transfers, int
     return TA_OK;
 }
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(ta_transport *t)                                                      \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, ta_transport *t, change)
 SPOIL(size, t->size = 3)
 SPOIL(ranks, t->ranks = 0)
 SPOIL(rank, t->rank = 2)

@@ -1,6 +1,7 @@
 /* Calls with a mistake in them: see spoiled_call.h. */
 #include "spoiled_call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +84,11 @@ static void play_all(int ranks, const spoiled_call *kind, const mistake *mistake
 {
     for (size_t i = 0; i < count; ++i) {
         scene s = {kind, &mistakes[i], play};
-        EXPECT_OK(ta_group_run_threads(ranks, NULL, play_rank, &s));
+        char message[1800];
+        ta_status status = ta_group_run_threads(ranks, NULL, play_rank, &s);
+        snprintf(message, sizeof message, "the mistake \"%s\": %s", mistakes[i].named,
+                 ta_last_error());
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, status, message);
     }
 }
 
