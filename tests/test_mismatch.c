@@ -54,23 +54,11 @@ static void run_ranks(int ranks, int stride)
     ta_cluster_destroy(cluster);
 }
 
-static void test_2_ranks(void)
+static void test_steps_that_differ(void)
 {
     run_ranks(2, 5);
-}
-
-static void test_3_ranks(void)
-{
     run_ranks(3, 1);
-}
-
-static void test_5_ranks(void)
-{
     run_ranks(5, 7);
-}
-
-static void test_8_ranks(void)
-{
     run_ranks(8, 7);
 }
 
@@ -83,9 +71,7 @@ static ta_status asked_rank(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan = NULL;
     small_step step;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.query[3] += (float)(step.rank == 1);
     ta_status status = small_step_decode(&step, plan);
     ta_plan_destroy(plan);
@@ -120,9 +106,7 @@ static ta_status other_rows(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.starts[2] = step.rank == 1 ? 3 : 4;
     small_step_ragged(&step, step.starts[2]);
     ta_status status = small_step_decode(&step, plan);
@@ -169,10 +153,7 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv))
         return 2;
     UNITY_BEGIN();
-    RUN_TEST(test_2_ranks);
-    RUN_TEST(test_3_ranks);
-    RUN_TEST(test_5_ranks);
-    RUN_TEST(test_8_ranks);
+    RUN_TEST(test_steps_that_differ);
     RUN_TEST(test_checks_of_the_environment);
     RUN_TEST(test_other_rows);
     RUN_TEST(test_a_query_on_one_rank);

@@ -218,6 +218,13 @@ ta_status case_rank_open(ta_group *threads, const char *name, const ta_device_co
                          ta_device **device, ta_group **group);
 void case_rank_close(ta_group *threads, ta_device *device, ta_group *group);
 
+/* One rank between the two: `use` with its group and device, then, whatever came of it, `release`
+ * of what `use` made. The group of a rank that failed is aborted before: the others wait for it. On
+ * the host the device has so many threads. */
+ta_status case_rank_run(ta_group *threads, int device_threads,
+                        ta_status (*use)(ta_group *group, ta_device *device, void *context),
+                        void (*release)(void *context), void *context);
+
 /* The device's address for a host address inside one of the buffers. */
 void *case_on_device(const case_shard *shard, const void *host);
 
