@@ -1,6 +1,6 @@
 /* Ranks that are not in the same step (src/decode/step_fault.c), as threads with host devices, or
- * with those that `--device` names: every algorithm, exchange and placement, with every kind of difference. lib/differing_step.h says
- * what must come of it. */
+ * with those that `--device` names: every algorithm, exchange and placement, with every kind of
+ * difference. lib/differing_step.h says what must come of it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Plans that record their steps and replay them (src/decode/replay.c), on any device with graphs:
- * other contents in the same buffers, lengths included, compared with the oracle each time. One GPU,
+ * other contents in the same buffers, lengths included, compared with the oracle each time. On one,
  * and with `--group ccl` one for each rank. `treeattn-bench selftest` runs it on real ones. */
 #include <stdio.h>
 #include <string.h>

@@ -128,8 +128,8 @@ static int run_suite(const char *directory, const suite_run *run, double most_se
     return result.passed;
 }
 
-/* Every suite on the first device of each kind, some on all, and some over all of a kind. Returns how
- * many failed. */
+/* Every suite on the first device of each kind, some on all, and some over all of a kind. Returns
+ * how many failed. */
 static int run_suites(const selftest_options *o, const char *directory, const device_list *list,
                       json_writer *json)
 {

@@ -1,4 +1,4 @@
-/* See suites.h. The programs are the library's own tests: what CI runs on the CPU, on a real GPU. */
+/* See suites.h. The programs are the library's own tests, which CI runs on the CPU. */
 #include "suites.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #!/bin/sh
-# treeattn-bench selftest: on the module that runs GPU kernels on the CPU, its report, its exit codes.
+# treeattn-bench selftest on the module that runs GPU kernels on the CPU: report and exit codes.
 #
 #     test_bench_selftest.sh PROGRAM PYTHON MODULES
 #

@@ -112,8 +112,8 @@ void case_reproducible(decode_case *c, int32_t tile);
 void case_describe(const decode_case *c, char *text, size_t capacity);
 
 /* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case.
- * The worst ratios of the results to their bounds are included in `worst`. A case of more ranks than
- * the options allow is left out. */
+ * The worst ratios of the results to their bounds are included in `worst`. A case of more ranks
+ * than the options allow is left out. */
 bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity);
 
 /* All results of a case, by the oracle's index, and their bounds. Free with case_kept_free(). */

@@ -33,7 +33,7 @@ bool options_host(void);
 /* Is this one of the cases that `--every` leaves? Spread so that no loop is always left out. */
 bool options_chosen(uint64_t number);
 
-/* May a case have so many ranks? Those that may not are counted, and named by options_left_out(). */
+/* May a case have so many ranks? Those that may not are counted for options_left_out(). */
 bool options_ranks(int ranks);
 
 /* Print how many cases options_ranks() left out, if any. */
