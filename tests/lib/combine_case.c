@@ -408,6 +408,8 @@ static ta_status run_rank(ta_group *threads, void *context)
 
 bool combine_case_run(const combine_case *c, bound_worst *worst, char *failure, size_t capacity)
 {
+    if (!options_ranks(c->ranks))
+        return true;
     whole *w = calloc(1, sizeof *w);
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     char line[512], found[700] = "";
