@@ -240,20 +240,12 @@ static ta_status gather_sized(ta_plan *plan, const ta_step *step, const ta_fault
 static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status checked,
                                   void *stream)
 {
-    ta_fault asked;
+    ta_fault asked, now;
     if (checked == TA_OK && ta_sizes_of_append_change(plan, step))
         checked = ta_sizes_check_capture(plan, step, stream);
     ta_fault own = ta_step_record(plan, step, 0, checked);
     ta_status status = gather_sized(plan, step, &own, &asked, stream);
-    if (status == TA_ERR_MISMATCH)
-        status = ta_fail_of_sizes(&step->problem);
-    if (status != TA_OK) {
-        ta_group_abort(plan->group, ta_last_error());
-        return status;
-    }
-    ta_fault now = ta_fault_of(TA_OK, plan->rank);
-    if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = ta_take_report(plan);
+    TA_TRY(ta_step_end(plan, step, status, &now));
     if (asked.status != TA_FAULT_ASKS)
         now = asked;
     if (checked != TA_OK || now.status == TA_OK)
