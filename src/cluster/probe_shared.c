@@ -107,14 +107,23 @@ ta_status ta_probe_shared(ta_group *group, ta_device *device, ta_cluster *cluste
     shared_probe p = {.group = group};
     struct ta_signals *before = group->signals;
     int able = group->ops->share && !group->device && !device->ops->alloc_host, shares = 0;
-    ta_status status = able ? find_ranks(cluster, &p) : TA_OK;
-    TA_TRY_GOTO(all_share(group, status != TA_OK || !able || group->size == 1, &shares),
-                free_probe);
+    ta_status status;
+    TA_TRY_GOTO(able ? find_ranks(cluster, &p) : TA_OK, abort_group);
+    TA_TRY_GOTO(all_share(group, !able || group->size == 1, &shares), free_probe);
     if (!shares)
         goto free_probe;
     ta_status opened = ta_signals_open(group, p.ranks, p.count, &p.signals);
-    if (opened == TA_OK)
+    if (opened != TA_ERR_NO_MEMORY) {
+        TA_TRY_GOTO(all_share(group, opened != TA_OK, &shares), drop_signals);
+        if (!shares)
+            goto drop_signals;
         opened = group->ops->share(group, p.ranks, p.count, (size_t)p.count * READ_BYTES, &p.slab);
+    }
+    if (opened == TA_ERR_NO_MEMORY) {
+        ta_group_abort(group, ta_last_error());
+        status = opened;
+        goto drop_signals;
+    }
     TA_TRY_GOTO(all_share(group, opened != TA_OK, &shares), drop_signals);
     if (shares)
         status = measure(&p, cluster);
@@ -124,6 +133,10 @@ drop_signals:
         p.slab->release(p.slab);
     if (!shares && group->signals != before)
         ta_signals_drop(group, group->signals);
+    goto free_probe;
+
+abort_group:
+    ta_group_abort(group, ta_last_error()); /* so that the others do not wait */
 free_probe:
     free(p.ranks);
     free(p.copy);

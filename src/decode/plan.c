@@ -190,6 +190,7 @@ static ta_status share_memory(ta_group *group, const ta_plan_config *config, ta_
     int skipped;
     if (!ta_exchange_kinds[choice->exchange].shares || choice->algorithm != TA_ALGORITHM_TREE)
         return status;
+    job->group = group; /* a plan that failed has none yet */
     ta_status shared = ta_exchange_share(job, status, &skipped);
     if (status != TA_OK || shared == TA_OK || shared != TA_ERR_UNSUPPORTED)
         return status != TA_OK ? status : shared;

@@ -164,6 +164,9 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
         choice->algorithm = (ta_algorithm)decided[0];
         return status;
     }
+    /* Without rank 0's decision there will be no plan: nobody begins to share memory for one. */
+    if (decided[1] == TA_EXCHANGE_AUTO && ta_exchange_kinds[choice->exchange].shares)
+        choice->exchange = TA_EXCHANGE_BINOMIAL;
     if (heard == TA_OK && decided[1] != TA_EXCHANGE_AUTO) {
         choice->algorithm = (ta_algorithm)decided[0];
         choice->exchange = (ta_exchange)decided[1];

@@ -105,18 +105,26 @@ static const int *ranks_here(const ta_exchange_job *job, int *count)
     return n->ranks + n->first[node];
 }
 
+static ta_status open_signals(ta_exchange_job *job)
+{
+    int count;
+    const int *ranks = ranks_here(job, &count);
+    return ta_signals_open(job->group, ranks, count, &job->signals);
+}
+
 static ta_status share_slab(ta_exchange_job *job)
 {
     int count;
     const int *ranks = ranks_here(job, &count);
-    TA_TRY(ta_signals_open(job->group, ranks, count, &job->signals));
     return job->group->ops->share(job->group, ranks, count, slab_bytes(job, count), &job->slab);
 }
 
 /* All ranks have it, or none; signals that are new, `before` being the last that were not, too. */
 static ta_status settle(ta_exchange_job *job, struct ta_signals *before, ta_status own)
 {
-    int64_t failed = own == TA_OK ? 0 : job->shape.ranks - job->rank;
+    /* The lowest rank that failed decides for all; without memory there is no other way either. */
+    int64_t failed =
+        own == TA_OK ? 0 : 2 * (job->shape.ranks - job->rank) + (own == TA_ERR_NO_MEMORY);
     char why[200];
     ta_format(why, sizeof why, "%s", own == TA_OK ? "" : ta_last_error());
     ta_status heard = ta_group_max_host(job->group, &failed, 1, NULL, NULL);
@@ -127,10 +135,11 @@ static ta_status settle(ta_exchange_job *job, struct ta_signals *before, ta_stat
         ta_signals_drop(job->group, job->group->signals);
     if (heard != TA_OK)
         return heard;
+    ta_status status = failed & 1 ? TA_ERR_NO_MEMORY : TA_ERR_UNSUPPORTED;
     if (own != TA_OK)
-        return ta_fail(TA_ERR_UNSUPPORTED, "%s", why);
-    return ta_fail(TA_ERR_UNSUPPORTED, "rank %d has no memory that it shares with others",
-                   job->shape.ranks - (int)failed);
+        return ta_fail(status, "%s", why);
+    return ta_fail(status, "rank %d has no memory that it shares with others",
+                   job->shape.ranks - (int)(failed / 2));
 }
 
 ta_status ta_exchange_share(ta_exchange_job *job, ta_status status, int *skipped)
@@ -154,6 +163,7 @@ ta_status ta_exchange_share(ta_exchange_job *job, ta_status status, int *skipped
                        (int)shots);
     *skipped = 0;
     struct ta_signals *before = job->group->signals;
+    TA_TRY(settle(job, before, open_signals(job))); /* who has none would not be in the next call */
     return settle(job, before, share_slab(job));
 }
 
