@@ -95,6 +95,19 @@ static void test_a_refused_gpu_by_name_is_an_error(void)
     TEST_ASSERT_EQUAL_STRING("cuda:0 is of architecture old\n", said[0]);
 }
 
+/* ta_info() has the modules, where they are from, and how many devices they see. */
+static void test_info(void)
+{
+    char text[8192];
+    imagine("rw", "");
+    EXPECT_OK(ta_info(text, sizeof text, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmodule cuda: /"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "/treeattn-cuda.so, compiled for new\n"
+                                              "module cuda devices: 2\n"),
+                                 text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "module rocm devices: 0\n"), text);
+}
+
 int main(void)
 {
     if (!getenv("TREEATTN_MODULE_PATH"))
@@ -105,5 +118,6 @@ int main(void)
     RUN_TEST(test_all_refused_is_the_host);
     RUN_TEST(test_a_broken_gpu_is_an_error);
     RUN_TEST(test_a_refused_gpu_by_name_is_an_error);
+    RUN_TEST(test_info);
     return UNITY_END() != 0;
 }
