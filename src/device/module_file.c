@@ -149,8 +149,7 @@ static const char *check_dynamic(const object *o, const ElfW(Phdr) * dynamic)
         symbols = entries[i].d_tag == DT_SYMTAB ? entries[i].d_un.d_ptr : symbols;
     }
     if (i == count || !strings || !string_bytes || !symbols ||
-        !find_loaded(o, strings, string_bytes, 1) ||
-        !find_loaded(o, symbols, sizeof(ElfW(Sym)), 1))
+        !find_loaded(o, strings, string_bytes, 1) || !find_loaded(o, symbols, sizeof(ElfW(Sym)), 1))
         return "its dynamic section is damaged";
     return NULL;
 }
