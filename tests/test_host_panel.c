@@ -12,16 +12,16 @@
 #define DIM 264
 #define LANES TA_PANEL_LANES
 
-static const ta_panel_kernels *levels[4];
+static const ta_panel_kernels *levels[5];
 static int level_count;
 static float tile[ROWS * (DIM + 8)], panel[DIM * LANES], got[DIM * LANES], other[DIM * LANES];
 static random_source source;
 
 void setUp(void)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[] = {"scalar", "neon", "avx2", "avx512", "avx512bf16"};
     level_count = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 5; ++i) {
         const ta_host_kernels *kernels = ta_host_kernels_find(names[i]);
         if (kernels) /* this CPU has it */
             levels[level_count++] = kernels->panels;

@@ -1,6 +1,6 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
  * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations,
- * which kernels_avx2.c supplies. kernels.c chooses. item_tokens.c calls them and owns everything
+ * which kernels_avx2.c and kernels_neon.c supply. kernels.c chooses. item_tokens.c calls them and owns everything
  * that is not arithmetic: which tokens, which rows, where they are. */
 #ifndef TA_HOST_KERNELS_H
 #define TA_HOST_KERNELS_H
@@ -124,6 +124,8 @@ extern const ta_host_kernels ta_kernels_avx512;     /* also AVX-512 F, BW, DQ an
 #ifdef TA_HAVE_AVX512BF16                           /* the compiler knows it */
 extern const ta_host_kernels ta_kernels_avx512bf16; /* also AVX512_BF16 */
 #endif
+#elif defined(__aarch64__)
+extern const ta_host_kernels ta_kernels_neon;
 #endif
 
 #endif
