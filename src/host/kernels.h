@@ -24,6 +24,11 @@ typedef struct ta_token_set {
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
 #define TA_ROW_BLOCK 4
 
+/* The most of a number of a packed query row, and of the factor of its scores: what is taken for 0
+ * makes no difference then, see docs/numerics.md. And its bits in bf16. */
+#define TA_PACK_MOST 0x1p40f
+#define TA_PACK_MOST_BF16 ((127 + 40) << 7)
+
 /* Room for the scores of a block of tokens and rows; functions may write up to the next multiple of
  * 8. */
 #define TA_BLOCK_SCORES (TA_TOKENS_MOST * TA_ROW_BLOCK + 8)

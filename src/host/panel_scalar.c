@@ -109,6 +109,7 @@ static void gradient(float *scores, float *products, int n, const float *lse, co
 }
 
 const ta_panel_kernels ta_panels_scalar = {
+    .rows = 6,
     .dots = dots,
     .sums = sums,
     .transpose = transpose,
