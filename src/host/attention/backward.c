@@ -14,8 +14,12 @@
 
 #define LANES TA_PANEL_LANES
 
-#define TILE_PANELS 4
+/* Keys of a tile: the more there are, the less often rows are loaded. */
+#define TILE_PANELS 8
 #define TILE_KEYS (TILE_PANELS * LANES)
+
+/* Keys of one sum of dQ, see docs/numerics.md. */
+#define RUN_KEYS 64
 
 /* Rows that meet a tile of keys at one time: whole blocks of registers, and whole panels of dQ. */
 #define TILE_ROWS 48
@@ -227,11 +231,13 @@ static int add_panel(const backward_item *b, int packed, int64_t row, int n, int
     return masked;
 }
 
-/* Ask for a quarter of the rows that are loaded next, those from `row` on. */
-static void fetch_quarter(const backward_item *b, int64_t row, int quarter)
+/* Ask for a part of the rows that are loaded next, those from `row` on: for each panel of keys as
+ * many. */
+static void fetch_part(const backward_item *b, int64_t row, int panel)
 {
     const ta_attention_work *w = b->job->work;
-    int64_t first = row + quarter * (TILE_ROWS / 4), end = first + TILE_ROWS / 4;
+    const int rows = TILE_ROWS / TILE_PANELS;
+    int64_t first = row + panel * rows, end = first + rows;
     end = end < b->job->rows ? end : b->job->rows;
     ta_fetch_rows(b->job, &w->q, w->k_dim, b->kv_head, first, end);
     ta_fetch_rows(b->job, &b->job->gradient->dout, w->v_dim, b->kv_head, first, end);
@@ -249,14 +255,16 @@ static void add_tile(const backward_item *b, int32_t key, int n, int64_t row)
         return;
     int packed = start_rows(b, row, rows);
     for (int at = from; at < to; at += LANES) {
-        fetch_quarter(b, row + TILE_ROWS, at / LANES);
+        fetch_part(b, row + TILE_ROWS, at / LANES);
         masked |=
             add_panel(b, packed, row, rows, at / LANES, key + at, n - at < LANES ? n - at : LANES);
     }
     for (int x = 0; x * LANES < rows; x++)
-        add_sums(b, masked, b->k_rows + from * ta_tile_stride(w->k_dim), w->k_dim, to - from,
-                 b->ds_rows + (x * TILE_KEYS + from) * LANES,
-                 b->dq + (row / LANES + x) * ta_sums_floats(w->k_dim));
+        for (int at = from; at < to; at += RUN_KEYS)
+            add_sums(b, masked, b->k_rows + at * ta_tile_stride(w->k_dim), w->k_dim,
+                     to - at < RUN_KEYS ? to - at : RUN_KEYS,
+                     b->ds_rows + (x * TILE_KEYS + at) * LANES,
+                     b->dq + (row / LANES + x) * ta_sums_floats(w->k_dim));
 }
 
 /* Store panels of one of the gradients: lane j of panel p is key `key` + 16 p + j. */

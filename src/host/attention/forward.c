@@ -7,8 +7,9 @@
 #include "base/partial.h"
 #include "job.h"
 
-/* Rows of an item. Their queries and sums stay in the second cache level beside a tile. */
-#define ITEM_PANELS 8
+/* Rows of an item. Their queries and sums stay in the second cache level beside a tile; the more
+ * there are, the less often a tile is loaded. */
+#define ITEM_PANELS 16
 #define ITEM_ROWS (ITEM_PANELS * TA_PANEL_LANES)
 
 /* The most keys of a tile: sums over tokens are made in runs of at most 64, see docs/numerics.md. */
