@@ -1,7 +1,7 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
  * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations,
- * which kernels_avx2.c and kernels_neon.c supply. kernels.c chooses. item_tokens.c calls them and owns everything
- * that is not arithmetic: which tokens, which rows, where they are. */
+ * which kernels_avx2.c and kernels_neon.c supply. kernels.c chooses. item_tokens.c calls them and
+ * owns everything that is not arithmetic: which tokens, which rows, where they are. */
 #ifndef TA_HOST_KERNELS_H
 #define TA_HOST_KERNELS_H
 

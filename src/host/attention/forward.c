@@ -12,7 +12,7 @@
 #define ITEM_PANELS 16
 #define ITEM_ROWS (ITEM_PANELS * TA_PANEL_LANES)
 
-/* The most keys of a tile: sums over tokens are made in runs of at most 64, see docs/numerics.md. */
+/* The most keys of a tile: sums over tokens are made in runs of at most 64 (docs/numerics.md). */
 #define TILE_KEYS 64
 
 /* One item in a thread's scratch. */
