@@ -147,8 +147,8 @@ typedef struct ta_device_config {
      * for (cpu.max, or cpu.cfs_quota_us), rounded up. Results do not depend on it. */
     int threads;
     int reserved; /* must be 0, here and wherever it stands */
-    /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it
-     * has. */
+    /* Host: "scalar", "avx2", "avx512", "avx512bf16" or "neon", at most what the CPU has. NULL: the
+     * best it has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
