@@ -144,7 +144,7 @@ static void test_bad_descriptions(void)
     refuses(NULL, "description is NULL", "h100:16x8");
     refuses("", "description is empty", NULL);
     refuses("h100", "'h100'", "PRESET:NODESxRANKS");
-    refuses("b200:1x8", "preset is 'b200'", "h100, a100, mi300x, rtx4090 or local");
+    refuses("b200:1x8", "preset is 'b200'", "h100, a100, mi300x, l40s, rtx4090 or local");
     refuses("h100:8", "nodes is '8'", "COUNTxRANKS");
     refuses("h100:0x8", "nodes is '0x8'", "COUNTxRANKS");
     refuses("h100:2x-1", "nodes is '2x-1'", "COUNTxRANKS");

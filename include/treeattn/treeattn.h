@@ -395,7 +395,11 @@ typedef enum ta_exchange {
     TA_EXCHANGE_TWO_LEVEL = 4, /* heads scattered inside each node, a tree for each part between the
                                    nodes; needs a cluster of several nodes with several ranks */
     TA_EXCHANGE_ALL_GATHER = 5, /* one all-gather, every rank merges all partials */
-    TA_EXCHANGE_ALL_REDUCE = 6  /* two all-reduces: the largest scores, then the sums */
+    TA_EXCHANGE_ALL_REDUCE = 6, /* two all-reduces: the largest scores, then the sums */
+    TA_EXCHANGE_DIRECT = 7      /* no messages: every rank reads the others' partials where they
+                                   are; for threads and for MPI processes of one host, with host
+                                   devices; on several nodes of the cluster inside each of them,
+                                   with a tree of messages for each part of the heads between */
 } ta_exchange;
 
 /* Where the ranks are and how fast they reach each other: cluster.h. */

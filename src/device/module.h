@@ -11,9 +11,10 @@
 /* group/group.h: which ranks of a group go into a part of it. */
 typedef struct ta_members ta_members;
 
-/* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h, partial.h,
- * base/tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 10
+/* Grows when anything in this file, device.h, attention.h, group.h, shared.h, place.h, shard.h,
+ * partial.h, base/tally.h or fault.h changes its layout or meaning. A module of another number is
+ * refused. */
+#define TA_MODULE_ABI 11
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -34,6 +35,7 @@ typedef struct ta_core {
     ta_status (*all_gather_host)(ta_group *group, void *data, const size_t *offsets);
     ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
     void (*members_free)(ta_members *members);
+    int (*host_threads)(void);
 } ta_core;
 
 /* That of this library; group/core.c. */

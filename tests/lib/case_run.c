@@ -249,7 +249,8 @@ ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
     give_other_options(c, &config);
-    if (config.exchange == TA_EXCHANGE_TWO_LEVEL)
+    if (config.exchange == TA_EXCHANGE_TWO_LEVEL ||
+        (config.exchange == TA_EXCHANGE_DIRECT && c->ranks > 2 && c->seed % 2))
         TA_TRY(make_cluster(c->ranks, &cluster));
     config.cluster = cluster;
     if (c->own_workspace)

@@ -15,7 +15,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 
-host=(group_threads host_pool run_threads)
+host=(direct group_threads host_pool run_threads)
 steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
 glue=(ccl_lifetime ccl_steps simt_ccl simt_streams)
 kernels=({gpu_caller,gpu_device,merge}' wave 32 random' 'gpu_device wave 64 random')
