@@ -1,5 +1,5 @@
 /* The shape of a model: one that is built in, or a config.json as published beside the weights of
- * Llama 2 and 3, Qwen 2 and Qwen 3. weights.h makes or loads the weights for it. */
+ * Llama 2 and 3, Qwen 2 and Qwen 3. model_weights.h makes or loads the weights for it. */
 #ifndef BENCH_LLAMA_CONFIG_H
 #define BENCH_LLAMA_CONFIG_H
 

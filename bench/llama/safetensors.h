@@ -1,6 +1,6 @@
 /* Tensors of safetensors files, as published: 8 bytes with the length of a JSON header, the header
  * with type, shape and place of each tensor, the bytes. The files are mapped and never written;
- * nothing of a tensor is outside its file. weights.c takes its matrices from here. */
+ * nothing of a tensor is outside its file. model_weights.c takes its matrices from here. */
 #ifndef BENCH_LLAMA_SAFETENSORS_H
 #define BENCH_LLAMA_SAFETENSORS_H
 

@@ -1,9 +1,9 @@
 /* Which tensors a model has, by their published names, with their shapes and which of their axes is
- * divided over ranks. weights.c makes and loads by this list. */
+ * divided over ranks. model_weights.c makes and loads by this list. */
 #ifndef BENCH_LLAMA_TENSOR_LIST_H
 #define BENCH_LLAMA_TENSOR_LIST_H
 
-#include "weights.h"
+#include "model_weights.h"
 
 /* What an axis of a tensor counts. Under a division of the weights all but AXIS_HIDDEN and AXIS_DIM
  * are divided. */

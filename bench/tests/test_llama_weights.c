@@ -12,9 +12,9 @@
 #include "common/json_tree.h"
 #include "common/pages.h"
 #include "llama/config.h"
+#include "llama/model_weights.h"
 #include "llama/safetensors.h"
 #include "llama/tensor_list.h"
-#include "llama/weights.h"
 
 static char folder[] = "/tmp/treeattn-llama-XXXXXX";
 static char error[1024];
@@ -421,7 +421,7 @@ static void test_written_model_is_read_back(void)
     free(file_bytes);
 }
 
-/* Random weights: their variance, and that a rank which fills its part alone has the same numbers. */
+/* Their variance, and that a rank which fills its part alone has the same numbers. */
 static void test_random_parts(void)
 {
     llama_config config;

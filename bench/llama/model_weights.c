@@ -1,5 +1,5 @@
-/* See weights.h. */
-#include "weights.h"
+/* See model_weights.h. */
+#include "model_weights.h"
 
 #include <math.h>
 #include <stdio.h>

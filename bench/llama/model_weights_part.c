@@ -1,9 +1,9 @@
-/* A rank's part of the weights, as views; see weights.h. */
+/* A rank's part of the weights, as views; see model_weights.h. */
 #include <stdlib.h>
 
 #include "common/elements.h"
+#include "model_weights.h"
 #include "tensor_list.h"
-#include "weights.h"
 
 /* Rows and columns of a matrix. */
 static llama_matrix view(const llama_matrix *m, const tensor_kind *kind, const llama_config *config,

@@ -1,6 +1,6 @@
 /* The weights of a model: matrices in the type that they are stored in, from safetensors files or
  * random numbers of a seed, and the part of them that one rank computes with. Every matrix is
- * [outputs][inputs], as files have it. decoder.c computes with a part. */
+ * [outputs][inputs], as files have it. Decoders compute with a part. */
 #ifndef BENCH_LLAMA_WEIGHTS_H
 #define BENCH_LLAMA_WEIGHTS_H
 
