@@ -162,7 +162,8 @@ INLINE void one_row(const product_job *job, ta_dtype dtype, int64_t first, int64
 INLINE void outputs(const product_job *job, ta_dtype dtype, int64_t first, int64_t last)
 {
     const int64_t near_bytes = 384 << 10;
-    int64_t group = near_bytes / (job->w.columns * (int64_t)sizeof *job->from);
+    int64_t row_bytes = job->w.columns * (int64_t)sizeof *job->from;
+    int64_t group = row_bytes ? near_bytes / row_bytes : job->rows; /* a rank may have no heads */
     group = group < ROW_BLOCK ? ROW_BLOCK : group / ROW_BLOCK * ROW_BLOCK;
     if (job->rows == 1) {
         one_row(job, dtype, first, last);

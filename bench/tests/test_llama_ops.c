@@ -90,10 +90,10 @@ static void check_product(ta_dtype dtype, int64_t rows, int64_t outputs, int64_t
 static void check_products(void)
 {
     static const int64_t shapes[][4] = {/* rows, outputs, columns, stride */
-                                        {1, 37, 64, 64},  {1, 4, 7, 9},         {1, 130, 56, 56},
-                                        {2, 5, 33, 40},   {3, 64, 16, 16},      {6, 8, 160, 160},
-                                        {13, 29, 75, 80}, {50, 70, 100, 112},   {1, 3, 4096, 4100},
-                                        {1, 1, 1, 1},     {200, 20, 2048, 2048}};
+                                        {1, 37, 64, 64},  {1, 4, 7, 9},          {1, 130, 56, 56},
+                                        {2, 5, 33, 40},   {3, 64, 16, 16},       {6, 8, 160, 160},
+                                        {13, 29, 75, 80}, {50, 70, 100, 112},    {1, 3, 4096, 4100},
+                                        {1, 1, 1, 1},     {200, 20, 2048, 2048}, {3, 5, 0, 8}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int dtype = TA_F32; dtype <= TA_BF16; dtype++)
             for (int threads = 1; threads <= 3; threads += 2)
