@@ -13,6 +13,7 @@
 #include "compare/compare.h"
 #include "decode/decode.h"
 #include "decode/options.h"
+#include "llama/llama.h"
 #include "model/model.h"
 
 static void print_help(FILE *file)
@@ -21,6 +22,7 @@ static void print_help(FILE *file)
           "\n"
           "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
+          "  llama     run a model of the Llama family end to end: treeattn-bench llama --help\n"
           "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
           "  info      describe this machine and the library\n"
@@ -111,6 +113,8 @@ int main(int argc, char **argv)
         return launch_command(decode_command, argc, argv);
     if (strcmp(command, "attention") == 0)
         return launch_command(attention_command, argc, argv);
+    if (strcmp(command, "llama") == 0)
+        return launch_command(llama_command, argc, argv);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)
@@ -122,10 +126,11 @@ int main(int argc, char **argv)
     else if (is_one_of(command, "help", "--help", "-h"))
         print_help(stdout);
     else {
-        fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, attention, model, info, "
-                "version or help\n",
-                command);
+        fprintf(
+            stderr,
+            "treeattn-bench: unknown command '%s': must be decode, attention, llama, model, info, "
+            "version or help\n",
+            command);
         return EXIT_USAGE;
     }
     return EXIT_OK;

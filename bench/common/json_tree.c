@@ -1,5 +1,5 @@
-/* The JSON reader; see json_tree.h. Strings are unescaped in place, in a copy of the text: they never
- * become longer. Numbers are read by hand, so that no locale has a say. */
+/* The JSON reader; see json_tree.h. Strings are unescaped in place, in a copy of the text: they
+ * never become longer. Numbers are read by hand, so that no locale has a say. */
 #include "json_tree.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* A JSON reader for files that others wrote: strict about the grammar, bounded in depth, and with an
- * error that says where. The writer is json.h. llama/config.c and llama/safetensors.c read with
+/* A JSON reader for files that others wrote: strict about the grammar, bounded in depth, and with
+ * an error that says where. The writer is json.h. llama/config.c and llama/safetensors.c read with
  * it. */
 #ifndef BENCH_JSON_TREE_H
 #define BENCH_JSON_TREE_H

@@ -1,5 +1,5 @@
-/* See config.h. What a config.json says that would change results and is not done here is refused, so
- * that no option is silently ignored. */
+/* See config.h. What a config.json says that would change results and is not done here is refused,
+ * so that no option is silently ignored. */
 #include "config.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ static const llama_config builtin[] = {
     {"3.1-8b", 4096, 14336, 32, 32, 8, 128, 128256, 0, 0, 0, 1e-5f, LLAMA31_ROPE(8)},
     {"3.2-1b", 2048, 8192, 16, 32, 8, 64, 128256, 1, 0, 0, 1e-5f, LLAMA31_ROPE(32)},
     {"3-70b", 8192, 28672, 80, 64, 8, 128, 128256, 0, 0, 0, 1e-5f, {500000, 0, 0, 0, 0, 0}},
-    /* Small enough to compute in double. Its scaling begins early, so that tests see it, and nothing
-     * in it is a multiple of 3 or of much else. */
+    /* Small enough to compute in double. Its scaling begins early, so that tests see it, and
+     * nothing in it is a multiple of 3 or of much else. */
     {"tiny", 56, 152, 2, 4, 2, 16, 250, 0, 0, 0, 1e-5f, {10000, 1, 4, 1, 4, 32}},
 };
 enum { BUILTIN = sizeof builtin / sizeof *builtin };

@@ -1,7 +1,7 @@
-/* A decoder of the Llama family on the ranks of a group. The KV cache is sharded by tokens, always;
- * the weights are replicated, so that every rank computes every token of a step, or divided by heads,
- * columns of the MLP and words (tensor), so that together the ranks read them once. All calls are
- * collective. measure.c times it, docs/llama.md describes it. */
+/* A decoder of the Llama family on the ranks of a group. The KV cache is sharded by tokens,
+ * always; the weights are replicated, so that every rank computes every token of a step, or
+ * divided by heads, columns of the MLP and words (tensor), so that together the ranks read them
+ * once. All calls are collective. timing.c times it, docs/llama.md describes it. */
 #ifndef BENCH_LLAMA_DECODER_H
 #define BENCH_LLAMA_DECODER_H
 

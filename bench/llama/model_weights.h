@@ -38,8 +38,8 @@ typedef struct llama_part {
 
 typedef struct llama_weights llama_weights;
 
-/* From the files of a folder, which must have exactly the shapes of the config. NULL with a sentence
- * in `error`. */
+/* From the files of a folder, which must have exactly the shapes of the config. NULL with a
+ * sentence in `error`. */
 llama_weights *llama_weights_load(const llama_config *config, const char *path, char *error,
                                   size_t capacity);
 

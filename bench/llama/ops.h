@@ -1,6 +1,6 @@
-/* The operations of a decoder layer beside attention, as a table of functions, so that a device other
- * than the host can have its own: all memory in it is the device's, activations are floats, dense.
- * host_ops.c is the host's. */
+/* The operations of a decoder layer beside attention, as a table of functions, so that a device
+ * other than the host can have its own: all memory in it is the device's, activations are floats,
+ * dense. host_ops.c is the host's. */
 #ifndef BENCH_LLAMA_OPS_H
 #define BENCH_LLAMA_OPS_H
 
@@ -12,8 +12,8 @@ typedef struct llama_ops_table {
     /* to[token] = the row of each word. */
     void (*embed)(llama_ops *ops, const llama_matrix *table, const int32_t *words, int64_t tokens,
                   float *to);
-    /* RMSNorm of each row: to = from · weight / sqrt(mean(from²) + epsilon). In place if they are the
-     * same. */
+    /* RMSNorm of each row: to = from · weight / sqrt(mean(from²) + epsilon). In place if they are
+     * the same. */
     void (*norm)(llama_ops *ops, const float *from, const float *weight, float epsilon,
                  int64_t rows, int64_t width, float *to);
     /* As product_job. Returns -1 without memory. */

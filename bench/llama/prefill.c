@@ -1,6 +1,6 @@
-/* The prompt; see decoder.h. In chunks, every rank computes every token, or its part of each, as in a
- * step of many tokens. On the grid, a rank computes those tokens that it will hold, and attention
- * alone needs the others: what it leaves in K and V is where the cache wants it. */
+/* The prompt; see decoder.h. In chunks, every rank computes every token, or its part of each, as
+ * in a step of many tokens. On the grid, a rank computes those tokens that it will hold, and
+ * attention alone needs the others: what it leaves in K and V is where the cache wants it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,11 @@
-/* The loops of matrix products, compiled once for each SIMD level: product_plain.c, product_avx2.c and
- * product_avx512.c define PRODUCT_NAME, ROW_BLOCK and OUTPUT_BLOCK and include this. products.c
- * chooses among them.
+/* The loops of matrix products, compiled once for each SIMD level: product_plain.c, product_avx2.c
+ * and product_avx512.c define PRODUCT_NAME, ROW_BLOCK and OUTPUT_BLOCK and include this.
+ * products.c chooses among them.
  *
  * Every output is the sum over 16 lanes, lane l of which adds up the inputs l, l + 16, … in their
- * order; then the lanes are added in halves. That order depends on the number of inputs alone: not on
- * how many rows there are, nor on threads, so a token's numbers are the same in a prompt and alone.
+ * order; then the lanes are added in halves. That order depends on the number of inputs alone: not
+ * on how many rows there are, nor on threads, so a token's numbers are the same in a prompt and
+ * alone.
  *
  * One row is a read of the weights: four of their rows at a time, converted as they come. Several
  * rows are done in blocks of ROW_BLOCK × OUTPUT_BLOCK sums that stay in registers. */
@@ -55,8 +56,8 @@ INLINE lanes load_f16(const char *at)
     return u.all;
 }
 #else
-/* Exponent and fraction go to their places; a product with 2^112 makes the exponent right, and with it
- * subnormal numbers. Infinities and NaN have an exponent that is all ones. */
+/* Exponent and fraction go to their places; a product with 2^112 makes the exponent right, and
+ * with it subnormal numbers. Infinities and NaN have an exponent that is all ones. */
 INLINE lanes load_f16(const char *at)
 {
     lane_bits h = __builtin_convertvector(*(const halves_at *)(const void *)at, lane_bits);
@@ -85,8 +86,8 @@ INLINE float add_lanes(const lanes *v)
     return sums[0];
 }
 
-/* The sums of `rows` rows of inputs with `outputs` rows of weights; both are constants where this is
- * called. */
+/* The sums of `rows` rows of inputs with `outputs` rows of weights; both are constants where this
+ * is called. */
 INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs, int64_t row,
                   int64_t output)
 {
@@ -158,7 +159,8 @@ INLINE void one_row(const product_job *job, ta_dtype dtype, int64_t first, int64
         block(job, dtype, 1, 1, 0, output);
 }
 
-/* Rows of inputs go in groups that a cache near the CPU holds; the weights are read once for each. */
+/* Rows of inputs go in groups that a cache near the CPU holds; the weights are read once for
+ * each. */
 INLINE void outputs(const product_job *job, ta_dtype dtype, int64_t first, int64_t last)
 {
     const int64_t near_bytes = 384 << 10;

@@ -26,7 +26,8 @@ void product_avx512(const product_job *job, int64_t first, int64_t last);
  * process, before the first product. */
 int products_use(const char *library, char *error, size_t capacity);
 
-/* What computes products of many rows: "OpenBLAS" and the like, or the SIMD level. And of one row. */
+/* What computes products of many rows: "OpenBLAS" and the like, or the SIMD level. And of one
+ * row. */
 const char *products_many_name(void);
 const char *products_one_name(void);
 

@@ -3,9 +3,9 @@
 
 #include "ops.h"
 
-/* Llama 3.1: frequencies that turn less than low_factor times within the tokens of the first training
- * are divided by `factor`, those that turn more than high_factor times stay, between them it is a
- * mixture. */
+/* Llama 3.1: frequencies that turn less than low_factor times within the tokens of the first
+ * training are divided by `factor`, those that turn more than high_factor times stay, between them
+ * it is a mixture. */
 static double frequency(const llama_rope *rope, int32_t i, int32_t head_dim)
 {
     double plain = pow(rope->theta, -2.0 * i / head_dim);

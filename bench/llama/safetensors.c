@@ -207,7 +207,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const safetensor *)a)->name, ((const safetensor *)b)->name);
 }
 
-/* The files that an index names, each once: text is freed by the caller. Returns how many, or -1. */
+/* The files that an index names, each once: text is freed by the caller. Returns how many, or
+ * -1. */
 static int list_shards(const fault_text *f, const json_item *map, const char ***names)
 {
     int count = 0;

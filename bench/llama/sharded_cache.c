@@ -61,7 +61,8 @@ ta_status cache_set_length(sharded_cache *cache, int32_t length)
     int32_t own;
     ta_status status = ta_shard_count(&cache->map, cache->rank, length, &own);
     while (status == TA_OK && cache->taken * cache->page_tokens < own) {
-        /* The pool is taken from its end, so that nothing works by pages that follow one another. */
+        /* The pool is taken from its end, so that nothing works by pages that follow one
+         * another. */
         int32_t page = cache->pages - 1 - cache->taken;
         status =
             ta_device_copy(cache->device, cache->table + cache->taken++, &page, sizeof page, NULL);

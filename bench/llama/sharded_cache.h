@@ -1,6 +1,6 @@
-/* The KV cache of one sequence in all layers, as one rank holds it: dealt to the ranks in blocks, and
- * paged. Pages are taken as the sequence grows; a page has the same number in every layer. decoder.c
- * owns one. */
+/* The KV cache of one sequence in all layers, as one rank holds it: dealt to the ranks in blocks,
+ * and paged. Pages are taken as the sequence grows; a page has the same number in every layer.
+ * decoder.c owns one. */
 #ifndef BENCH_LLAMA_SHARDED_CACHE_H
 #define BENCH_LLAMA_SHARDED_CACHE_H
 

@@ -15,8 +15,8 @@ team *team_create(int threads);
 void team_destroy(team *t);
 int team_threads(const team *t);
 
-/* Do items [0, count) in portions of `portion`, each by whichever thread is free. Returns when all is
- * done. */
+/* Do items [0, count) in portions of `portion`, each by whichever thread is free. Returns when all
+ * is done. */
 void team_run(team *t, int64_t count, int64_t portion, team_fn fn, void *context);
 
 #endif

@@ -1,5 +1,6 @@
-/* A whole model in double, written for reading: one token after the other, one head after the other,
- * all keys in a list. It shares nothing with bench/llama/ but the numbers of the weights. */
+/* A whole model in double, written for reading: one token after the other, one head after the
+ * other, all keys in a list. It shares nothing with bench/llama/ but the numbers of the
+ * weights. */
 #ifndef TEST_LLAMA_REFERENCE_H
 #define TEST_LLAMA_REFERENCE_H
 

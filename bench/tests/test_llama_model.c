@@ -1,5 +1,6 @@
-/* The whole model on several ranks, against double: prompt and decode steps, tree and rings, weights
- * replicated and divided. The error on any number of ranks is at most 4 times that on one. */
+/* The whole model on several ranks, against double: prompt and decode steps, tree and rings,
+ * weights replicated and divided. The error on any number of ranks is at most 4 times that on
+ * one. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

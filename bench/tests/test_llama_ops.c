@@ -1,5 +1,5 @@
-/* The operations of a decoder layer on the host, each against double within a bound that follows from
- * how it rounds: u is half the distance from 1 to the next float. */
+/* The operations of a decoder layer on the host, each against double within a bound that follows
+ * from how it rounds: u is half the distance from 1 to the next float. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,9 @@ static void near(double expected, double got, double bound, const char *what)
 
 /* ---- Products ------------------------------------------------------------------------------ */
 
-/* A sum of n products in 16 lanes rounds at most n / 16 + 1 times in a lane, 4 times over the lanes,
- * and once for the bias; without fused operations each product too. A BLAS may use any order. */
+/* A sum of n products in 16 lanes rounds at most n / 16 + 1 times in a lane, 4 times over the
+ * lanes, and once for the bias; without fused operations each product too. A BLAS may use any
+ * order. */
 static double product_bound(int64_t columns, double sizes, int any_order)
 {
     double roundings = any_order ? (double)columns + 2 : (double)(columns / 16) + 7;

@@ -1,5 +1,5 @@
-/* Models: the JSON reader, config.json files, safetensors files, good ones and broken ones, and random
- * weights. The files are written here, by hand from the published format. */
+/* Models: the JSON reader, config.json files, safetensors files, good ones and broken ones, and
+ * random weights. The files are written here, by hand from the published format. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
