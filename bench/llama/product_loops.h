@@ -24,6 +24,7 @@
 #endif
 
 #define LANES 16
+#define ONE_ROW 4 /* rows of weights at a time, for one row of inputs */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float lanes __attribute__((vector_size(64)));
@@ -86,6 +87,24 @@ INLINE float add_lanes(const lanes *v)
     return sums[0];
 }
 
+/* LANES inputs from number i on. */
+INLINE void add_products(const product_job *job, ta_dtype dtype, int rows, int outputs,
+                         const char *w, const float *x, int64_t i, lanes sums[6][4])
+{
+    const int64_t each = dtype == TA_F32 ? 4 : 2;
+    lanes weights[4];
+#pragma GCC unroll 8
+    for (int o = 0; o < outputs; o++)
+        weights[o] = load_weights(dtype, w + (o * job->w.stride + i) * each);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        lanes inputs = *(const lanes_at *)(const void *)(x + r * job->w.columns + i);
+#pragma GCC unroll 8
+        for (int o = 0; o < outputs; o++)
+            sums[r][o] += inputs * weights[o];
+    }
+}
+
 /* The sums of `rows` rows of inputs with `outputs` rows of weights; both are constants where this
  * is called. */
 INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs, int64_t row,
@@ -102,19 +121,8 @@ INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs,
 #pragma GCC unroll 8
         for (int o = 0; o < outputs; o++)
             sums[r][o] = (lanes){0};
-    for (; i + LANES <= count; i += LANES) {
-        lanes weights[4];
-#pragma GCC unroll 8
-        for (int o = 0; o < outputs; o++)
-            weights[o] = load_weights(dtype, w + (o * job->w.stride + i) * each);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            lanes inputs = *(const lanes_at *)(const void *)(x + r * count + i);
-#pragma GCC unroll 8
-            for (int o = 0; o < outputs; o++)
-                sums[r][o] += inputs * weights[o];
-        }
-    }
+    for (; i + LANES <= count; i += LANES)
+        add_products(job, dtype, rows, outputs, w, x, i, sums);
     if (i < count) { /* fewer than LANES are left: zeros follow them */
         for (int o = 0; o < outputs; o++) {
             memset(tail, 0, sizeof tail);
@@ -150,13 +158,32 @@ INLINE void outputs_of_rows(const product_job *job, ta_dtype dtype, int64_t row,
             block(job, dtype, 1, 1, r, output);
 }
 
+/* Ask for a line of each page of the outputs [first, last). Walks through the page tables then
+ * overlap, which is most of the time that ordinary pages take. */
+INLINE void touch(const product_job *job, int64_t each, int64_t first, int64_t last)
+{
+    const int64_t page = 4096;
+    for (int64_t output = first; output < last; output++) {
+        const char *at = (const char *)job->w.data + output * job->w.stride * each;
+        const char *end = at + job->w.columns * each;
+        for (; at < end; at += page)
+            __builtin_prefetch(at, 0, 2);
+    }
+}
+
 INLINE void one_row(const product_job *job, ta_dtype dtype, int64_t first, int64_t last)
 {
-    int64_t output = first;
-    for (; output + 4 <= last; output += 4)
-        block(job, dtype, 1, 4, 0, output);
-    for (; output < last; output++)
-        block(job, dtype, 1, 1, 0, output);
+    const int64_t each = dtype == TA_F32 ? 4 : 2, batch_bytes = 64 << 10;
+    int64_t batch = job->w.columns ? batch_bytes / (job->w.columns * each) : last - first;
+    batch = batch < ONE_ROW ? ONE_ROW : batch / ONE_ROW * ONE_ROW;
+    for (int64_t at = first; at < last; at += batch) {
+        int64_t end = at + batch < last ? at + batch : last, output = at;
+        touch(job, each, end, end + batch < last ? end + batch : last);
+        for (; output + ONE_ROW <= end; output += ONE_ROW)
+            block(job, dtype, 1, ONE_ROW, 0, output);
+        for (; output < end; output++)
+            block(job, dtype, 1, 1, 0, output);
+    }
 }
 
 /* Rows of inputs go in groups that a cache near the CPU holds; the weights are read once for
