@@ -15,6 +15,7 @@
 #include "decode/options.h"
 #include "llama/llama.h"
 #include "model/model.h"
+#include "selftest/selftest.h"
 
 static void print_help(FILE *file)
 {
@@ -25,6 +26,7 @@ static void print_help(FILE *file)
           "  llama     run a model of the Llama family end to end: treeattn-bench llama --help\n"
           "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
+          "  selftest  the library's tests on this machine's GPUs, and one report of them\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
           "  help      print this\n"
@@ -119,6 +121,8 @@ int main(int argc, char **argv)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)
         return compare_command(argc - 2, argv + 2);
+    if (strcmp(command, "selftest") == 0)
+        return selftest_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)
         return print_info();
     if (is_one_of(command, "version", "--version", "-V"))
@@ -126,11 +130,10 @@ int main(int argc, char **argv)
     else if (is_one_of(command, "help", "--help", "-h"))
         print_help(stdout);
     else {
-        fprintf(
-            stderr,
-            "treeattn-bench: unknown command '%s': must be decode, attention, llama, model, info, "
-            "version or help\n",
-            command);
+        fprintf(stderr,
+                "treeattn-bench: unknown command '%s': must be decode, attention, llama, model, "
+                "compare, selftest, info, version or help\n",
+                command);
         return EXIT_USAGE;
     }
     return EXIT_OK;
