@@ -46,6 +46,8 @@ static const arg_flag flag_table[] = {
      "ranks, as threads of this process; under mpirun the processes are the ranks", NULL},
     {'t', "threads", ARG_INT, AT(threads), 1, 1024, NULL, "N", "threads of each rank",
      "CPUs / ranks"},
+    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
+     "host; GPUs have no operations of a layer yet, beside attention", NULL},
     {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, element_words, "TYPE", "of random weights", NULL},
     {0, "kv-dtype", ARG_CHOICE, AT(kv_dtype), 0, 0, element_words, "TYPE", "of the cache", NULL},
     {0, "chunk", ARG_INT, AT(chunk), 1, 1024, NULL, "TOKENS", "computed at a time in the prompt",
@@ -86,6 +88,7 @@ static llama_flags defaults(void)
 {
     return (llama_flags){
         .model = "tiny",
+        .device = "host",
         .tokens = sweep_one(1024),
         .ranks = sweep_one(1),
         .algorithms = {3, {0, 1, 2}},

@@ -14,7 +14,7 @@ typedef struct llama_flags {
     int64_t dtype, kv_dtype; /* words of element_words */
     int64_t random, seed, temperature;
     int64_t chunk, block, page_tokens, tile, pages, read;
-    const char *words, *matmul, *cluster, *json;
+    const char *words, *matmul, *cluster, *json, *device;
     int64_t predict, help;
 } llama_flags;
 

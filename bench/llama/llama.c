@@ -30,14 +30,22 @@ typedef struct llama_job {
     json_writer json;
 } llama_job;
 
-/* What all processes find alike, one of them says; what one finds alone ends all. */
+/* What all processes find at once: each ends by itself, and one of them says why. */
+static int fail_alike(int code, const char *text)
+{
+    if (launch.rank == 0)
+        fprintf(stderr, "treeattn-bench: %s\n%s", text,
+                code == EXIT_USAGE ? "Try 'treeattn-bench llama --help'.\n" : "");
+    return code;
+}
+
+/* What one process may find alone: it ends all of them. */
 static int fail(int code, const char *text)
 {
-    int alike = code == EXIT_USAGE;
-    if (launch.rank == 0 || !alike)
-        fprintf(stderr, "treeattn-bench: %s\n%s", text,
-                alike ? "Try 'treeattn-bench llama --help'.\n" : "");
-    if (launch.mpi && !alike)
+    if (code == EXIT_USAGE)
+        return fail_alike(code, text);
+    fprintf(stderr, "treeattn-bench: %s\n", text);
+    if (launch.mpi)
         launch_abort(code);
     return code;
 }
@@ -158,7 +166,8 @@ static int make_weights(llama_job *job)
             &job->config, element_dtype(f->dtype), (uint64_t)f->seed, divided ? launch.rank : 0,
             divided ? launch.ranks : 1, launch.mpi ? 1 : job->machine.cpus, (int)f->pages, error,
             sizeof error);
-    return job->weights ? EXIT_OK : fail(job->folder ? EXIT_USAGE : EXIT_WRONG, error);
+    return job->weights ? EXIT_OK
+                        : fail(job->folder && !launch.mpi ? EXIT_USAGE : EXIT_WRONG, error);
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
@@ -287,6 +296,9 @@ int llama_command(int argc, char **argv)
         llama_flags_help(stdout);
         return EXIT_OK;
     }
+    if (strcmp(job.flags.device, "host") != 0)
+        return fail_alike(EXIT_NO_DEVICE, "--device must be host: norms, rotations and products of "
+                                          "a layer are not there on GPUs yet");
     element_init();
     int code = run(&job, argc, argv);
     llama_weights_free(job.weights);

@@ -105,6 +105,15 @@ INLINE void add_products(const product_job *job, ta_dtype dtype, int rows, int o
     }
 }
 
+/* Rows of weights are too short for the CPU to see where it goes on: ask for the lines that are read
+ * a block of outputs later. */
+INLINE void ask_ahead(const product_job *job, int64_t each, int outputs, const char *w, int64_t i)
+{
+#pragma GCC unroll 8
+    for (int o = 0; o < outputs; o++)
+        __builtin_prefetch(w + ((o + outputs) * job->w.stride + i) * each, 0, 2);
+}
+
 /* The sums of `rows` rows of inputs with `outputs` rows of weights; both are constants where this
  * is called. */
 INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs, int64_t row,
@@ -121,6 +130,11 @@ INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs,
 #pragma GCC unroll 8
         for (int o = 0; o < outputs; o++)
             sums[r][o] = (lanes){0};
+    while (rows == 1 && i + 2 * LANES <= count) {
+        ask_ahead(job, each, outputs, w, i);
+        for (int step = 0; step < 2; step++, i += LANES)
+            add_products(job, dtype, rows, outputs, w, x, i, sums);
+    }
     for (; i + LANES <= count; i += LANES)
         add_products(job, dtype, rows, outputs, w, x, i, sums);
     if (i < count) { /* fewer than LANES are left: zeros follow them */

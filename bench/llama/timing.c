@@ -241,7 +241,7 @@ static decoder_options decoder_options_of(const llama_timing *timing, const llam
         .chunk = (int32_t)f->chunk,
         .reproducible_tile = (int32_t)f->tile,
         .algorithms = f->algorithms.count,
-        .device = "host",
+        .device = f->device,
         .threads = row->threads,
     };
     for (int i = 0; i < o.algorithms; i++)

@@ -144,6 +144,8 @@ refused '--block must be a multiple' --reproducible 48 --algo tree
 refused '--reproducible needs --weights replicated' --reproducible 16 --weights tensor
 refused 'is no BLAS' --matmul nothing.so
 refused 'weights and cache need' --model 3-70b --tokens 1M
+run 3 llama --device cuda
+says err '--device must be host'
 run 0 llama --help
 says out '--temperature'
 
