@@ -105,8 +105,8 @@ INLINE void add_products(const product_job *job, ta_dtype dtype, int rows, int o
     }
 }
 
-/* Rows of weights are too short for the CPU to see where it goes on: ask for the lines that are read
- * a block of outputs later. */
+/* Rows of weights are too short for the CPU to see where it goes on: ask for the lines that are
+ * read a block of outputs later. */
 INLINE void ask_ahead(const product_job *job, int64_t each, int outputs, const char *w, int64_t i)
 {
 #pragma GCC unroll 8
