@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 HEADERS = os.path.join(HERE, '..', 'include', 'treeattn')
 TARGET = os.path.join(HERE, 'treeattn', '_bindings.py')
 FILES = ['version.h', 'treeattn.h', 'collectives.h', 'attention.h', 'cluster.h']
-HEAD = '''"""The C interface for ctypes. Written by python/generate.py from the headers: do not edit."""
+HEAD = '''"""The C interface for ctypes, written by python/generate.py from the headers."""
 import ctypes as c
 import enum
 

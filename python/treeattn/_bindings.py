@@ -1,4 +1,4 @@
-"""The C interface for ctypes. Written by python/generate.py from the headers: do not edit."""
+"""The C interface for ctypes, written by python/generate.py from the headers."""
 import ctypes as c
 import enum
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import ctypes as c
 import glob
+import itertools
 import os
 import sys
 import threading
+import weakref
+from typing import Any
 
 from . import _bindings as b
 from .errors import error_of
@@ -48,7 +51,16 @@ def load(path: str) -> c.CDLL:
 
 path = find_library()
 lib = load(path)
+objects: 'weakref.WeakValueDictionary[int, Any]' = weakref.WeakValueDictionary()
+last_number = itertools.count(1)
 raised = threading.local()  # `error`: what Python code raised that the library called
+
+
+def numbered(thing: Any) -> int:
+    """A number of its own for an object, by which `objects` finds it while it lives."""
+    number = next(last_number)
+    objects[number] = thing
+    return number
 
 
 def check(status: int) -> None:

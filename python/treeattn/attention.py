@@ -5,7 +5,7 @@ import ctypes as c
 from typing import Any, NamedTuple
 
 from . import _bindings as b
-from ._library import Handle, check, lib, text_of
+from ._library import Handle, check, lib, numbered, text_of
 from .arrays import check_dense, check_device, check_dtype, check_shape, check_strides, \
     check_writable, new_array, strides_of, view
 from .device import as_device, stream_of
@@ -57,6 +57,7 @@ class Attention(Handle):
         self.dtype = NAMES.get(config.dtype, '')
         self._input, self._gradient = b.ta_attention_input(), b.ta_attention_gradient()
         self._out = b.ta_tensor()
+        self.number = numbered(self)
 
     def _destroy(self, handle: int) -> None:
         lib.ta_attention_destroy(handle)

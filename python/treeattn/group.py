@@ -120,7 +120,7 @@ class Group(Handle, Collectives):
         for user in list(self._users):
             user.close()
         lib.ta_group_destroy(handle)
-        self._keep = None
+        self._keep = None  # a transport closes when the last part of its group has let go
 
     def __repr__(self) -> str:
         return f'<treeattn.Group rank {self.rank} of {self.size}>'

@@ -5,6 +5,7 @@ import ctypes as c
 from typing import Any
 
 from ._bindings import ta_kv
+from ._library import numbered
 from .arrays import View, check_dense, check_dtype, check_strides, extent_bytes, strides_of, \
     view
 from .errors import InvalidError
@@ -60,6 +61,7 @@ class KV:
         self.paged = page_table is not None
         self._set_bounds(bounds)
         self._set_pages(page_table)
+        self.number = numbered(self)
         self.checked_for = 0  # the number of the plan that has looked at shapes and dtypes
 
     def _set_bounds(self, bounds: Any) -> None:

@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import ctypes as c
-import itertools
 from typing import Any, NamedTuple
 
 from . import _bindings as b
-from ._library import Handle, check, lib, text_of
+from ._library import Handle, check, lib, numbered, text_of
 from .arrays import View, check_dense, check_device, check_dtype, check_shape, check_strides, \
     check_writable, new_array, view, with_axis
 from .device import as_device, stream_of
@@ -17,7 +16,6 @@ from .options import enum_of, fill
 from .shard import head_range
 
 NAMES = {1: 'f32', 2: 'f16', 3: 'bf16'}
-plan_numbers = itertools.count(1)
 
 
 class PlanStats(NamedTuple):
@@ -59,7 +57,7 @@ class Plan(Handle):
         self._describe(config)
         self._q, self._out, self._call = b.ta_tensor(), b.ta_tensor(), b.ta_call()
         self._append = b.ta_append_input()
-        self._number = next(plan_numbers)
+        self.number = numbered(self)
         self._on_host = self.device.name == 'host'
 
     def _describe(self, config: b.ta_plan_config) -> None:
@@ -205,7 +203,7 @@ class Plan(Handle):
         for name, found in kv.tables:
             if found.device != 'cpu' or not self._on_host:
                 check_device(found, self.device.name, name)
-        kv.checked_for = self._number
+        kv.checked_for = self.number
 
     # ---- Calls ------------------------------------------------------------------------------
 
@@ -222,7 +220,7 @@ class Plan(Handle):
         window and softcap: None for the plan's, 0 for none. tag: says which call this is."""
         keep: list[Any] = [q, out, lse]
         try:
-            if kv.__class__ is not KV or kv.checked_for != self._number:
+            if kv.__class__ is not KV or kv.checked_for != self.number:
                 self._check_kv(kv)
             lead = self._set_call(q, kv.batch, starts, tokens, tag, keep)
             call = self._call

@@ -79,6 +79,9 @@ class Adapter:
             self._cancel = ta_transport_cancel(self._on_cancel)
             self.struct.cancel = self._cancel
 
+    def __del__(self) -> None:
+        self.transport.close()
+
     def _transfer(self, pointer: Any) -> Transfer:
         struct = pointer.contents
         address = c.addressof(struct)
