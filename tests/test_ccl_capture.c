@@ -39,10 +39,7 @@ static ta_status captured_rank(ccl_rank *r)
     hipGraph_t graph;
     hipGraphExec_t exec;
     TA_TRY(prepare(r->group, r->device, &p));
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
-    TA_TRY(small_step_queue(&p.step, p.plan, stream));
-    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    TA_TRY(capture(&p, stream, &graph, &exec));
     ta_status status = replay(r, &p, exec);
     (void)hipGraphExecDestroy(exec);
     (void)hipGraphDestroy(graph);

@@ -161,9 +161,7 @@ static ta_status differ(ta_group *group, void *context)
     ta_plan *plan = NULL;
     small_step step;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.call.tag = ta_group_rank(group) == 1 ? 8 : 9;
     ta_status status = small_step_decode(&step, plan);
     RANK_EXPECT(status == TA_ERR_MISMATCH && strstr(ta_last_error(), "in the tag"));

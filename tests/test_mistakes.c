@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
+#include "lib/spoil.h"
 
 #define RANKS 3
 
@@ -40,11 +41,7 @@ typedef struct mistake {
 
 static int32_t pages[SMALL_BATCH * SMALL_TOKENS];
 
-#define SPOIL(name, change)                                                                        \
-    static void name(small_step *step)                                                             \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(name, small_step *step, change)
 SPOIL(nothing, (void)step)
 SPOIL(one_ahead, ++step->lengths[0])
 SPOIL(other_tag, step->call.tag = 5)

@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 4 -m treeattn.generate --model PATH --prompt '…'
     mpirun -n 4 python -m treeattn.generate --model PATH --prompt '…'
 
-PATH is a directory with a model of transformers, or its config.json: then the weights are random and
-the prompt is numbers of tokens. Ranks are threads, unless torchrun or mpirun started several
+PATH is a directory with a model of transformers, or its config.json: then the weights are random
+and the prompt is numbers of tokens. Ranks are threads, unless torchrun or mpirun started several
 processes. Greedy, so that all ranks agree; rank 0 prints.
 """
 from __future__ import annotations

@@ -129,7 +129,9 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
     return plan->runs->decode(plan, step, own, stream);
 }
 
-ta_status ta_fail_of_sizes(const ta_problem *p)
+/* The error of a message that had another size than its receiver expected: rows size messages.
+ * ta_last_error() has the group's sentence. */
+static ta_status fail_of_sizes(const ta_problem *p)
 {
     char reason[400];
     ta_format(reason, sizeof reason, "%s", ta_last_error());
@@ -138,6 +140,20 @@ ta_status ta_fail_of_sizes(const ta_problem *p)
         "%s; a call's query rows, %lld here, must be as many on all ranks: call.batch, %d "
         "here, and call.tokens, %lld here",
         reason, (long long)p->rows, (int)p->batch, (long long)(p->starts ? p->rows : 0));
+}
+
+ta_status ta_step_end(ta_plan *plan, const ta_step *step, ta_status status, ta_fault *found)
+{
+    *found = ta_fault_of(TA_OK, plan->rank);
+    if (status == TA_ERR_MISMATCH)
+        status = fail_of_sizes(&step->problem);
+    if (status != TA_OK) {
+        ta_group_abort(plan->group, ta_last_error());
+        return status;
+    }
+    if (!ta_plan_tracks(plan)) /* else it is not known yet */
+        *found = ta_take_report(plan);
+    return TA_OK;
 }
 
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
@@ -160,15 +176,8 @@ ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status ch
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
     plan->last_step = ta_step_count_since(plan, &before);
     ++plan->steps;
-    if (status == TA_ERR_MISMATCH)
-        status = ta_fail_of_sizes(&step->problem);
-    if (status != TA_OK) {
-        ta_group_abort(plan->group, ta_last_error());
-        return status;
-    }
-    ta_fault now = ta_fault_of(TA_OK, plan->rank);
-    if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = ta_take_report(plan);
+    ta_fault now;
+    TA_TRY(ta_step_end(plan, step, status, &now));
     if (checked != TA_OK)
         return checked;
     if (earlier.status != TA_OK)

@@ -204,17 +204,9 @@ static ta_status gather_and_store(ta_plan *plan, const ta_step *step, const ta_f
 static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status checked,
                                   void *stream)
 {
-    ta_fault own = ta_step_record(plan, step, 0, checked);
+    ta_fault own = ta_step_record(plan, step, 0, checked), now;
     ta_status status = gather_and_store(plan, step, &own, stream);
-    if (status == TA_ERR_MISMATCH)
-        status = ta_fail_of_sizes(&step->problem);
-    if (status != TA_OK) {
-        ta_group_abort(plan->group, ta_last_error());
-        return status;
-    }
-    ta_fault now = ta_fault_of(TA_OK, plan->rank);
-    if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = ta_take_report(plan);
+    TA_TRY(ta_step_end(plan, step, status, &now));
     if (checked != TA_OK || now.status == TA_OK)
         return checked;
     return ta_fail_of_fault(&now, "this", "nothing was stored");
