@@ -1,4 +1,4 @@
-"""`python -m treeattn.generate`: the same tokens on one rank, on threads, by torchrun and mpirun."""
+"""`python -m treeattn.generate`: the same tokens on one rank, by threads, torchrun and mpirun."""
 import json
 import os
 import shutil
