@@ -2,8 +2,8 @@
 that this machine can build inside, and a source distribution. pip calls it; it needs a C compiler,
 Meson and ninja, which pip gets from PyPI if they are not here, and nothing else.
 
-    pip install . -C setup-args=-Dcuda=disabled      flags for `meson setup`
-    pip install . -C build-dir=build                 take what is built there, build nothing
+    pip install . --config-settings setup-args=-Dcuda=disabled   flags for `meson setup`
+    pip install . --config-settings build-dir=build              take what is built there
 """
 import base64
 import csv

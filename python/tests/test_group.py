@@ -8,6 +8,7 @@ import unittest
 import numpy as np
 
 import treeattn
+from treeattn.sockets import SocketTransport
 
 NEEDS = ['numpy']
 
@@ -200,6 +201,59 @@ class Transports(unittest.TestCase):
         self.assertIn('the cable was cut', str(results[1]))
         self.assertIsInstance(results[1].__cause__, RuntimeError)
         self.assertIsInstance(results[0], treeattn.TreeattnError)
+
+
+class Sockets(unittest.TestCase):
+    """The transport over sockets, whose ranks are threads here."""
+
+    def run_ranks(self, ranks, work):
+        barrier, box, results = threading.Barrier(ranks), [None] * ranks, [None] * ranks
+
+        def rank_main(rank):
+            def exchange(data):
+                box[rank] = data
+                barrier.wait()
+                found = list(box)
+                barrier.wait()
+                return found
+            try:
+                transport = SocketTransport(rank, ranks, exchange)
+                with treeattn.Group.custom(transport, timeout=20) as group:
+                    results[rank] = work(group, transport)
+            except Exception as error:
+                results[rank] = error
+        threads = [threading.Thread(target=rank_main, args=(rank,)) for rank in range(ranks)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    def test_large_and_small_messages_and_parts(self):
+        def work(group, _):
+            for _ in range(20):
+                group.barrier()
+            part = group.split(0, -group.rank)
+            total = part.all_reduce(np.arange(300000, dtype=np.int32))
+            return part.rank, bool((total == 3 * np.arange(300000)).all())
+        self.assertEqual(self.run_ranks(3, work), [(2, True), (1, True), (0, True)])
+
+    def test_a_rank_that_is_lost_is_named_at_once(self):
+        def work(group, transport):
+            group.barrier()
+            if group.rank == 1:
+                transport.close()  # as the system does when a process ends
+                return 'gone'
+            begin = time.monotonic()
+            try:
+                while True:
+                    group.barrier()
+            except treeattn.TreeattnError as error:
+                return str(error), time.monotonic() - begin
+        found = self.run_ranks(2, work)
+        self.assertEqual(found[1], 'gone')
+        self.assertIn('rank 1', found[0][0])
+        self.assertLess(found[0][1], 15)
 
 
 if __name__ == '__main__':

@@ -9,12 +9,12 @@ here=$(cd -- "$(dirname -- "$0")" && pwd)
 environment=${XDG_CACHE_HOME:-$HOME/.cache}/treeattn/python-env
 python=$environment/bin/python
 
-if ! "$python" -c 'import torch, transformers, numpy' 2>/dev/null; then
+if ! "$python" -c 'import torch, transformers, numpy, mpi4py' 2>/dev/null; then
     system=/usr/bin/python3
     [ -x "$system" ] || system=python3
     echo "getting PyTorch and transformers from PyPI into $environment"
     if ! { "$system" -m venv "$environment" &&
-        "$environment/bin/pip" install -q torch transformers numpy; }; then
+        "$environment/bin/pip" install -q torch transformers numpy mpi4py; }; then
         exit 1
     fi
 fi

@@ -141,6 +141,20 @@ class Processes(unittest.TestCase):
         self.assertIn('rank 1', said[0])
 
 
+class Peers(unittest.TestCase):
+    def test_the_benchmark(self):
+        """It runs, and all of its contenders are right."""
+        said = subprocess.run(
+            [sys.executable, os.path.join(HERE, '..', '..', 'bench', 'peers.py'), '--tokens',
+             '96', '--steps', '2', '--dtype', 'float32', '--threads', '1'], check=True,
+            stdout=subprocess.PIPE).stdout.decode()
+        rows = [line.split() for line in said.splitlines() if not line.startswith(('#', ' '))]
+        self.assertEqual([row[0] for row in rows], ['treeattn', 'SDPA,', 'SDPA,'])
+        self.assertEqual(rows[0][-2], '1.00')
+        for row in rows:
+            self.assertLess(float(row[-1]), 1e-5)
+
+
 def main_of_a_process(what, meet, rank, ranks):
     dist.init_process_group('gloo', init_method=meet, rank=int(rank), world_size=int(ranks))
     group = tt.group(timeout=60)

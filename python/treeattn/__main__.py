@@ -13,9 +13,8 @@ def main() -> int:
     if sys.argv[1:] not in ([], ['info']):
         print(USAGE, file=sys.stderr)
         return 2
-    print(f'package: treeattn {treeattn.__version__}')
-    print(f'library: {treeattn.library_path}')
-    print(treeattn.info().rstrip())
+    print(f'package: treeattn {treeattn.__version__}\nlibrary: {treeattn.library_path}\n'
+          f'{treeattn.info().rstrip()}')
     return 0
 
 

@@ -45,6 +45,8 @@ class Group(Handle, Collectives):
     def __init__(self, handle: int, keep: Any = None):
         self._handle = handle
         self._keep = keep
+        if isinstance(keep, Adapter):
+            keep.users += 1
         self._users: 'weakref.WeakSet[Handle]' = weakref.WeakSet()
         self.rank: int = lib.ta_group_rank(handle)
         self.size: int = lib.ta_group_size(handle)
@@ -120,7 +122,9 @@ class Group(Handle, Collectives):
         for user in list(self._users):
             user.close()
         lib.ta_group_destroy(handle)
-        self._keep = None  # a transport closes when the last part of its group has let go
+        if isinstance(self._keep, Adapter):
+            self._keep.release()
+        self._keep = None
 
     def __repr__(self) -> str:
         return f'<treeattn.Group rank {self.rank} of {self.size}>'

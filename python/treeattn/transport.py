@@ -68,6 +68,7 @@ class Adapter:
 
     def __init__(self, transport: Transport):
         self.transport = transport
+        self.users = 0  # groups over it
         self._known: dict[int, Transfer] = {}
         self.struct = ta_transport()
         self.struct.rank, self.struct.ranks = transport.rank, transport.ranks
@@ -79,8 +80,11 @@ class Adapter:
             self._cancel = ta_transport_cancel(self._on_cancel)
             self.struct.cancel = self._cancel
 
-    def __del__(self) -> None:
-        self.transport.close()
+    def release(self) -> None:
+        """A group, or a part of one, has ended; the last one ends the transport."""
+        self.users -= 1
+        if self.users == 0:
+            self.transport.close()
 
     def _transfer(self, pointer: Any) -> Transfer:
         struct = pointer.contents
