@@ -13,6 +13,7 @@
 #include "lib/attention_case.h"
 #include "lib/case.h"
 #include "lib/combine_case.h"
+#include "lib/differing_step.h"
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
@@ -174,8 +175,24 @@ static ta_status differ(ta_group *group, void *context)
     return TA_OK;
 }
 
+/* In what would size their messages, with every algorithm and exchange. */
+static ta_status differ_in_size(ta_group *group, void *context)
+{
+    differing_step d;
+    ta_device *device;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    for (int i = 0; differing_step_get(i, ta_group_size(group), 0, &d); ++i)
+        if (d.exchange != TA_EXCHANGE_TWO_LEVEL && d.kind >= OTHER_BATCH)
+            TA_TRY(differing_step_rank(group, device, &d, NULL));
+    ta_device_close(device);
+    return TA_OK;
+}
+
 static void test_steps_that_differ(void)
 {
+    EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, NULL, differ_in_size, NULL));
+    EXPECT_OK(socket_run_processes(3, SOCKET_IN_CALLS, NULL, differ_in_size, NULL));
     EXPECT_OK(socket_run_threads(3, SOCKET_IN_CALLS, NULL, differ, NULL));
     EXPECT_OK(socket_run_processes(3, SOCKET_IN_CALLS, NULL, differ, NULL));
 }

@@ -40,7 +40,8 @@ void spoiled_on_one_rank(const spoiled_call *kind, const mistake *mistakes, size
 /* Each on rank 2 of 3, which then is in another step: all hear of it, nothing is written. */
 void spoiled_differently(const spoiled_call *kind, const mistake *mistakes, size_t count);
 
-/* Each on rank 1 of 2, whose messages then have other sizes: so the group itself notices. */
+/* Each on rank 1 of 3, whose messages would then have other sizes: all hear of it, nothing is
+ * written, the next call is right, and so is one of that size on all ranks. */
 void spoiled_in_size(const spoiled_call *kind, const mistake *mistakes, size_t count);
 
 #endif

@@ -245,16 +245,27 @@ static ta_status plans_differ(ta_group *world)
 
 /* ---- Ranks that are not in the same step ---- */
 
-static ta_status steps_differ(ta_group *world)
+static ta_status try_differing(ta_group *world, int sizes)
 {
     differing_step d;
     ta_device *device;
     TA_TRY(ta_device_open("host", NULL, &device));
     for (int i = 0; differing_step_get(i, ta_group_size(world), 0, &d); ++i)
-        if (d.exchange != TA_EXCHANGE_TWO_LEVEL)
+        if (d.exchange != TA_EXCHANGE_TWO_LEVEL && (d.kind >= OTHER_BATCH) == sizes)
             TA_TRY(differing_step_rank(world, device, &d, NULL));
     ta_device_close(device);
     return TA_OK;
+}
+
+static ta_status steps_differ(ta_group *world)
+{
+    return try_differing(world, 0);
+}
+
+/* Of messages, or they would. */
+static ta_status sizes_differ(ta_group *world)
+{
+    return try_differing(world, 1);
 }
 
 /* ---- Aborts ---- */
@@ -368,6 +379,7 @@ static const struct {
     {"another_size", another_size},
     {"plans_differ", plans_differ},
     {"steps_differ", steps_differ},
+    {"sizes_differ", sizes_differ},
     {"aborted", aborted},
     {"part_aborted", part_aborted},
     {"mpi_error", mpi_error},
