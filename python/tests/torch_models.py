@@ -120,6 +120,24 @@ class Models(unittest.TestCase):
             self.assertEqual(found.tolist(), wanted.tolist())
 
     @torch.no_grad()
+    def test_bf16(self):
+        """Elements of 16 bits: near eager attention, and the same bits on all ranks."""
+        tokens = ids(2, 30)
+        eager, model = (model_of('llama', name).to(torch.bfloat16)
+                        for name in ('eager', 'treeattn'))
+        wanted = eager(tokens).logits
+
+        def rank_main(group):
+            with torch.no_grad():
+                return model(tokens, past_key_values=cache_of(model, group)).logits
+        results = treeattn.run(3, rank_main)
+        self.assertEqual(results[0].dtype, torch.bfloat16)
+        spread = wanted.float().std()
+        self.assertLess((results[0] - wanted).float().abs().mean(), 0.02 * spread)
+        for logits in results[1:]:
+            self.assertTrue(torch.equal(logits, results[0]))
+
+    @torch.no_grad()
     def test_what_is_refused(self):
         model, tokens = model_of('llama', 'treeattn'), ids(1, 5)
         with self.assertRaisesRegex(NotImplementedError, 'ShardedCache'):
