@@ -42,7 +42,7 @@ def model_of(family, attention):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() > 1 or 'sinks' in name:
-                parameter.normal_(0, 0.3)  # so that attention matters
+                parameter.normal_(0, 0.2)  # so that attention matters
     model.set_attn_implementation(attention)
     return model.eval()
 
@@ -74,8 +74,8 @@ class Models(unittest.TestCase):
                 with self.subTest(family=family, ranks=ranks):
                     results = treeattn.run(ranks, rank_main)
                     worst = (results[0][0] - wanted).abs().max().item()
-                    scale = max(1.0, wanted.abs().max().item())
-                    self.assertLess(worst, 1e-5 * scale)
+                    print(f'{family} on {ranks}: {worst:.1e}, largest {wanted.abs().max():.1f}')
+                    self.assertLess(worst, 1e-5)
                     for logits, _ in results[1:]:
                         self.assertTrue(torch.equal(logits, results[0][0]), 'other bits')
                     if ranks == 3:  # 10 blocks of 4 tokens in 2 sequences, on 3 ranks
