@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import hmac
-import pickle
+import json
 import secrets
 import select
 import socket
@@ -85,7 +85,7 @@ class SocketTransport(Transport):
         self.rank, self.ranks = rank, ranks
         self._lock = threading.Lock()
         name = socket.gethostname()
-        names = [pickle.loads(data) for data in exchange(pickle.dumps(name))]
+        names = [data.decode() for data in exchange(name.encode())]
         alone = len(set(names)) == 1
         secret = secrets.token_bytes(SECRET_BYTES)
         with socket.socket() as listener:
@@ -93,8 +93,8 @@ class SocketTransport(Transport):
             listener.listen(max(ranks, 1))
             listener.settimeout(timeout)
             place = (socket.gethostbyname(name) if not alone else '127.0.0.1',
-                     listener.getsockname()[1], secret)
-            places = [pickle.loads(data) for data in exchange(pickle.dumps(place))]
+                     listener.getsockname()[1], secret.hex())
+            places = [json.loads(data) for data in exchange(json.dumps(place).encode())]
             self._peers = self._connect(listener, places, names, timeout)
         self.node = 1 + sorted(set(names)).index(name)
 
@@ -107,7 +107,7 @@ class SocketTransport(Transport):
             if names[other] == names[self.rank]:
                 address = '127.0.0.1'
             connection = socket.create_connection((address, port), timeout)
-            connection.sendall(secret + struct.pack('<i', self.rank))
+            connection.sendall(bytes.fromhex(secret) + struct.pack('<i', self.rank))
             peers[other] = Peer(connection)
         while len(peers) < self.ranks - 1:
             connection, _ = listener.accept()
@@ -118,7 +118,7 @@ class SocketTransport(Transport):
                 if not data:
                     break
                 hello += data
-            if hmac.compare_digest(hello[:SECRET_BYTES], places[self.rank][2]) and \
+            if hmac.compare_digest(hello[:SECRET_BYTES].hex(), places[self.rank][2]) and \
                     len(hello) == SECRET_BYTES + 4:
                 peers[struct.unpack('<i', hello[SECRET_BYTES:])[0]] = Peer(connection)
             else:
