@@ -22,7 +22,7 @@ import nvidia
 import page
 from assembly import TREE
 from kernel import name_all
-from saturate import DEVICES, Changed
+from saturate import DEVICES, Changed, per_16_bytes
 from shapes import UNITS
 
 PAGE = os.path.join(TREE, 'docs', 'kernels.md')
@@ -35,6 +35,14 @@ def read_page():
         return file.read()
 
 
+def old_loops(kernels):
+    """What the kernels that do not take what the direct ones do would need for it, on AMD."""
+    return {(device['arch'], 16): [
+        per_16_bytes(name, page.kernel_for(kernels, device['arch'], rows), amd, rows)
+        for rows in (1, 4, 8, 16)]
+        for name, device in DEVICES.items() if any(k.arch == device['arch'] for k in kernels)}
+
+
 def inspect_loops(vendor, kernels, build):
     """The table of the direct kernels' loops, and what is wrong with them."""
     loops = direct.read_amd(kernels) if vendor is amd else direct.read_nvidia(build)
@@ -43,7 +51,8 @@ def inspect_loops(vendor, kernels, build):
                     'tests/kernels/fetch-nvdisasm.sh brings one']
     if not loops and any(kernel.direct for kernel in kernels):
         return '', [f'{vendor.VENDOR}: the direct kernels were not found in machine code']
-    table, wrong = direct.table(loops, DEVICES, UNITS)
+    before = old_loops(kernels) if vendor is amd else direct.BEFORE_NVIDIA
+    table, wrong = direct.table(loops, DEVICES, UNITS, before)
     return table, wrong + [text for loop in loops for text in loop.complaints()]
 
 
@@ -56,13 +65,15 @@ def inspect(vendor, build):
     for kernel in kernels:
         kernel.count_loads(vendor)
     wrong = [text for kernel in kernels for text in kernel.complaints()]
-    loops, complaints = inspect_loops(vendor, kernels, build)
-    wrong += complaints
-    print(f'kernels: {vendor.VENDOR}: {len(kernels)} by {compiler}, {len(wrong)} complaints')
     try:
-        return page.part(vendor, kernels, compiler, loops), compiler, wrong
+        loops, complaints = inspect_loops(vendor, kernels, build)
+        wrong += complaints
+        text = page.part(vendor, kernels, compiler, loops)
     except Changed as change:
-        return '', compiler, wrong + [str(change)]
+        text = ''
+        wrong.append(str(change))
+    print(f'kernels: {vendor.VENDOR}: {len(kernels)} by {compiler}, {len(wrong)} complaints')
+    return text, compiler, wrong
 
 
 def main():
