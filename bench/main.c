@@ -14,6 +14,7 @@
 #include "decode/decode.h"
 #include "decode/options.h"
 #include "model/model.h"
+#include "selftest/selftest.h"
 
 static void print_help(FILE *file)
 {
@@ -23,6 +24,7 @@ static void print_help(FILE *file)
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
           "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
+          "  selftest  the library's tests on this machine's GPUs, and one report of them\n"
           "  info      describe this machine and the library\n"
           "  version   print the version\n"
           "  help      print this\n"
@@ -115,6 +117,8 @@ int main(int argc, char **argv)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)
         return compare_command(argc - 2, argv + 2);
+    if (strcmp(command, "selftest") == 0)
+        return selftest_command(argc - 2, argv + 2);
     if (strcmp(command, "info") == 0)
         return print_info();
     if (is_one_of(command, "version", "--version", "-V"))
@@ -123,8 +127,8 @@ int main(int argc, char **argv)
         print_help(stdout);
     else {
         fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, attention, model, info, "
-                "version or help\n",
+                "treeattn-bench: unknown command '%s': must be decode, attention, model, compare, "
+                "selftest, info, version or help\n",
                 command);
         return EXIT_USAGE;
     }

@@ -7,22 +7,11 @@
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/small_step.h"
+#include "lib/wrapped_allocation.h"
 
 static atomic_int calls;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void __wrap_free(void *memory);
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -144,13 +133,8 @@ static void test_a_ragged_step_allocates_nothing(void)
 
 static ta_status only_combine(small_step *step)
 {
-    step->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    step->config.combine_only = 1;
-    step->config.batch = SMALL_BATCH;
+    step->config = combine_config(SMALL_BATCH, SMALL_HEADS, SMALL_V_DIM);
     step->config.query_tokens = SMALL_QUERY_TOKENS;
-    step->config.query_heads = SMALL_HEADS;
-    step->config.v_dim = SMALL_V_DIM;
-    step->config.query_dtype = TA_F32;
     return TA_OK;
 }
 

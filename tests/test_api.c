@@ -8,6 +8,7 @@
 #include "lib/number.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
+#include "lib/spoil.h"
 
 /* One way to spoil a step, and what the error must name. */
 typedef struct mistake {
@@ -36,11 +37,7 @@ static void use_pages(small_step *s, const int32_t *table)
     s->kv.page_table_stride = 2;
 }
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(small_step *s)                                                        \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, small_step *s, change)
 SPOIL(q_data, s->q.data = NULL)
 SPOIL(q_aligned, s->q.data = (char *)s->query + 1)
 SPOIL(q_batch, s->q.batch_stride = -1)
@@ -360,9 +357,7 @@ static ta_status absent_rank(ta_group *group, void *context)
     ta_plan *plan;
     small_step step;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     if (ta_group_rank(group) != 2) {
         ta_status status = small_step_decode(&step, plan);
         RANK_EXPECT(status == TA_ERR_TIMEOUT && strstr(ta_last_error(), "rank 2 did not arrive"));

@@ -9,7 +9,9 @@
 #include "lib/expect.h"
 #include "lib/number.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/seed_main.h"
+#include "lib/spoiled_call.h"
 
 static char failure[2048];
 
@@ -90,15 +92,14 @@ typedef struct small {
     bool no_input;
 } small;
 
-static void small_init(small *s)
+/* What the calls of a test give. */
+static ta_append_source source = TA_APPEND_HEADS;
+
+static void small_init(void *call)
 {
+    small *s = call;
     memset(s, 0, sizeof *s);
-    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    s->config.batch = BATCH;
-    s->config.query_heads = HEADS;
-    s->config.k_dim = DIM;
-    s->config.kv_dtype = TA_F32;
-    s->config.max_tokens = TOKENS;
+    s->config = plan_config(TA_F32, BATCH, HEADS, DIM, TOKENS);
     s->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     s->config.map.block = 1;
     s->config.append_scattered = 1;
@@ -109,7 +110,7 @@ static void small_init(small *s)
     s->lengths[0] = 4;
     s->lengths[1] = 2;
     s->input = (ta_append_input)TA_APPEND_INPUT_INIT;
-    s->input.source = TA_APPEND_HEADS;
+    s->input.source = source;
     s->input.k.data = s->new_k;
     s->input.v.data = s->new_v;
     s->call = (ta_call)TA_CALL_INIT;
@@ -119,23 +120,29 @@ static void small_init(small *s)
     number_poison(TA_F32, s->v, CACHE);
 }
 
-static ta_status small_append(small *s, ta_plan *plan)
+static ta_status small_append(void *call, ta_plan *plan)
 {
+    small *s = call;
     return ta_append(plan, s->no_input ? NULL : &s->input, &s->kv, &s->call, s->stream);
 }
 
-static bool untouched(const small *s)
+static bool is_untouched(const void *call)
 {
+    const small *s = call;
     for (int i = 0; i < CACHE; ++i)
         if (!number_is_poison(TA_F32, s->k, i) || !number_is_poison(TA_F32, s->v, i))
             return false;
     return true;
 }
 
-typedef struct mistake {
-    const char *named, *value;
-    void (*spoil)(small *s);
-} mistake;
+/* Of three ranks the last holds none of the new tokens, which are positions 3 and 1. */
+static bool is_stored(const void *call, int rank)
+{
+    return is_untouched(call) == (rank == 2);
+}
+
+static const spoiled_call appends = {sizeof(small), small_init, small_append, is_untouched,
+                                     is_stored};
 
 static void page(small *s, int32_t entry)
 {
@@ -147,11 +154,6 @@ static void page(small *s, int32_t entry)
         s->pages[i] = entry;
 }
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(small *s)                                                             \
-    {                                                                                              \
-        change;                                                                                    \
-    }
 SPOIL(k, s->input.k.data = NULL)
 SPOIL(v, s->input.v.data = NULL)
 SPOIL(k_aligned, s->input.k.data = (char *)s->new_k + 1)
@@ -176,53 +178,36 @@ SPOIL(dtype, s->input.dtype = (ta_dtype)77)
 SPOIL(two, s->no_input = true; s->call.batch = 9)
 
 static const mistake mistakes[] = {
-    {"input.k.data is NULL", "KV heads", spoil_k},
-    {"input.v.data is NULL", "KV heads", spoil_v},
-    {"input.k.data", "aligned", spoil_k_aligned},
-    {"input.v.head_stride", "-8", spoil_v_stride},
-    {"kv.size is 0", "TA_KV_INIT", spoil_cache_size},
-    {"kv.lengths is NULL", "2 lengths", spoil_lengths},
-    {"kv.lengths[1] is -1", "0", spoil_negative},
-    {"kv.lengths[0] is 100", "max_tokens", spoil_full},
-    {"kv.page_table is 5", "4", spoil_pages},
-    {"kv.page_table is -1", "4", spoil_negative_page},
-    {"kv.page_tokens is 0", "1", spoil_page_tokens},
-    {"kv.k_bytes is 8", "reach", spoil_extent},
-    {"call.size is 3", "TA_CALL_INIT", spoil_call_size},
-    {"call.starts is NULL", "call.tokens 2", spoil_starts},
-    {"call.starts[2] is 0", "call.tokens, 2", spoil_bad_starts},
-    {"call.batch is 9", "2", spoil_batch},
-    {"stream", "NULL", spoil_stream},
-    {"input is NULL", "ta_append_input", spoil_no_input},
-    {"input.size is 8", "TA_APPEND_INPUT_INIT", spoil_input_size},
-    {"input.source is 3", "TA_APPEND_LOCAL", spoil_source},
-    {"input.dtype is 77", "no such type", spoil_dtype},
-    {"input is NULL", "ta_append_input", spoil_two},
+    {"input.k.data is NULL", "KV heads", spoil_k, NULL},
+    {"input.v.data is NULL", "KV heads", spoil_v, NULL},
+    {"input.k.data", "aligned", spoil_k_aligned, NULL},
+    {"input.v.head_stride", "-8", spoil_v_stride, NULL},
+    {"kv.size is 0", "TA_KV_INIT", spoil_cache_size, NULL},
+    {"kv.lengths is NULL", "2 lengths", spoil_lengths, NULL},
+    {"kv.lengths[1] is -1", "0", spoil_negative, NULL},
+    {"kv.lengths[0] is 100", "max_tokens", spoil_full, NULL},
+    {"kv.page_table is 5", "4", spoil_pages, NULL},
+    {"kv.page_table is -1", "4", spoil_negative_page, NULL},
+    {"kv.page_tokens is 0", "1", spoil_page_tokens, NULL},
+    {"kv.k_bytes is 8", "reach", spoil_extent, NULL},
+    {"call.size is 3", "TA_CALL_INIT", spoil_call_size, NULL},
+    {"call.starts is NULL", "call.tokens 2", spoil_starts, NULL},
+    {"call.starts[2] is 0", "call.tokens, 2", spoil_bad_starts, NULL},
+    {"call.batch is 9", "2", spoil_batch, NULL},
+    {"stream", "NULL", spoil_stream, NULL},
+    {"input is NULL", "ta_append_input", spoil_no_input, NULL},
+    {"input.size is 8", "TA_APPEND_INPUT_INIT", spoil_input_size, NULL},
+    {"input.source is 3", "TA_APPEND_LOCAL", spoil_source, NULL},
+    {"input.dtype is 77", "no such type", spoil_dtype, NULL},
+    {"input is NULL", "ta_append_input", spoil_two, NULL},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
 static void test_bad_arguments(void)
 {
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
-    for (int source = TA_APPEND_ALL; source <= TA_APPEND_LOCAL; ++source)
-        for (size_t i = 0; i < MISTAKES; ++i) {
-            small_init(&s);
-            s.input.source = (ta_append_source)source;
-            mistakes[i].spoil(&s);
-            EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), mistakes[i].named,
-                         mistakes[i].value);
-            TEST_ASSERT_TRUE(untouched(&s));
-        }
-    small_init(&s);
-    EXPECT_OK(small_append(&s, plan));
-    TEST_ASSERT_FALSE(untouched(&s));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
+    for (source = TA_APPEND_ALL; source <= TA_APPEND_LOCAL; ++source)
+        spoiled_alone(&appends, mistakes, MISTAKES);
+    source = TA_APPEND_HEADS;
 }
 
 /* Tokens that are scattered, and a plan that has no room to gather them. */
@@ -238,7 +223,7 @@ static void test_bad_plans(void)
     EXPECT_OK(ta_plan_create(NULL, device, &s.config, &narrow));
     EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, narrow), "TA_APPEND_HEADS", "append_scattered");
     EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, NULL), "plan is NULL", NULL);
-    TEST_ASSERT_TRUE(untouched(&s));
+    TEST_ASSERT_TRUE(is_untouched(&s));
     s.config.append_scattered = 2;
     ta_plan_destroy(plan);
     EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &s.config, &plan),
@@ -249,34 +234,9 @@ static void test_bad_plans(void)
 
 /* ---- In a group ---- */
 
-/* Rank 1 is wrong: all hear of it, nothing is stored, and the next call is right. */
-static ta_status be_wrong(ta_group *group, void *context)
-{
-    const mistake *m = context;
-    int rank = ta_group_rank(group);
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (rank == 1)
-        m->spoil(&s);
-    RANK_EXPECT(small_append(&s, plan) == TA_ERR_INVALID);
-    RANK_EXPECT(strstr(ta_last_error(), rank == 1 ? m->named : "rank 1 failed"));
-    RANK_EXPECT(untouched(&s));
-    small_init(&s);
-    TA_TRY(small_append(&s, plan));
-    RANK_EXPECT(untouched(&s) == (rank == 2)); /* the others hold positions 3 and 1 */
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
-}
-
 static void test_one_rank_is_wrong(void)
 {
-    for (size_t i = 0; i < MISTAKES; ++i)
-        EXPECT_OK(ta_group_run_threads(3, NULL, be_wrong, (void *)&mistakes[i]));
+    spoiled_on_one_rank(&appends, mistakes, MISTAKES);
 }
 
 SPOIL(tag, s->call.tag = 5)
@@ -285,64 +245,23 @@ SPOIL(halves, s->input.dtype = TA_F16)
 SPOIL(bhalves, s->input.dtype = TA_BF16)
 SPOIL(fewer, s->call.batch = 1)
 
-/* Rank 2 is in another step: all hear of it, nothing is stored. */
-static ta_status differ(ta_group *group, void *context)
-{
-    const mistake *m = context;
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (m->spoil == spoil_halves)
-        spoil_bhalves(&s); /* as many bytes */
-    if (ta_group_rank(group) == 2)
-        m->spoil(&s);
-    RANK_EXPECT(small_append(&s, plan) == TA_ERR_MISMATCH);
-    RANK_EXPECT(strstr(ta_last_error(), m->named));
-    RANK_EXPECT(strstr(ta_last_error(), "nothing was stored"));
-    RANK_EXPECT(untouched(&s));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
-}
-
 static void test_ranks_that_differ(void)
 {
-    static const mistake differences[] = {{"the tag", NULL, spoil_tag},
-                                          {"kv.lengths", NULL, spoil_ahead},
-                                          {"input.dtype", NULL, spoil_halves}};
-    for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
-        EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
+    static const char *nothing = "nothing was stored";
+    const mistake differences[] = {
+        {"the tag", nothing, spoil_tag, NULL},
+        {"kv.lengths", nothing, spoil_ahead, NULL},
+        {"input.dtype", nothing, spoil_halves, spoil_bhalves}, /* as many bytes */
+    };
+    spoiled_differently(&appends, differences, sizeof differences / sizeof *differences);
 }
 
-/* Rows and types size messages: with other ones nobody stores anything. */
-static ta_status differ_in_size(ta_group *group, void *context)
-{
-    const mistake *m = context;
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (ta_group_rank(group) == 1)
-        m->spoil(&s);
-    ta_status status = small_append(&s, plan);
-    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED);
-    RANK_EXPECT(strstr(ta_last_error(), "call.batch"));
-    RANK_EXPECT(untouched(&s));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
-}
-
+/* Rows and types size messages. */
 static void test_other_sizes(void)
 {
-    static const mistake differences[] = {{NULL, NULL, spoil_fewer}, {NULL, NULL, spoil_halves}};
-    for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
-        EXPECT_OK(ta_group_run_threads(2, NULL, differ_in_size, (void *)&differences[i]));
+    static const mistake differences[] = {{"call.batch", NULL, spoil_fewer, NULL},
+                                          {"input.dtype", NULL, spoil_halves, NULL}};
+    spoiled_in_size(&appends, differences, sizeof differences / sizeof *differences);
 }
 
 static void test_one_seed(void)

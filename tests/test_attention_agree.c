@@ -7,7 +7,9 @@
 
 #include "attention/make.h"
 #include "base/status.h"
+#include "lib/attention_plan.h"
 #include "lib/expect.h"
+#include "lib/spoil.h"
 
 #define RANKS 4
 #define DIM 16
@@ -22,12 +24,9 @@ void tearDown(void)
 
 static ta_attention_config good_config(void)
 {
-    ta_attention_config config = TA_ATTENTION_CONFIG_INIT;
+    ta_attention_config config = attention_small_config(TA_F32, DIM, 64);
     config.query_heads = 4;
     config.kv_heads = 2;
-    config.k_dim = DIM;
-    config.dtype = TA_F32;
-    config.max_tokens = 64;
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = 4;
     config.grid_rows = config.grid_columns = 2;
@@ -42,11 +41,7 @@ typedef struct difference {
     void (*spoil)(ta_attention_config *config);
 } difference;
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(ta_attention_config *config)                                          \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, ta_attention_config *config, change)
 SPOIL(query_heads, config->query_heads = 8)
 SPOIL(kv_heads, config->kv_heads = 4)
 SPOIL(k_dim, config->k_dim = 24; config->v_dim = DIM)

@@ -39,10 +39,7 @@ static ta_status captured_rank(ccl_rank *r)
     hipGraph_t graph;
     hipGraphExec_t exec;
     TA_TRY(prepare(r->group, r->device, &p));
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
-    TA_TRY(small_step_queue(&p.step, p.plan, stream));
-    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    TA_TRY(capture(&p, stream, &graph, &exec));
     ta_status status = replay(r, &p, exec);
     (void)hipGraphExecDestroy(exec);
     (void)hipGraphDestroy(graph);
@@ -57,6 +54,45 @@ static void test_captured(void)
     static const int ranks[] = {2, 3, 5};
     for (int i = 0; i < 3; ++i)
         run_all(ranks[i], 20000, captured_rank, NULL);
+}
+
+/* Under capture nobody can wait for the ranks to compare a new size of messages: such a call is
+ * refused, and works once it was made outside. */
+static ta_status new_size_rank(ccl_rank *r)
+{
+    prepared p;
+    hipStream_t stream = (hipStream_t)r->streams[0];
+    hipGraph_t graph = NULL;
+    hipGraphExec_t exec;
+    TA_TRY(prepare(r->group, r->device, &p));
+    p.step.starts[2] = 3;
+    small_step_ragged(&p.step, 3);
+    TA_TRY(small_step_fill(&p.step));
+    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    RANK_EXPECT(small_step_queue(&p.step, p.plan, stream) == TA_ERR_UNSUPPORTED);
+    RANK_EXPECT(strstr(ta_last_error(), "has 3 query rows in 2 sequences"));
+    RANK_EXPECT(strstr(ta_last_error(), "make one such call before the capture"));
+    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
+    RANK_EXPECT(hipGraphDestroy(graph) == hipSuccess);
+    TA_TRY(small_step_fetch(&p.step, stream));
+    RANK_EXPECT(small_step_untouched(&p.step));
+    TA_TRY(small_step_queue(&p.step, p.plan, stream));
+    TA_TRY(small_step_fetch(&p.step, stream));
+    RANK_EXPECT(!small_step_untouched(&p.step));
+    TA_TRY(capture(&p, stream, &graph, &exec));
+    TA_TRY(small_step_fill(&p.step));
+    RANK_EXPECT(hipGraphLaunch(exec, stream) == hipSuccess);
+    TA_TRY(small_step_fetch(&p.step, stream));
+    RANK_EXPECT(!small_step_untouched(&p.step));
+    RANK_EXPECT(hipGraphExecDestroy(exec) == hipSuccess && hipGraphDestroy(graph) == hipSuccess);
+    release(&p);
+    return TA_OK;
+}
+
+static void test_a_new_size_is_not_captured(void)
+{
+    run_all(2, 20000, new_size_rank, NULL);
+    run_all(3, 20000, new_size_rank, NULL);
 }
 
 /* A step with the stopwatch on it; it counts the same launches and messages every time. */
@@ -237,6 +273,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_captured);
+    RUN_TEST(test_a_new_size_is_not_captured);
     RUN_TEST(test_replayed);
     RUN_TEST(test_several_recordings);
     RUN_TEST(test_no_replay_through_the_host);

@@ -11,6 +11,7 @@
 #include "lib/device_array.h"
 #include "lib/expect.h"
 #include "lib/number.h"
+#include "lib/plan_config.h"
 #include "simt/simt_ccl.h"
 #include "simt/simt_control.h"
 
@@ -44,20 +45,10 @@ typedef struct work {
 
 static ta_status make_plans(ccl_rank *r, int replay, work *w)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.combine_only = 1;
-    config.batch = BATCH;
-    config.query_heads = HEADS;
-    config.v_dim = DIM;
-    config.query_dtype = TA_F32;
+    ta_plan_config config = combine_config(BATCH, HEADS, DIM);
     config.replay = replay;
     TA_TRY(ta_plan_create(r->group, r->device, &config, &w->combines));
-    config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    config.batch = BATCH;
-    config.query_heads = HEADS;
-    config.k_dim = DIM;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = TOKENS;
+    config = plan_config(TA_F32, BATCH, HEADS, DIM, TOKENS);
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = 1;
     config.append_scattered = 1;

@@ -102,32 +102,31 @@ static ta_status one_of(int which, ta_group *group)
                                         "ta_barrier",
                                         "ta_broadcast (8 bytes from rank 0)",
                                         "ta_broadcast (8 bytes from rank 1)"};
+    static const struct {
+        size_t count;
+        ta_element_kind element;
+        ta_reduction reduction;
+    } reductions[] = {{2, TA_ELEMENT_F32, TA_REDUCE_SUM},
+                      {2, TA_ELEMENT_I32, TA_REDUCE_SUM},
+                      {2, TA_ELEMENT_F32, TA_REDUCE_MAX},
+                      {1, TA_ELEMENT_I64, TA_REDUCE_SUM},
+                      {4, TA_ELEMENT_F16, TA_REDUCE_SUM}};
     _Alignas(8) char from[8] = {0}, to[64];
     ta_status status;
     switch (which) {
-    case 0:
-        status = ta_all_reduce(group, NULL, from, to, 2, TA_ELEMENT_F32, TA_REDUCE_SUM, NULL);
-        break;
-    case 1:
-        status = ta_all_reduce(group, NULL, from, to, 2, TA_ELEMENT_I32, TA_REDUCE_SUM, NULL);
-        break;
-    case 2:
-        status = ta_all_reduce(group, NULL, from, to, 2, TA_ELEMENT_F32, TA_REDUCE_MAX, NULL);
-        break;
-    case 3:
-        status = ta_all_reduce(group, NULL, from, to, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL);
-        break;
-    case 4:
-        status = ta_all_reduce(group, NULL, from, to, 4, TA_ELEMENT_F16, TA_REDUCE_SUM, NULL);
-        break;
     case 5:
         status = ta_all_gather(group, NULL, from, to, 8, TA_ELEMENT_BYTE, NULL);
         break;
     case 6:
         status = ta_barrier(group, NULL, NULL);
         break;
-    default:
+    case 7:
+    case 8:
         status = ta_broadcast(group, NULL, from, 8, TA_ELEMENT_BYTE, which - 7, NULL);
+        break;
+    default:
+        status = ta_all_reduce(group, NULL, from, to, reductions[which].count,
+                               reductions[which].element, reductions[which].reduction, NULL);
     }
     if (status == TA_ERR_MISMATCH && !strstr(ta_last_error(), words[which]))
         return ta_fail(TA_ERR_DEVICE, "not in \"%s\": %s", ta_last_error(), words[which]);

@@ -13,7 +13,9 @@
 #include "lib/device_array.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/seed_main.h"
+#include "lib/spoiled_call.h"
 
 static char failure[2048];
 static bound_worst worst;
@@ -133,12 +135,15 @@ static void make_sequence(sequence *s)
 }
 
 typedef struct shard_run {
+    const sequence *sequence;
+    int rank;
     device_array q, k, v, part, part_lse, out, lse, length;
 } shard_run;
 
-static ta_status make_arrays(const sequence *s, ta_device *device, int rank, shard_run *a)
+static ta_status make_arrays(ta_device *device, shard_run *a)
 {
-    int32_t first = shard_at[rank], tokens = shard_at[rank + 1] - first;
+    const sequence *s = a->sequence;
+    int32_t first = shard_at[a->rank], tokens = shard_at[a->rank + 1] - first;
     TA_TRY(device_array_make(device, HEADS * K_DIM, 4, &a->q));
     TA_TRY(device_array_make(device, TOKENS * KV_HEADS * K_DIM, 4, &a->k));
     TA_TRY(device_array_make(device, TOKENS * KV_HEADS * V_DIM, 4, &a->v));
@@ -157,8 +162,9 @@ static ta_status make_arrays(const sequence *s, ta_device *device, int rank, sha
     return TA_OK;
 }
 
-static void free_arrays(shard_run *a)
+static void free_arrays(void *context)
 {
+    shard_run *a = context;
     device_array *all[] = {&a->q,        &a->k,   &a->v,   &a->part,
                            &a->part_lse, &a->out, &a->lse, &a->length};
     for (int i = 0; i < 8; ++i)
@@ -169,16 +175,11 @@ static void free_arrays(shard_run *a)
 static ta_status attend_alone(ta_device *device, shard_run *a)
 {
     ta_plan *plan;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_plan_config config = plan_config(TA_F32, 1, HEADS, K_DIM, TOKENS);
     ta_kv kv = TA_KV_INIT;
     ta_tensor q = {a->q.device, 0, 0, 0}, part = {a->part.device, 0, 0, 0};
-    config.batch = 1;
-    config.query_heads = HEADS;
     config.kv_heads = KV_HEADS;
-    config.k_dim = K_DIM;
     config.v_dim = V_DIM;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = TOKENS;
     kv.k.data = a->k.device;
     kv.v.data = a->v.device;
     kv.lengths = a->length.device;
@@ -188,16 +189,12 @@ static ta_status attend_alone(ta_device *device, shard_run *a)
     return status;
 }
 
-static ta_status combine_all(const sequence *s, ta_group *group, ta_device *device, shard_run *a)
+static ta_status combine_all(ta_group *group, ta_device *device, shard_run *a)
 {
+    const sequence *s = a->sequence;
     ta_plan *plan;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
+    ta_plan_config config = combine_config(1, HEADS, V_DIM);
     ta_tensor part = {a->part.device, 0, 0, 0}, out = {a->out.device, 0, 0, 0};
-    config.combine_only = 1;
-    config.batch = 1;
-    config.query_heads = HEADS;
-    config.v_dim = V_DIM;
-    config.query_dtype = TA_F32;
     config.sinks = s->sinks;
     TA_TRY(ta_plan_create(group, device, &config, &plan));
     ta_status status =
@@ -215,29 +212,24 @@ static ta_status combine_all(const sequence *s, ta_group *group, ta_device *devi
     return TA_OK;
 }
 
+static ta_status attend_and_combine(ta_group *group, ta_device *device, void *context)
+{
+    shard_run *a = context;
+    TA_TRY(make_arrays(device, a));
+    TA_TRY(attend_alone(device, a));
+    return combine_all(group, device, a);
+}
+
 static ta_status run_shard(ta_group *threads, void *context)
 {
-    const sequence *s = context;
-    ta_device *device = NULL;
-    ta_group *group = threads;
-    shard_run a = {0};
-    ta_status status;
-    TA_TRY_GOTO(case_rank_open(threads, options.device, NULL, &device, &group), close_rank);
-    TA_TRY_GOTO(make_arrays(s, device, ta_group_rank(threads), &a), free_arrays);
-    TA_TRY_GOTO(attend_alone(device, &a), free_arrays);
-    TA_TRY_GOTO(combine_all(s, group, device, &a), free_arrays);
-
-free_arrays:
-    if (status != TA_OK && group != threads)
-        ta_group_abort(group, ta_last_error());
-    free_arrays(&a);
-close_rank:
-    case_rank_close(threads, device, group);
-    return status;
+    shard_run a = {.sequence = context, .rank = ta_group_rank(threads)};
+    return case_rank_run(threads, 0, attend_and_combine, free_arrays, &a);
 }
 
 static void test_behind_plans_of_one_rank(void)
 {
+    if (!options_ranks(SHARDS))
+        TEST_IGNORE_MESSAGE("too few devices");
     sequence *s = calloc(1, sizeof *s);
     make_sequence(s);
     EXPECT_OK(ta_group_run_threads(SHARDS, NULL, run_shard, s));
@@ -259,15 +251,11 @@ typedef struct small {
     void *stream;
 } small;
 
-static void small_init(small *s)
+static void small_init(void *call)
 {
+    small *s = call;
     memset(s, 0, sizeof *s);
-    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    s->config.combine_only = 1;
-    s->config.batch = 2;
-    s->config.query_heads = 3;
-    s->config.v_dim = 8;
-    s->config.query_dtype = TA_F32;
+    s->config = combine_config(2, 3, 8);
     s->part.data = s->part_memory;
     s->part_lse = s->lse_memory;
     s->out.data = s->out_memory;
@@ -280,21 +268,32 @@ static void small_init(small *s)
     }
 }
 
-static ta_status small_combine(small *s, ta_plan *plan)
+static ta_status small_combine(void *call, ta_plan *plan)
 {
+    small *s = call;
     return ta_combine(plan, &s->part, s->part_lse, s->base, &s->out, s->lse, &s->call, s->stream);
 }
 
-typedef struct mistake {
-    const char *named, *value;
-    void (*spoil)(small *s);
-} mistake;
+static bool is_untouched(const void *call)
+{
+    const small *s = call;
+    for (int i = 0; i < 2 * 3 * 8; ++i)
+        if (s->out_memory[i] != -1)
+            return false;
+    return true;
+}
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(small *s)                                                             \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+/* The same parts on every rank. */
+static bool is_combined(const void *call, int rank)
+{
+    const small *s = call;
+    (void)rank;
+    return memcmp(s->part_memory, s->out_memory, sizeof s->part_memory) == 0;
+}
+
+static const spoiled_call combines = {sizeof(small), small_init, small_combine, is_untouched,
+                                      is_combined};
+
 SPOIL(part, s->part.data = NULL)
 SPOIL(part_aligned, s->part.data = (char *)s->part_memory + 2)
 SPOIL(part_stride, s->part.token_stride = -4)
@@ -313,84 +312,33 @@ SPOIL(starts, s->call.starts = s->starts)
 SPOIL(stream, s->stream = s)
 
 static const mistake mistakes[] = {
-    {"part is NULL", "3 query heads", spoil_part},
-    {"part.data", "aligned", spoil_part_aligned},
-    {"part.token_stride", "-4", spoil_part_stride},
-    {"part_lse", "log-sum-exp", spoil_part_lse},
-    {"part_lse", "aligned", spoil_lse_aligned},
-    {"base is 2", "TA_LSE_E", spoil_base},
-    {"out is NULL", "3 query heads", spoil_out},
-    {"out.head_stride", "8", spoil_out_overlap},
-    {"lse is", "aligned", spoil_lse},
-    {"call.size is 3", "TA_CALL_INIT", spoil_call_size},
-    {"call.window is 5", "0", spoil_window},
-    {"call.softcap is 2", "0", spoil_softcap},
-    {"call.alibi_slopes", "NULL", spoil_slopes},
-    {"call.batch is 3", "2", spoil_batch},
-    {"call.starts", "call.tokens", spoil_starts},
-    {"stream", "NULL", spoil_stream},
+    {"part is NULL", "3 query heads", spoil_part, NULL},
+    {"part.data", "aligned", spoil_part_aligned, NULL},
+    {"part.token_stride", "-4", spoil_part_stride, NULL},
+    {"part_lse", "log-sum-exp", spoil_part_lse, NULL},
+    {"part_lse", "aligned", spoil_lse_aligned, NULL},
+    {"base is 2", "TA_LSE_E", spoil_base, NULL},
+    {"out is NULL", "3 query heads", spoil_out, NULL},
+    {"out.head_stride", "8", spoil_out_overlap, NULL},
+    {"lse is", "aligned", spoil_lse, NULL},
+    {"call.size is 3", "TA_CALL_INIT", spoil_call_size, NULL},
+    {"call.window is 5", "0", spoil_window, NULL},
+    {"call.softcap is 2", "0", spoil_softcap, NULL},
+    {"call.alibi_slopes", "NULL", spoil_slopes, NULL},
+    {"call.batch is 3", "2", spoil_batch, NULL},
+    {"call.starts", "call.tokens", spoil_starts, NULL},
+    {"stream", "NULL", spoil_stream, NULL},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
 static void test_bad_arguments(void)
 {
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    EXPECT_OK(ta_device_open("host", NULL, &device));
-    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
-    for (size_t i = 0; i < MISTAKES; ++i) {
-        small_init(&s);
-        mistakes[i].spoil(&s);
-        EXPECT_ERROR(TA_ERR_INVALID, small_combine(&s, plan), mistakes[i].named, mistakes[i].value);
-        for (int k = 0; k < 2 * 3 * 8; ++k)
-            TEST_ASSERT_TRUE(s.out_memory[k] == -1);
-    }
-    small_init(&s);
-    EXPECT_OK(small_combine(&s, plan));
-    TEST_ASSERT_TRUE(memcmp(s.part_memory, s.out_memory, sizeof s.part_memory) == 0);
-    EXPECT_ERROR(TA_ERR_INVALID, small_combine(&s, NULL), "plan is NULL", NULL);
-    ta_kv kv = TA_KV_INIT;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.part, &kv, &s.out, NULL, NULL, NULL),
-                 "combine_only", "ta_combine()");
-    ta_append_input input = TA_APPEND_INPUT_INIT;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &kv, NULL, NULL), "combine_only",
-                 "K and V");
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-}
-
-/* Rank 1 is wrong: all hear of it, nothing is written, and the next call is right. */
-static ta_status be_wrong(ta_group *group, void *context)
-{
-    size_t which = *(const size_t *)context;
-    int rank = ta_group_rank(group);
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (rank == 1)
-        mistakes[which].spoil(&s);
-    ta_status status = small_combine(&s, plan);
-    RANK_EXPECT(status == TA_ERR_INVALID);
-    RANK_EXPECT(strstr(ta_last_error(), rank == 1 ? mistakes[which].named : "rank 1 failed"));
-    for (int k = 0; k < 2 * 3 * 8; ++k)
-        RANK_EXPECT(s.out_memory[k] == -1);
-    small_init(&s);
-    TA_TRY(small_combine(&s, plan));
-    RANK_EXPECT(memcmp(s.part_memory, s.out_memory, sizeof s.part_memory) == 0);
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    spoiled_alone(&combines, mistakes, MISTAKES);
 }
 
 static void test_one_rank_is_wrong(void)
 {
-    for (size_t i = 0; i < MISTAKES; ++i)
-        EXPECT_OK(ta_group_run_threads(3, NULL, be_wrong, &i));
+    spoiled_on_one_rank(&combines, mistakes, MISTAKES);
 }
 
 /* ---- Ranks that are not in the same step ---- */
@@ -400,62 +348,25 @@ SPOIL(fewer, s->call.batch = 1)
 SPOIL(ragged, s->call.batch = 1; s->call.tokens = 1; s->call.starts = s->starts)
 SPOIL(moved, s->starts[1] = 0)
 
-static ta_status differ(ta_group *group, void *context)
-{
-    const mistake *m = context;
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    s.call.batch = !strcmp(m->named, "call.tokens");
-    if (m->spoil == spoil_moved) {
-        s.call.tokens = 1; /* of the first sequence, and one rank says of the second */
-        s.call.starts = s.starts;
-    }
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (ta_group_rank(group) == 2)
-        m->spoil(&s);
-    RANK_EXPECT(small_combine(&s, plan) == TA_ERR_MISMATCH);
-    RANK_EXPECT(strstr(ta_last_error(), m->named));
-    for (int k = 0; k < 2 * 3 * 8; ++k)
-        RANK_EXPECT(s.out_memory[k] == -1);
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
-}
+SPOIL(first_alone, s->call.batch = 1)
+SPOIL(of_first, s->call.tokens = 1; s->call.starts = s->starts)
 
 static void test_ranks_that_differ(void)
 {
-    static const mistake differences[] = {{"the tag", NULL, spoil_tag},
-                                          {"call.tokens", NULL, spoil_ragged},
-                                          {"call.starts", NULL, spoil_moved}};
-    for (size_t i = 0; i < sizeof differences / sizeof *differences; ++i)
-        EXPECT_OK(ta_group_run_threads(3, NULL, differ, (void *)&differences[i]));
+    static const char *nothing = "nothing was written";
+    const mistake differences[] = {
+        {"the tag", nothing, spoil_tag, NULL},
+        {"call.tokens", nothing, spoil_ragged, spoil_first_alone},
+        {"call.starts", nothing, spoil_moved, spoil_of_first}, /* one says: of the second */
+    };
+    spoiled_differently(&combines, differences, sizeof differences / sizeof *differences);
 }
 
-/* Another batch makes messages of another size, which the group itself notices. */
-static ta_status differ_in_batch(ta_group *group, void *context)
-{
-    (void)context;
-    ta_device *device;
-    ta_plan *plan;
-    small s;
-    small_init(&s);
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &s.config, &plan));
-    if (ta_group_rank(group) == 1)
-        spoil_fewer(&s);
-    ta_status status = small_combine(&s, plan);
-    RANK_EXPECT(status == TA_ERR_MISMATCH || status == TA_ERR_ABORTED);
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
-}
-
+/* Another batch makes messages of another size. */
 static void test_another_batch(void)
 {
-    EXPECT_OK(ta_group_run_threads(2, NULL, differ_in_batch, NULL));
+    static const mistake fewer = {"call.batch", NULL, spoil_fewer, NULL};
+    spoiled_in_size(&combines, &fewer, 1);
 }
 
 /* ---- Plans ---- */
@@ -490,24 +401,24 @@ SPOIL(v_dim, s->config.v_dim = 0)
 SPOIL(combine_only, s->config.combine_only = 2)
 
 static const mistake fields[] = {
-    {"config.kv_heads", "combine_only", spoil_kv_heads},
-    {"config.k_dim", "combine_only", spoil_k_dim},
-    {"config.kv_dtype", "combine_only", spoil_kv_dtype},
-    {"config.max_tokens", "combine_only", spoil_max_tokens},
-    {"config.map.kind", "combine_only", spoil_map_kind},
-    {"config.map.block", "combine_only", spoil_map_block},
-    {"config.mask", "combine_only", spoil_mask},
-    {"config.window", "combine_only", spoil_plan_window},
-    {"config.scale", "combine_only", spoil_scale},
-    {"config.softcap", "combine_only", spoil_plan_softcap},
-    {"config.alibi_slopes", "combine_only", spoil_plan_slopes},
-    {"config.query_placement", "combine_only", spoil_placement},
-    {"config.query_root", "combine_only", spoil_root},
-    {"config.append_scattered", "combine_only", spoil_scattered},
-    {"config.algorithm is 3", "combine_only", spoil_algorithm},
-    {"config.query_dtype", "0", spoil_dtype},
-    {"config.v_dim", "0", spoil_v_dim},
-    {"config.combine_only is 2", "1", spoil_combine_only},
+    {"config.kv_heads", "combine_only", spoil_kv_heads, NULL},
+    {"config.k_dim", "combine_only", spoil_k_dim, NULL},
+    {"config.kv_dtype", "combine_only", spoil_kv_dtype, NULL},
+    {"config.max_tokens", "combine_only", spoil_max_tokens, NULL},
+    {"config.map.kind", "combine_only", spoil_map_kind, NULL},
+    {"config.map.block", "combine_only", spoil_map_block, NULL},
+    {"config.mask", "combine_only", spoil_mask, NULL},
+    {"config.window", "combine_only", spoil_plan_window, NULL},
+    {"config.scale", "combine_only", spoil_scale, NULL},
+    {"config.softcap", "combine_only", spoil_plan_softcap, NULL},
+    {"config.alibi_slopes", "combine_only", spoil_plan_slopes, NULL},
+    {"config.query_placement", "combine_only", spoil_placement, NULL},
+    {"config.query_root", "combine_only", spoil_root, NULL},
+    {"config.append_scattered", "combine_only", spoil_scattered, NULL},
+    {"config.algorithm is 3", "combine_only", spoil_algorithm, NULL},
+    {"config.query_dtype", "0", spoil_dtype, NULL},
+    {"config.v_dim", "0", spoil_v_dim, NULL},
+    {"config.combine_only is 2", "1", spoil_combine_only, NULL},
 };
 
 static void test_fields_that_must_be_left_out(void)
@@ -523,6 +434,26 @@ static void test_fields_that_must_be_left_out(void)
     small_init(&s);
     s.config.reproducible_tile = 16;
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, make(device, &s), "reproducible_tile is 16", "combine_only");
+    ta_device_close(device);
+}
+
+/* A plan that combines does nothing else. */
+static void test_what_a_plan_refuses(void)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    small_init(&s);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    EXPECT_ERROR(TA_ERR_INVALID, small_combine(&s, NULL), "plan is NULL", NULL);
+    ta_kv kv = TA_KV_INIT;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_decode(plan, &s.part, &kv, &s.out, NULL, NULL, NULL),
+                 "combine_only", "ta_combine()");
+    ta_append_input input = TA_APPEND_INPUT_INIT;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &kv, NULL, NULL), "combine_only",
+                 "K and V");
+    ta_plan_destroy(plan);
     ta_device_close(device);
 }
 
@@ -576,6 +507,7 @@ static void run_all(void)
         RUN_TEST(test_ranks_that_differ);
         RUN_TEST(test_another_batch);
         RUN_TEST(test_fields_that_must_be_left_out);
+        RUN_TEST(test_what_a_plan_refuses);
         RUN_TEST(test_what_a_plan_is);
     }
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "lib/expect.h"
+#include "lib/plan_config.h"
 #include "lib/small_step.h"
 
 static ta_device *device;
@@ -179,12 +180,7 @@ static void test_edges_that_are_right(void)
 static void test_defaults(void)
 {
     ta_problem p;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = 3;
-    config.query_heads = 6;
-    config.k_dim = 64;
-    config.kv_dtype = TA_BF16;
-    config.max_tokens = 100;
+    ta_plan_config config = plan_config(TA_BF16, 3, 6, 64, 100);
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     EXPECT_OK(ta_config_resolve(&config, 2, 5, &p));
     TEST_ASSERT_EQUAL_INT32(1, p.query_tokens);

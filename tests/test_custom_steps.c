@@ -13,6 +13,7 @@
 #include "lib/attention_case.h"
 #include "lib/case.h"
 #include "lib/combine_case.h"
+#include "lib/differing_step.h"
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
@@ -161,9 +162,7 @@ static ta_status differ(ta_group *group, void *context)
     ta_plan *plan = NULL;
     small_step step;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     step.call.tag = ta_group_rank(group) == 1 ? 8 : 9;
     ta_status status = small_step_decode(&step, plan);
     RANK_EXPECT(status == TA_ERR_MISMATCH && strstr(ta_last_error(), "in the tag"));
@@ -176,8 +175,24 @@ static ta_status differ(ta_group *group, void *context)
     return TA_OK;
 }
 
+/* In what would size their messages, with every algorithm and exchange. */
+static ta_status differ_in_size(ta_group *group, void *context)
+{
+    differing_step d;
+    ta_device *device;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    for (int i = 0; differing_step_get(i, ta_group_size(group), 0, &d); ++i)
+        if (d.exchange != TA_EXCHANGE_TWO_LEVEL && d.kind >= OTHER_BATCH)
+            TA_TRY(differing_step_rank(group, device, &d, NULL));
+    ta_device_close(device);
+    return TA_OK;
+}
+
 static void test_steps_that_differ(void)
 {
+    EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, NULL, differ_in_size, NULL));
+    EXPECT_OK(socket_run_processes(3, SOCKET_IN_CALLS, NULL, differ_in_size, NULL));
     EXPECT_OK(socket_run_threads(3, SOCKET_IN_CALLS, NULL, differ, NULL));
     EXPECT_OK(socket_run_processes(3, SOCKET_IN_CALLS, NULL, differ, NULL));
 }

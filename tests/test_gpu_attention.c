@@ -1,4 +1,5 @@
-/* Attention plans on the GPU kernels (hip/attention/), on the executor: results and gradients of
+/* Attention plans on the GPU kernels (hip/attention/), on the executor or, built without it, on the
+ * GPU that `--device` names, where `--ranks` says how many there are: results and gradients of
  * random cases against the exact ones, on one GPU, and with a GPU for each rank on grids and rings.
  * `--seed N` runs that random case alone. test_gpu_attention_plan.c has the slots below. */
 #include <math.h>
@@ -9,13 +10,19 @@
 #include "lib/attention_check.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#ifdef TA_SIMT
 #include "simt/simt_control.h"
+#endif
+
+static bool own_devices = true; /* of the ranks, which a group joins; otherwise they share one */
 
 void setUp(void)
 {
-    options.device = "simt";
     options.ccl = false;
+#ifdef TA_SIMT
+    options.device = "simt";
     attention_settings = simt_settings;
+#endif
 }
 
 void tearDown(void)
@@ -75,7 +82,7 @@ static void test_every_type_and_dimension(void)
         }
 }
 
-/* The same bits in every run, and a GPU for each rank. */
+/* The same bits in every run, and a GPU for each rank where there are so many. */
 static void test_groups(void)
 {
     static const struct {
@@ -92,7 +99,7 @@ static void test_groups(void)
                   {TA_ATTENTION_GRID_OVERLAP, 2, 2, 4, TA_SHARD_ZIGZAG},
                   {TA_ATTENTION_GRID_OVERLAP, 3, 2, 6, TA_SHARD_BLOCK_CYCLIC}};
     enum { COUNT = sizeof groups / sizeof *groups };
-    options.ccl = true;
+    options.ccl = own_devices;
     for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype) {
         attention_case c = attention_small_case(8, (ta_dtype)dtype, 53, 4, 2, 24);
         c.seed += (uint64_t)dtype; /* bf16: rows that are not aligned */
@@ -103,7 +110,7 @@ static void test_groups(void)
                                  .grid_rows = groups[i].rows,
                                  .grid_columns = groups[i].columns,
                                  .kind = groups[i].kind};
-            if (!options_chosen((uint64_t)(dtype * COUNT + i)))
+            if (!options_chosen((uint64_t)(dtype * COUNT + i)) || !options_ranks(run.ranks))
                 continue;
             run.block = run.kind == TA_SHARD_BLOCK_CYCLIC ? 1 : 0;
             uint64_t bits = attention_check(&c, &run).bits;
@@ -128,8 +135,9 @@ static void test_groups_of_host_memory(void)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
         options.ccl = false;
         uint64_t bits = attention_check(&c, &runs[i]).bits;
-        options.ccl = true;
-        TEST_ASSERT_EQUAL_HEX64(bits, attention_check(&c, &runs[i]).bits);
+        options.ccl = own_devices;
+        if (options_ranks(runs[i].ranks))
+            TEST_ASSERT_EQUAL_HEX64(bits, attention_check(&c, &runs[i]).bits);
     }
     attention_case_free(&c);
 }
@@ -138,6 +146,9 @@ int main(int argc, char **argv)
 {
     if (!options_read(argc, argv))
         return 2;
+#ifndef TA_SIMT
+    own_devices = options.ccl;
+#endif
     UNITY_BEGIN();
     RUN_TEST(test_random_cases);
     if (!options.one_seed) {
@@ -146,5 +157,6 @@ int main(int argc, char **argv)
         RUN_TEST(test_groups_of_host_memory);
     }
     (void)attention_print_worst();
+    options_left_out();
     return UNITY_END() != 0;
 }

@@ -3,22 +3,9 @@
  * test_ccl_lifetime.c has the same for groups. */
 #include "device/device.h"
 #include "lib/expect.h"
+#include "lib/simt_device.h"
 #include "lib/small_step.h"
 #include "simt/simt_control.h"
-
-static ta_device *device;
-
-void setUp(void)
-{
-    simt_reset();
-    EXPECT_OK(ta_device_open("simt", NULL, &device));
-}
-
-void tearDown(void)
-{
-    ta_device_close(device);
-    simt_reset();
-}
 
 /* The calling thread is on another device, stays there, and finds no error that was left for it. */
 static void expect_stays(ta_status status, const char *call)

@@ -6,7 +6,7 @@
 
 #include "device/device.h"
 #include "group/group.h"
-#include "lib/case.h"
+#include "lib/capture_case.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
 #include "simt/simt_control.h"
@@ -28,81 +28,6 @@ void tearDown(void)
     HIP_OK(hipStreamDestroy(stream));
     ta_device_close(device);
     simt_reset();
-}
-
-/* ---- Cases --------------------------------------------------------------------------------- */
-
-/* Each takes another way through the kernels: one split or several, by FMA or by matrix cores. */
-static decode_case choose_case(int which)
-{
-    decode_case c = case_plain();
-    c.seed = 1000 + (uint64_t)which;
-    c.plan.batch = 3;
-    c.plan.query_heads = 6;
-    c.plan.kv_heads = 2;
-    c.plan.k_dim = 64;
-    c.plan.v_dim = 32;
-    c.plan.query_tokens = which % 2 ? 2 : 1;
-    c.plan.kv_dtype = which % 3 == 0 ? TA_F32 : which % 3 == 1 ? TA_F16 : TA_BF16;
-    c.lengths[0] = 40;
-    c.lengths[1] = which == 2 || which == 4 ? 1500 : 7;
-    c.lengths[2] = 23;
-    if (which >= 3) /* matrix cores */
-        c.plan.query_heads = 16;
-    if (which == 4 || which == 5) {
-        c.paged = true;
-        c.page_tokens = 8;
-        c.spare_pages = 2;
-    }
-    if (which == 5) {
-        c.alibi = c.sinks = true;
-        c.plan.softcap = 20;
-        c.plan.window = 30;
-    }
-    c.own_workspace = which % 2;
-    return c;
-}
-
-static int longest(const decode_case *c)
-{
-    int most = 0;
-    for (int b = 0; b < c->plan.batch; ++b)
-        most = c->lengths[b] > most ? c->lengths[b] : most;
-    return most;
-}
-
-static int pages(const decode_case *c)
-{
-    int count = 0;
-    for (int b = 0; b < c->plan.batch; ++b)
-        count += (c->lengths[b] + c->page_tokens - 1) / c->page_tokens;
-    return count;
-}
-
-/* Other numbers and other lengths, in buffers of the same sizes. */
-static decode_case change_contents(const decode_case *c, int round)
-{
-    decode_case other = *c;
-    if (!c->alibi && !c->sinks) /* their numbers come from the seed, and belong to the plan */
-        other.seed += 17u * (unsigned)round;
-    for (int b = 0; b < c->plan.batch; ++b)
-        other.lengths[b] -= round * (b + 1) * c->lengths[b] / 12;
-    other.spare_tokens += longest(c) - longest(&other);
-    other.spare_pages += pages(c) - pages(&other);
-    return other;
-}
-
-/* The contents of a shard on the host, where another shard of the same sizes was. */
-static void replace_contents(case_shard *from, case_shard *in)
-{
-    void *old[] = {in->q.memory, in->k.memory,   in->v.memory,  in->lse,
-                   in->lengths,  in->page_table, in->out.memory};
-    void *new[] = {from->q.memory, from->k.memory,   from->v.memory,  from->lse,
-                   from->lengths,  from->page_table, from->out.memory};
-    for (int i = 0; i < in->copy_count; ++i)
-        for (int j = 0; j < 7; ++j)
-            if (in->copies[i].host == old[j])
-                memcpy(old[j], new[j], in->copies[i].bytes);
 }
 
 /* ---- One rank ------------------------------------------------------------------------------ */
@@ -140,12 +65,12 @@ static void replay(hipGraphExec_t exec, const decode_case *c, const case_data *d
 static void replay_with_other_contents(hipGraphExec_t exec, const decode_case *c, case_shard *shard)
 {
     for (int round = 1; round <= 4; ++round) {
-        decode_case other = change_contents(c, round);
+        decode_case other = capture_case_change(c, round);
         case_data data;
         case_shard contents;
         case_data_make(&other, &data);
         case_shard_make(&other, &data, 0, &contents);
-        replace_contents(&contents, shard);
+        capture_case_replace(&contents, shard);
         replay(exec, &other, &data, shard);
         case_shard_free(&contents);
         case_data_free(&other, &data);
@@ -182,8 +107,8 @@ static void capture_and_replay(const decode_case *c)
 
 static void test_a_captured_step_is_repeated(void)
 {
-    for (int which = 0; which <= 5; ++which) {
-        decode_case c = choose_case(which);
+    for (int which = 0; which < CAPTURE_CASES; ++which) {
+        decode_case c = capture_case(which);
         capture_and_replay(&c);
     }
 }

@@ -8,22 +8,9 @@
 #include "device/device.h"
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/simt_device.h"
 #include "lib/small_step.h"
 #include "simt/simt_control.h"
-
-static ta_device *device;
-
-void setUp(void)
-{
-    simt_reset();
-    EXPECT_OK(ta_device_open("simt", NULL, &device));
-}
-
-void tearDown(void)
-{
-    ta_device_close(device);
-    simt_reset();
-}
 
 static char *device_memory(size_t bytes)
 {

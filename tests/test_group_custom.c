@@ -17,6 +17,7 @@
 #include "lib/expect.h"
 #include "lib/options.h"
 #include "lib/socket_transport.h"
+#include "lib/spoil.h"
 
 #define TIMEOUT_MS 400
 
@@ -87,30 +88,19 @@ static void test_conformance_of_other_modes(void)
 
 /* ---- Faults ---------------------------------------------------------------------------------- */
 
-static ta_status expect_failure(ta_status wanted, ta_status got, const char *first,
-                                const char *second)
-{
-    if (got != wanted)
-        return ta_fail(TA_ERR_DEVICE, "expected %s, got %s: %s", ta_status_name(wanted),
-                       ta_status_name(got), ta_last_error());
-    RANK_EXPECT(strstr(ta_last_error(), first));
-    RANK_EXPECT(strstr(ta_last_error(), second));
-    return TA_OK;
-}
-
 /* Rank 2 is late: the same rank is named everywhere, also by ranks that wait for others. */
 static ta_status late_rank(ta_group *group, void *context)
 {
     (void)context;
     if (ta_group_rank(group) == 2) {
         sleep_ms(4 * TIMEOUT_MS);
-        return expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not",
-                              "400 ms");
+        return rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not",
+                                 "400 ms");
     }
-    TA_TRY(expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
-                          "400 ms"));
-    return expect_failure(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
-                          "400 ms");
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
+                             "400 ms"));
+    return rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
+                             "400 ms");
 }
 
 static ta_status leave_early(ta_group *group, void *context)
@@ -145,8 +135,8 @@ static ta_status abort_rank(ta_group *group, void *context)
         sleep_ms(100);
         ta_group_abort(group, "for a reason");
     }
-    TA_TRY(expect_failure(TA_ERR_ABORTED, ta_group_barrier(group, NULL), "rank 0 aborted",
-                          "for a reason"));
+    TA_TRY(rank_expect_error(TA_ERR_ABORTED, ta_group_barrier(group, NULL), "rank 0 aborted",
+                             "for a reason"));
     RANK_EXPECT(ta_clock_ms() - begin < 30000);
     return TA_OK;
 }
@@ -167,8 +157,8 @@ static ta_status abort_in_a_call(ta_group *group, void *context)
         pthread_create(&thread, NULL, abort_from_a_thread, group);
     if (ta_group_rank(group) == 2)
         sleep_ms(1000);
-    ta_status status = expect_failure(TA_ERR_ABORTED, ta_group_barrier(group, NULL),
-                                      "rank 1 aborted", "another thread");
+    ta_status status = rank_expect_error(TA_ERR_ABORTED, ta_group_barrier(group, NULL),
+                                         "rank 1 aborted", "another thread");
     if (ta_group_rank(group) == 1)
         pthread_join(thread, NULL);
     return status;
@@ -234,7 +224,7 @@ static ta_status another_call(ta_group *group, void *context)
     ta_status status =
         ta_all_reduce(group, NULL, &value, &value, 1,
                       ta_group_rank(group) ? TA_ELEMENT_I32 : TA_ELEMENT_F32, TA_REDUCE_SUM, NULL);
-    return expect_failure(TA_ERR_MISMATCH, status, "ta_all_reduce (sum of 1 i32)", "of 1 f32");
+    return rank_expect_error(TA_ERR_MISMATCH, status, "ta_all_reduce (sum of 1 i32)", "of 1 f32");
 }
 
 /* A large message that nobody takes: its memory is the caller's again when the call has failed. */
@@ -246,9 +236,9 @@ static ta_status message_not_taken(ta_group *group, void *context)
     (void)context;
     memset(data, 7, bytes);
     if (ta_group_rank(group) == 0)
-        status = expect_failure(TA_ERR_TIMEOUT,
-                                ta_group_exchange(group, data, bytes, 1, NULL, 0, -1, NULL),
-                                "rank 1 did not arrive", "rank 0 waited");
+        status = rank_expect_error(TA_ERR_TIMEOUT,
+                                   ta_group_exchange(group, data, bytes, 1, NULL, 0, -1, NULL),
+                                   "rank 1 did not arrive", "rank 0 waited");
     else if (ta_group_rank(group) == 1)
         sleep_ms(3 * TIMEOUT_MS);
     memset(data, 9, bytes);
@@ -343,7 +333,7 @@ static ta_status transport_fails(ta_group *threads, void *context)
         socket_transport_fail(transports[rank]);
     ta_status status = ta_group_barrier(group, NULL);
     if (rank == 1)
-        TA_TRY(expect_failure(TA_ERR_SYSTEM, status, "transport of rank 1", "-8"));
+        TA_TRY(rank_expect_error(TA_ERR_SYSTEM, status, "transport of rank 1", "-8"));
     ta_group_destroy(group);
     socket_transport_close(transports[rank]);
     if (rank != 1) /* which can't say why: its streams are closed */
@@ -374,8 +364,27 @@ static ta_status moves_nothing(void *context, ta_transfer *const *transfers, int
     return TA_OK;
 }
 
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, ta_transport *t, change)
+SPOIL(size, t->size = 3)
+SPOIL(ranks, t->ranks = 0)
+SPOIL(rank, t->rank = 2)
+SPOIL(negative_rank, t->rank = -1)
+SPOIL(node, t->node = -1)
+SPOIL(holds_memory, t->holds_memory = 2)
+SPOIL(progress, t->progress = NULL)
+
 static void test_bad_input(void)
 {
+    static const struct {
+        const char *named, *value;
+        void (*spoil)(ta_transport *t);
+    } wrong[] = {{"transport", "3", spoil_size},
+                 {"transport.ranks is 0", NULL, spoil_ranks},
+                 {"transport.rank is 2", NULL, spoil_rank},
+                 {"transport.rank is -1", NULL, spoil_negative_rank},
+                 {"transport.node is -1", NULL, spoil_node},
+                 {"holds_memory is 2", NULL, spoil_holds_memory},
+                 {"transport.progress", NULL, spoil_progress}};
     ta_transport right = TA_TRANSPORT_INIT, t;
     ta_group_config config = config_of(100);
     ta_group *group = NULL;
@@ -384,33 +393,12 @@ static void test_bad_input(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(NULL, NULL, &group), "transport is NULL",
                  NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&right, NULL, NULL), "group is NULL", NULL);
-    t = right;
-    t.size = 3;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport", "3");
-    t = right;
-    t.ranks = 0;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.ranks is 0",
-                 NULL);
-    t = right;
-    t.rank = 2;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.rank is 2",
-                 NULL);
-    t = right;
-    t.rank = -1;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.rank is -1",
-                 NULL);
-    t = right;
-    t.node = -1;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.node is -1",
-                 NULL);
-    t = right;
-    t.holds_memory = 2;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "holds_memory is 2",
-                 NULL);
-    t = right;
-    t.progress = NULL;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), "transport.progress",
-                 NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        t = right;
+        wrong[i].spoil(&t);
+        EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&t, NULL, &group), wrong[i].named,
+                     wrong[i].value);
+    }
     config.timeout_ms = -1;
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_create_custom(&right, &config, &group), "timeout_ms",
                  NULL);

@@ -9,6 +9,7 @@
 #include "lib/expect.h"
 #include "lib/number.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/random.h"
 
 enum {
@@ -132,13 +133,8 @@ static ta_status check_step(const growth *g, int ranks, int step, const float *o
 
 static ta_plan_config make_config(const growth *g)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = BATCH;
-    config.query_heads = HEADS;
+    ta_plan_config config = plan_config(TA_F32, BATCH, HEADS, DIM, STEPS);
     config.kv_heads = KV_HEADS;
-    config.k_dim = DIM;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = STEPS;
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = g->block;
     config.algorithm = options.algorithm;

@@ -119,9 +119,7 @@ static ta_status early_rank(ta_group *group, void *context)
     ta_plan *plan;
     small_step step;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     ta_device_close(device);
     ta_status status = small_step_decode(&step, plan);
     ta_plan_destroy(plan);

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
+#include "lib/spoil.h"
 
 #define RANKS 3
 
@@ -40,11 +41,7 @@ typedef struct mistake {
 
 static int32_t pages[SMALL_BATCH * SMALL_TOKENS];
 
-#define SPOIL(name, change)                                                                        \
-    static void name(small_step *step)                                                             \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(name, small_step *step, change)
 SPOIL(nothing, (void)step)
 SPOIL(one_ahead, ++step->lengths[0])
 SPOIL(other_tag, step->call.tag = 5)
@@ -61,6 +58,11 @@ SPOIL(other_starts, small_step_ragged(step, 3); step->starts[1] = step->rank == 
       step->starts[2] = 3)
 SPOIL(late_starts, small_step_ragged(step, 4); step->starts[1] = step->rank == 1 ? 3 : 2)
 SPOIL(layer_window, step->call.window = 3)
+SPOIL(fewer_sequences, step->call.batch = 1)
+SPOIL(fewer_tokens, small_step_ragged(step, step->rank == 1 ? 3 : 4);
+      step->starts[2] = step->call.tokens)
+SPOIL(more_tokens, small_step_ragged(step, step->rank == 1 ? 4 : 3);
+      step->starts[2] = step->call.tokens)
 SPOIL(many_tokens, small_step_ragged(step, 5))
 SPOIL(odd_keys, step->kv.k.data = (char *)step->keys + 2)
 SPOIL(narrow_out, step->out.token_stride = 8)
@@ -112,6 +114,7 @@ static __thread ta_lse_base lse_base;
 
 SPOIL(no_new_values, (void)step; new_tokens.v.data = NULL)
 SPOIL(no_input_size, (void)step; new_tokens.size = 0)
+SPOIL(other_dtype, (void)step; new_tokens.dtype = TA_F16)
 SPOIL(bad_source, (void)step; new_tokens.source = (ta_append_source)3)
 SPOIL(other_base, (void)step; lse_base = TA_LSE_2)
 SPOIL(bad_base, (void)step; lse_base = (ta_lse_base)10)
@@ -125,6 +128,9 @@ static const mistake mistakes[] = {
     {"other bounds", ALL_RANKS, other_bounds},
     {"bounds that fall", ALL_RANKS, falling_bounds},
     {"other starts of as many query tokens", ALL_RANKS, other_starts},
+    {"fewer sequences in the call", ONE_RANK, fewer_sequences},
+    {"fewer query tokens in the call", ALL_RANKS, fewer_tokens},
+    {"more query tokens in the call", ALL_RANKS, more_tokens},
     {"more query tokens of a sequence than the plan has", ALL_RANKS, late_starts},
     {"more query tokens than the plan has", ALL_RANKS, many_tokens},
     {"another layer's window", ONE_RANK, layer_window},
@@ -153,11 +159,14 @@ static const mistake mistakes[] = {
     {"the output is in K, in checked mode", CHECKED, out_in_keys},
     {"the output is in V, in checked mode", CHECKED, out_in_values},
     {"append: one rank is a token ahead", APPEND, one_ahead},
+    {"append: fewer sequences in the call", APPEND, fewer_sequences},
+    {"append: new tokens of another type", APPEND, other_dtype},
     {"append: a length that is too long", APPEND, long_length},
     {"append: no new values", APPEND, no_new_values},
     {"append: an input without its size", APPEND, no_input_size},
     {"append: a source that there is not", APPEND, bad_source},
     {"combine: one rank is in another layer's call, with tags", COMBINE, other_tag},
+    {"combine: fewer sequences in the call", COMBINE, fewer_sequences},
     {"combine: no output of this rank's shard", COMBINE, no_query},
     {"combine: the base as a number", COMBINE, bad_base},
     {"combine: a natural logarithm, said to be to the base 2", COMBINE, other_base},

@@ -14,7 +14,9 @@
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
+#include "lib/plan_config.h"
 #include "lib/small_step.h"
+#include "lib/wrapped_allocation.h"
 
 #define RANKS MEMORY_RANKS
 #define TIMEOUT_MS 30000 /* nobody may wait for it */
@@ -25,21 +27,6 @@
 static _Thread_local int countdown; /* the allocation that fails on this thread; 0: none */
 static _Thread_local int failed;
 static atomic_int live; /* blocks that were not given back */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__real_strdup(const char *text);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-char *__wrap_strdup(const char *text);
-void __wrap_free(void *memory);
 
 static int is_refused(void)
 {
@@ -261,14 +248,8 @@ static ta_status make_reproducible(scene *s)
 
 static ta_status make_combine(scene *s)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.combine_only = 1;
-    config.batch = SMALL_BATCH;
-    config.query_tokens = SMALL_QUERY_TOKENS;
-    config.query_heads = SMALL_HEADS;
-    config.v_dim = SMALL_V_DIM;
-    config.query_dtype = TA_F32;
-    s->step.config = config;
+    s->step.config = combine_config(SMALL_BATCH, SMALL_HEADS, SMALL_V_DIM);
+    s->step.config.query_tokens = SMALL_QUERY_TOKENS;
     return make_plan(s);
 }
 

@@ -8,6 +8,7 @@
 
 #include "decode/config.h"
 #include "lib/expect.h"
+#include "lib/plan_config.h"
 
 void setUp(void)
 {
@@ -179,13 +180,8 @@ typedef struct ring_trial {
 
 static ta_plan_config ring_config(const ring_trial *t)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = 2;
-    config.query_heads = RING_HEADS;
+    ta_plan_config config = plan_config(TA_F32, 2, RING_HEADS, RING_DIM, RING_TOKENS);
     config.kv_heads = 2;
-    config.k_dim = RING_DIM;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = RING_TOKENS;
     config.map.block = RING_TOKENS;
     config.query_placement = t->query;
     config.out_placement = t->out;

@@ -134,6 +134,8 @@ static void run_jobs(uint64_t first, int cases, case_launch_fn launch)
     static char text[2048], message[4096];
     for (int i = 0; i < cases; ++i) {
         uint64_t seed = first + (uint64_t)i;
+        if (!options_ranks(1 + (int)(seed % 6)))
+            continue;
         reshard_case j = reshard_case_make(seed, 1 + (int)(seed % 6));
         ta_status status = launch(j.c[0].ranks, NULL, reshard_case_rank, &j);
         case_describe(&j.c[1], text, sizeof text);

@@ -12,6 +12,7 @@
 
 #include "device/device.h"
 #include "lib/expect.h"
+#include "lib/plan_config.h"
 
 enum { HEADS = 16, KV_HEADS = 8, DIM = 64, BATCH = 2, MAX_RANKS = 8 };
 
@@ -52,13 +53,8 @@ static void subtract(ta_group_stats *from, const ta_group_stats *before)
 
 static ta_plan_config make_config(const trial *t)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = BATCH;
-    config.query_heads = HEADS;
+    ta_plan_config config = plan_config(TA_BF16, BATCH, HEADS, DIM, t->tokens);
     config.kv_heads = KV_HEADS;
-    config.k_dim = DIM;
-    config.kv_dtype = TA_BF16;
-    config.max_tokens = t->tokens;
     config.map.block = t->tokens;
     config.out_placement = t->placement;
     config.algorithm = t->algorithm;

@@ -620,10 +620,17 @@ typedef struct ta_call {
  * soft-cap, lengths, bounds or tag differ, every rank that gets a result gets TA_ERR_MISMATCH, with
  * two ranks that differ and what differs, and the group stays usable. A tree cannot tell which of
  * them is wrong. Calls pair by their order: one that was left out on one rank cannot be known if
- * the next has the same plan and lengths and no other tag. The number of query rows (call.tokens,
- * or the batch times the plan's query_tokens) sizes the messages: where ranks give different ones
- * that is TA_ERR_MISMATCH too, but the group is broken, and one that moves device memory may notice
- * it by its timeout only. What is in sinks and slopes is not compared.
+ * the next has the same plan and lengths and no other tag. What is in sinks and slopes is not
+ * compared.
+ *
+ * The number of query rows (call.tokens, or the batch times the plan's query_tokens) sizes the
+ * messages. A call with another number than the plan's call before it (the first: than the largest
+ * call) therefore compares it with all ranks before it sends anything of that size, which takes one
+ * exchange more; if the group moves device memory the host waits for that, and a stream that is
+ * being captured is TA_ERR_UNSUPPORTED: make one such call before the capture. Calls of the same
+ * number as the last one do neither. A ring that passes K and V also counts the batch. The
+ * exception is TA_PLACE_ROOT in host memory with an exchange in rounds, where only the root hears:
+ * there ranks with different numbers are TA_ERR_MISMATCH too, but the group is broken.
  *
  * If the group moves device memory (ta_group_create_ccl), the call queues the step on `stream` and
  * returns, so other ranks' errors come later. Of a bad argument on another rank, or of ranks that
@@ -671,7 +678,8 @@ typedef struct ta_append_input {
  * tokens and starts count.
  *
  * With TA_APPEND_HEADS the call is collective, as ta_decode() is: a bad argument on one rank, or
- * ranks that are not in the same step, are an error on all of them, and nobody stores anything. An
+ * ranks that are not in the same step, are an error on all of them, and nobody stores anything;
+ * the number of new tokens and their type size its messages and are compared as those of a step. An
  * `input` that does not say which source it is (NULL, a wrong size, a source that there is not)
  * counts as TA_APPEND_HEADS if the plan has config.append_scattered, so that nobody waits in vain.
  * With the other sources nothing moves, no rank waits for another, and an error is this rank's;

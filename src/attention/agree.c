@@ -33,9 +33,7 @@ ta_status ta_attention_agree(ta_group *group, ta_attention *attention, ta_status
         TA_FIELD_OF_INTEGER("config.forward_only", a->forward_only),
         TA_FIELD_OF_INTEGER("config.algorithm", a->wanted),
     };
-    agreement.fields = fields;
-    agreement.field_count = sizeof fields / sizeof *fields;
-    _Static_assert(sizeof fields / sizeof *fields <= TA_AGREE_FIELDS, "room for all fields");
+    TA_AGREE_ON(&agreement, fields);
     TA_TRY(ta_agree(group, &agreement, TA_OK));
     a->id = agreement.id;
     return TA_OK;

@@ -169,8 +169,7 @@ static ta_status agree_call(const ta_attention *a, const ta_attention_input *inp
         TA_FIELD_OF_INTEGER("input.sequences", input->sequences),
         TA_FIELD_OF_INTEGERS("input.lengths", input->lengths, input->sequences),
     };
-    agreement.fields = fields;
-    agreement.field_count = sizeof fields / sizeof *fields;
+    TA_AGREE_ON(&agreement, fields);
     return ta_agree(a->caller, &agreement, TA_OK);
 }
 

@@ -11,6 +11,10 @@
  *     a difference      status is TA_ERR_MISMATCH, ranks `rank` < `other` are not in the same step,
  *                       and `what` says in what they differ: bits of ta_difference
  *
+ * TA_FAULT_ASKS is neither: the rank brings nothing to this exchange, it asks whether all ranks are
+ * about to send messages of other sizes (decode/sizes.h). If all ask the same, that comes out;
+ * if not, a difference.
+ *
  * ta_fault_share() puts into a record what all ranks must share, one part after the other: the hash
  * has all of each, `what` a few bits, so that a difference can be named.
  *
@@ -27,13 +31,16 @@
 #include "inline.h"
 
 typedef struct ta_fault {
-    int32_t status; /* TA_OK: none */
+    int32_t status; /* TA_OK: none; or TA_FAULT_ASKS */
     int32_t rank;   /* whose record it is; the lowest of those that were merged */
     int32_t other;  /* -1, or the other one of two ranks that differ */
     int32_t what;   /* some bits of each part of the hash; of a difference, see above */
     uint64_t hash;  /* of what all ranks are given */
     uint64_t tag;   /* the caller's */
 } ta_fault;
+
+/* A status beside those of the public header, which are not above 0. */
+#define TA_FAULT_ASKS 1
 
 /* Bytes of a record, and the floats whose place it takes behind others. */
 #define TA_FAULT_BYTES 32
@@ -136,6 +143,15 @@ TA_INLINE int32_t ta_common_differs(uint32_t what)
     return differs;
 }
 
+/* What a rank that asks gives of itself: the call's own arguments, up to TA_COMMON_OPTIONS. The
+ * rest is no difference to one that does not ask. */
+#define TA_DIFFERS_ASKED ((1 << (TA_COMMON_OPTIONS + 1)) - 1)
+
+TA_INLINE int32_t ta_asked_differs(int32_t differs)
+{
+    return (differs & TA_DIFFERS_ASKED) | TA_DIFFERS_HASH;
+}
+
 /* Two ranks that are in different steps. */
 TA_INLINE ta_fault ta_fault_difference(int32_t rank, int32_t other, int32_t differs)
 {
@@ -161,14 +177,16 @@ TA_INLINE int ta_fault_counts_more(ta_fault a, ta_fault b)
 /* What two records say together. Merging a record again changes nothing. */
 TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
 {
-    if (a.status != TA_OK || b.status != TA_OK) {
-        if (a.status == TA_OK)
+    if (a.status < TA_OK || b.status < TA_OK) {
+        if (a.status >= TA_OK)
             return b;
-        return b.status != TA_OK && ta_fault_counts_more(b, a) ? b : a;
+        return b.status < TA_OK && ta_fault_counts_more(b, a) ? b : a;
     }
     int32_t differs = ta_common_differs((uint32_t)a.what ^ (uint32_t)b.what) |
-                      (a.hash != b.hash ? TA_DIFFERS_HASH : 0) |
-                      (a.tag != b.tag ? TA_DIFFERS_TAG : 0);
+                      (a.hash != b.hash ? TA_DIFFERS_HASH : 0);
+    if (a.status != b.status)
+        differs = ta_asked_differs(differs);
+    differs |= (a.tag != b.tag ? TA_DIFFERS_TAG : 0);
     if (differs)
         return ta_fault_difference(a.rank, b.rank, differs);
     return b.rank < a.rank ? b : a;
@@ -180,7 +198,7 @@ TA_INLINE ta_fault ta_fault_merge(ta_fault a, ta_fault b)
  * `hash` and `tag` two: the value above the rank, and the value's complement above the rank. The
  * values are the same on all ranks if the two maxima are complements of each other; otherwise they
  * are of two ranks that differ. There is room for 44 bits of a value, so hash and tag are mixed
- * first. */
+ * first; below the 32 bits of `what` is one for a rank that asks. */
 #define TA_FAULT_INTEGERS 7
 #define TA_FAULT_RANK_BITS 20 /* the most ranks are 2^20 */
 
@@ -189,11 +207,12 @@ TA_INLINE void ta_fault_to_integers(ta_fault fault, int64_t *integers)
 {
     const uint64_t low = (UINT64_C(1) << TA_FAULT_RANK_BITS) - 1;
     uint64_t values[3];
-    values[0] = (uint64_t)(uint32_t)fault.what << 32;
+    values[0] = (uint64_t)(uint32_t)fault.what << 32 |
+                (fault.status == TA_FAULT_ASKS ? UINT64_C(1) << 31 : 0);
     values[1] = ta_fault_mix(fault.hash);
     values[2] = ta_fault_mix(fault.tag);
     integers[0] = 0;
-    if (fault.status != TA_OK)
+    if (fault.status < TA_OK)
         integers[0] = (int64_t)(INT32_MAX - fault.rank) << 32 | -fault.status;
     for (int i = 0; i < 3; i++) {
         integers[1 + 2 * i] = (int64_t)((values[i] & ~low) | (uint64_t)fault.rank);
@@ -214,6 +233,8 @@ TA_INLINE ta_fault ta_fault_from_integers(const int64_t *largest, ta_fault own)
         int32_t differs = i == 0   ? ta_common_differs((uint32_t)(bits >> 32))
                           : i == 1 ? TA_DIFFERS_HASH
                                    : TA_DIFFERS_TAG;
+        if (i == 0 && (bits >> 31 & 1))
+            differs = ta_asked_differs(differs);
         if (bits)
             return ta_fault_difference((int32_t)(most & low), (int32_t)(least & low), differs);
     }

@@ -47,9 +47,7 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.combine_only", ta_plan_combines(plan)),
         TA_FIELD_OF_INTEGER("config.append_scattered", plan->gathers_tokens),
     };
-    agreement.fields = fields;
-    agreement.field_count = sizeof fields / sizeof *fields;
-    _Static_assert(sizeof fields / sizeof *fields <= TA_AGREE_FIELDS, "room for all fields");
+    TA_AGREE_ON(&agreement, fields);
     agreement.any = plan->device->ops->alloc_host != NULL; /* lengths are in its device's memory */
     TA_TRY(ta_agree(group, &agreement, TA_OK));
     plan->lengths_hidden = plan->ranks > 1 && agreement.any;

@@ -9,6 +9,7 @@
 #include "call.h"
 #include "check_more.h"
 #include "replay.h"
+#include "sizes.h"
 #include "step.h"
 #include "step_fault.h"
 
@@ -129,7 +130,9 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
     return plan->runs->decode(plan, step, own, stream);
 }
 
-ta_status ta_fail_of_sizes(const ta_problem *p)
+/* The error of a message that had another size than its receiver expected: rows size messages.
+ * ta_last_error() has the group's sentence. */
+static ta_status fail_of_sizes(const ta_problem *p)
 {
     char reason[400];
     ta_format(reason, sizeof reason, "%s", ta_last_error());
@@ -140,10 +143,52 @@ ta_status ta_fail_of_sizes(const ta_problem *p)
         reason, (long long)p->rows, (int)p->batch, (long long)(p->starts ? p->rows : 0));
 }
 
+/* The step, in messages of the sizes that the ranks agreed on. *asked is what came out if they had
+ * to be agreed on first: unless that is TA_FAULT_ASKS the step did not run. */
+static ta_status run_sized(ta_plan *plan, const ta_step *step, const ta_fault *own, ta_fault *asked,
+                           void *stream)
+{
+    ta_step idle;
+    *asked = ta_fault_of(TA_FAULT_ASKS, plan->rank);
+    if (!ta_sizes_are_agreed(plan)) {
+        ta_plan_fit(plan, step->problem.rows);
+        return run_or_replay(plan, step, own, stream);
+    }
+    ta_plan_fit(plan, plan->sizes.rows);
+    if (own->status != TA_OK) {
+        ta_sizes_make_idle(plan, &plan->sizes, &idle);
+        TA_TRY(ta_sizes_notify(plan, own, stream));
+        return plan->runs->decode(plan, &idle, own, stream);
+    }
+    if (ta_sizes_change(plan, step))
+        TA_TRY(ta_sizes_agree(plan, step, asked, stream));
+    if (asked->status != TA_FAULT_ASKS)
+        return TA_OK;
+    ta_plan_fit(plan, step->problem.rows);
+    TA_TRY(ta_sizes_notify(plan, own, stream));
+    return run_or_replay(plan, step, own, stream);
+}
+
+ta_status ta_step_end(ta_plan *plan, const ta_step *step, ta_status status, ta_fault *found)
+{
+    *found = ta_fault_of(TA_OK, plan->rank);
+    if (status == TA_ERR_MISMATCH)
+        status = fail_of_sizes(&step->problem);
+    if (status != TA_OK) {
+        ta_group_abort(plan->group, ta_last_error());
+        return status;
+    }
+    if (!ta_plan_tracks(plan)) /* else it is not known yet */
+        *found = ta_take_report(plan);
+    return TA_OK;
+}
+
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
 {
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
+    if (checked == TA_OK && ta_sizes_change(plan, step))
+        checked = ta_sizes_check_capture(plan, step, stream);
     /* The other ranks expect this one, so it takes part and tells them. */
     ta_fault own = ta_step_record(plan, step, query, checked),
              earlier = ta_fault_of(TA_OK, plan->rank);
@@ -153,27 +198,22 @@ ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status ch
         step->out = (ta_tensor){NULL, 0, 0, 0};
         step->lse = NULL;
     }
-    ta_plan_fit(plan, step->problem.rows);
+    ta_fault asked;
     ta_step_counts before = ta_step_count(plan);
     int64_t begin_ns = ta_clock_ns();
-    ta_status status = run_or_replay(plan, step, &own, stream);
+    ta_status status = run_sized(plan, step, &own, &asked, stream);
     plan->step_ns += (uint64_t)(ta_clock_ns() - begin_ns);
     plan->last_step = ta_step_count_since(plan, &before);
     ++plan->steps;
-    if (status == TA_ERR_MISMATCH)
-        status = ta_fail_of_sizes(&step->problem);
-    if (status != TA_OK) {
-        ta_group_abort(plan->group, ta_last_error());
-        return status;
-    }
-    ta_fault now = ta_fault_of(TA_OK, plan->rank);
-    if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = ta_take_report(plan);
+    ta_fault now;
+    TA_TRY(ta_step_end(plan, step, status, &now));
     if (checked != TA_OK)
         return checked;
     if (earlier.status != TA_OK)
         return ta_fail_of_fault(&earlier, "an earlier",
                                 "neither that step nor this one wrote anything here");
+    if (asked.status != TA_FAULT_ASKS)
+        return ta_fail_of_fault(&asked, "this", "nothing was written");
     if (now.status != TA_OK)
         return ta_fail_of_fault(&now, "this", "nothing was written");
     return TA_OK;

@@ -18,8 +18,9 @@ ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta
 ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked,
                       void *stream);
 
-/* The error of a message that had another size than its receiver expected: rows size messages.
- * ta_last_error() has the group's sentence. */
-ta_status ta_fail_of_sizes(const ta_problem *problem);
+/* What a step's way through the group came to. After an error, `status`, the group is aborted: the
+ * others wait for this rank. Otherwise `found` is the fault of the first rank that has one; its
+ * status is TA_OK if none has, or if the device will say it later. */
+ta_status ta_step_end(ta_plan *plan, const ta_step *step, ta_status status, ta_fault *found);
 
 #endif

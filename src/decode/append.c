@@ -12,6 +12,7 @@
 #include "call.h"
 #include "check_more.h"
 #include "device/new_token.h"
+#include "sizes.h"
 #include "step.h"
 #include "step_fault.h"
 
@@ -200,21 +201,53 @@ static ta_status gather_and_store(ta_plan *plan, const ta_step *step, const ta_f
     return plan->device->ops->append(plan->device, p, &step->kv, &tokens, stream);
 }
 
+/* As ta_sizes_agree() for steps: pieces of the agreed sizes, in which all ranks ask for others. */
+static ta_status agree(ta_plan *plan, const ta_step *step, ta_fault *answer, void *stream)
+{
+    ta_step idle;
+    ta_fault own = ta_sizes_ask(plan, step);
+    *answer = ta_fault_of(TA_OK, -1);
+    ta_sizes_make_idle(plan, &plan->append_sizes, &idle);
+    TA_TRY(gather_and_store(plan, &idle, &own, stream));
+    for (int rank = 0; rank < plan->ranks; ++rank)
+        TA_TRY(ta_sizes_hear(plan, rank, plan->exchange_gathered + plan->gathered_at[rank], answer,
+                             stream));
+    TA_TRY(ta_sizes_end_hearing(plan, plan->ranks, answer, stream));
+    if (answer->status == TA_FAULT_ASKS)
+        plan->append_sizes = (ta_sizes){
+            .rows = step->problem.rows, .batch = step->problem.batch, .dtype = step->tokens.dtype};
+    return TA_OK;
+}
+
+/* In pieces of the sizes that the ranks agreed on; *asked as in api.c. */
+static ta_status gather_sized(ta_plan *plan, const ta_step *step, const ta_fault *own,
+                              ta_fault *asked, void *stream)
+{
+    ta_step idle;
+    *asked = ta_fault_of(TA_FAULT_ASKS, plan->rank);
+    if (own->status != TA_OK) {
+        ta_sizes_make_idle(plan, &plan->append_sizes, &idle);
+        return gather_and_store(plan, &idle, own, stream);
+    }
+    if (ta_sizes_of_append_change(plan, step))
+        TA_TRY(agree(plan, step, asked, stream));
+    if (asked->status != TA_FAULT_ASKS)
+        return TA_OK;
+    return gather_and_store(plan, step, own, stream);
+}
+
 /* The other ranks expect this one, so it takes part, whatever the checks found, and tells them. */
 static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status checked,
                                   void *stream)
 {
+    ta_fault asked, now;
+    if (checked == TA_OK && ta_sizes_of_append_change(plan, step))
+        checked = ta_sizes_check_capture(plan, step, stream);
     ta_fault own = ta_step_record(plan, step, 0, checked);
-    ta_status status = gather_and_store(plan, step, &own, stream);
-    if (status == TA_ERR_MISMATCH)
-        status = ta_fail_of_sizes(&step->problem);
-    if (status != TA_OK) {
-        ta_group_abort(plan->group, ta_last_error());
-        return status;
-    }
-    ta_fault now = ta_fault_of(TA_OK, plan->rank);
-    if (!ta_plan_tracks(plan)) /* else it is not known yet */
-        now = ta_take_report(plan);
+    ta_status status = gather_sized(plan, step, &own, &asked, stream);
+    TA_TRY(ta_step_end(plan, step, status, &now));
+    if (asked.status != TA_FAULT_ASKS)
+        now = asked;
     if (checked != TA_OK || now.status == TA_OK)
         return checked;
     return ta_fail_of_fault(&now, "this", "nothing was stored");

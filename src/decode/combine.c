@@ -26,8 +26,11 @@ static size_t no_bytes(const ta_plan *plan)
     return 0;
 }
 
-const ta_algorithm_ops ta_combine_algorithm = {
-    .name = "combine", .decode = run, .cut = ta_tree_cut, .attend_bytes = no_bytes};
+const ta_algorithm_ops ta_combine_algorithm = {.name = "combine",
+                                               .decode = run,
+                                               .cut = ta_tree_cut,
+                                               .heard = ta_tree_heard,
+                                               .attend_bytes = no_bytes};
 
 /* What a call can add to a plan that has scores no more. */
 static ta_status check_options(const ta_problem *p)

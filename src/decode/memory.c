@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/shard_map.h"
 #include "base/status.h"
+#include "sizes.h"
 #include "step.h"
 
 enum {
@@ -112,6 +113,8 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     cut_records(plan, &device, exchange);
     cut_query(plan, &device, exchange);
     cut_gathered(plan, &device, exchange);
+    if (ta_sizes_need_notices(plan))
+        plan->notices = ta_cut(&device, (size_t)plan->ranks, sizeof *plan->notices);
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
@@ -121,6 +124,8 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     if (ta_plan_tracks(plan)) {
         plan->faults = ta_cut(&device, STATUSES, sizeof *plan->faults);
         plan->report = ta_cut(&staging, 1, sizeof *plan->report);
+        plan->answers = ta_cut(&staging, (size_t)plan->ranks, sizeof *plan->answers);
+        plan->usual_notice = ta_cut(&device, 1, sizeof *plan->usual_notice);
     }
     if (device.overflow || staging.overflow)
         return ta_fail(TA_ERR_INVALID, "the workspace of this config exceeds the address space: "
@@ -147,6 +152,10 @@ static ta_status make_all_offsets(ta_plan *plan)
         TA_TRY(make_offsets(plan, &plan->gathered_at));
     if (plan->query_placement == TA_PLACE_HEADS)
         TA_TRY(make_offsets(plan, &plan->query_at));
+    if (plan->notices)
+        TA_TRY(make_offsets(plan, &plan->notices_at));
+    for (int rank = 0; plan->notices && rank <= plan->ranks; ++rank)
+        plan->notices_at[rank] = (size_t)rank * sizeof *plan->notices;
     if (!ta_plan_is_ring(plan))
         return ta_exchange_prepare(&plan->job);
     if (plan->algorithm == TA_ALGORITHM_RING_KV)
@@ -206,7 +215,9 @@ ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan)
     TA_TRY(cut_memory(plan, &staging_bytes));
     TA_TRY(make_all_offsets(plan));
     ta_plan_fit(plan, plan->problem.rows);
-    return TA_OK;
+    plan->sizes = plan->append_sizes = (ta_sizes){
+        .rows = plan->problem.rows, .batch = plan->problem.batch, .dtype = plan->problem.kv_dtype};
+    return ta_sizes_set_usual(plan, NULL);
 }
 
 ta_status ta_plan_measure(ta_plan *plan, size_t *bytes)
@@ -229,6 +240,7 @@ void ta_plan_free_memory(ta_plan *plan)
     free(plan->part_at);
     free(plan->query_at);
     free(plan->gathered_at);
+    free(plan->notices_at);
     ta_exchange_release(&plan->job);
     ta_exchange_release(&plan->fault_job);
 }

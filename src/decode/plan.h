@@ -47,6 +47,14 @@ _Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + 2 * si
                                       sizeof(ta_new_tokens),
                "no padding");
 
+/* What a call gives its messages their sizes with: sizes.h. */
+typedef struct ta_sizes {
+    int64_t rows; /* query rows of a head, or new tokens */
+    int32_t batch;
+    ta_dtype dtype; /* of new tokens */
+    int ragged;
+} ta_sizes;
+
 /* The table of an algorithm: step.h. */
 typedef struct ta_algorithm_ops ta_algorithm_ops;
 
@@ -93,6 +101,14 @@ struct ta_plan {
     int gathers_tokens;
     char *gathered, *exchange_gathered;
     size_t *gathered_at;
+    /* What all ranks agreed on last: of steps, and of new tokens that are scattered by heads. */
+    ta_sizes sizes, append_sizes;
+    ta_fault *answers; /* [ranks] pinned host memory: sizes.c; NULL: the host sees them anyway */
+    /* If a step in device memory tells only the root of faults: the ranks' notices, which go before
+     * it; NULL: none. And this rank's usual one, and the status of the one that is in its place. */
+    ta_fault *notices, *usual_notice;
+    int32_t noticed;
+    size_t *notices_at; /* [ranks + 1] byte offsets */
     /* If the host does not follow a step: what this rank can have to tell of itself if it failed,
      * by -status, in device memory. */
     ta_fault *faults;

@@ -64,6 +64,23 @@ ta_status ta_predict_query(const ta_step_shape *shape, ta_cost *cost)
     return TA_OK;
 }
 
+/* What goes before an exchange in rounds to one root, in device memory: ta_sizes_notify(). */
+static ta_status predict_notices(const ta_step_shape *shape, const ta_exchange_entry *entry,
+                                 ta_cost *cost)
+{
+    if (shape->ranks == 1 || shape->out_placement != TA_PLACE_ROOT || !entry->rounds ||
+        !shape->device_memory)
+        return TA_OK;
+    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
+    if (!offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
+    for (int rank = 0; rank <= shape->ranks; ++rank)
+        offsets[rank] = (size_t)rank * TA_FAULT_BYTES;
+    ta_cost_all_gather(cost, "notices", offsets);
+    free(offsets);
+    return TA_OK;
+}
+
 static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_cost *cost,
                               ta_candidate *c)
 {
@@ -90,6 +107,7 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
     if (!c->possible)
         goto free_nodes;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
+    TA_TRY_GOTO(predict_notices(shape, entry, cost), free_nodes);
     TA_TRY_GOTO(ta_predict_query(shape, cost), free_nodes);
     if (ta_problem_combines(p))
         ta_cost_local(cost, "make records",

@@ -180,6 +180,11 @@ static ta_merge last_of(const ta_plan *plan)
     return last;
 }
 
+static ta_merge heard(const ta_plan *plan)
+{
+    return plan->fault_job.last;
+}
+
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     int first, heads;
@@ -255,5 +260,6 @@ static size_t attend_bytes(const ta_plan *plan)
 const ta_algorithm_ops ta_ring_kv_algorithm = {.name = "ring-kv",
                                                .decode = decode,
                                                .cut = cut,
+                                               .heard = heard,
                                                .attend_bytes = attend_bytes,
                                                .keeps_scattered_query = 1};

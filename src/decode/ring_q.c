@@ -205,6 +205,12 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
     return ta_finish_heads(plan, &last, step, own, stream);
 }
 
+/* This rank's part came home with it. */
+static ta_merge heard(const ta_plan *plan)
+{
+    return ta_exchange_merge(&plan->job);
+}
+
 /* What comes and goes, where it is merged. */
 static void cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
 {
@@ -226,4 +232,4 @@ static size_t attend_bytes(const ta_plan *plan)
 }
 
 const ta_algorithm_ops ta_ring_q_algorithm = {
-    .name = "ring-q", .decode = decode, .cut = cut, .attend_bytes = attend_bytes};
+    .name = "ring-q", .decode = decode, .cut = cut, .heard = heard, .attend_bytes = attend_bytes};

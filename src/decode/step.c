@@ -47,8 +47,9 @@ ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fau
     if (own->status == TA_OK && ta_plan_device_tells(plan))
         plan->telling = (ta_tell){*own, ta_plan_stages(plan) ? plan->told : fault};
     else if (ta_plan_tracks(plan))
-        return plan->device->ops->copy(plan->device, fault, &plan->faults[-own->status],
-                                       sizeof *fault, stream);
+        return plan->device->ops->copy(
+            plan->device, fault, own->status == TA_FAULT_ASKS ? own : &plan->faults[-own->status],
+            sizeof *fault, stream);
     else if (plan->ranks > 1)
         *fault = *own;
     return TA_OK;
@@ -224,10 +225,18 @@ void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
     job->sent = ta_cut(exchange, ta_exchange_sent(job), partial);
 }
 
+ta_merge ta_tree_heard(const ta_plan *plan)
+{
+    return plan->job.last;
+}
+
 static size_t attend_bytes(const ta_plan *plan)
 {
     return plan->device->ops->attend_bytes(plan->device, &plan->problem);
 }
 
-const ta_algorithm_ops ta_tree_algorithm = {
-    .name = "tree", .decode = decode, .cut = ta_tree_cut, .attend_bytes = attend_bytes};
+const ta_algorithm_ops ta_tree_algorithm = {.name = "tree",
+                                            .decode = decode,
+                                            .cut = ta_tree_cut,
+                                            .heard = ta_tree_heard,
+                                            .attend_bytes = attend_bytes};

@@ -30,6 +30,10 @@ struct ta_algorithm_ops {
      * of that where partials of other ranks are merged. */
     void (*cut)(ta_plan *plan, ta_cutter *device, ta_cutter *exchange);
 
+    /* After a step in which this rank was idle: where the faults of all ranks are, in its job's
+     * memory and in the order of the stream. */
+    ta_merge (*heard)(const ta_plan *plan);
+
     /* Workspace of the device's attend(). */
     size_t (*attend_bytes)(const ta_plan *plan);
 
@@ -82,6 +86,7 @@ ta_status ta_end_exchange(ta_plan *plan, ta_status status, void *stream);
  * the memory that it takes. */
 ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream);
 void ta_tree_cut(ta_plan *plan, ta_cutter *device, ta_cutter *exchange);
+ta_merge ta_tree_heard(const ta_plan *plan);
 
 /* Make output and lse of the heads that belong on this rank, from the records that `last` names and
  * what it says is still to be merged; if there is a fault, report it. A rank with one of its own

@@ -50,6 +50,18 @@ static void write_quote(const ta_fault *fault, char *text, size_t capacity)
     snprintf(text, capacity, words[0] ? " (\"%s…\")" : "%s", words);
 }
 
+void ta_step_share_call(const ta_plan *plan, const ta_step *step, ta_fault *own)
+{
+    const ta_problem *p = &step->problem;
+    own->tag = step->tag;
+    ta_fault_share(own, TA_COMMON_PLAN, (uint64_t)plan->id);
+    ta_fault_share(own, TA_COMMON_BATCH, (uint64_t)p->batch);
+    ta_fault_share(own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
+    ta_fault_share(own, TA_COMMON_OPTIONS,
+                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)) +
+                       (uint64_t)step->tokens.dtype);
+}
+
 ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query, ta_status checked)
 {
     const ta_problem *p = &step->problem;
@@ -58,13 +70,7 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query
         quote(&own, ta_last_error());
     if (checked != TA_OK || plan->ranks == 1)
         return own;
-    own.tag = step->tag;
-    ta_fault_share(&own, TA_COMMON_PLAN, (uint64_t)plan->id);
-    ta_fault_share(&own, TA_COMMON_BATCH, (uint64_t)p->batch);
-    ta_fault_share(&own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
-    ta_fault_share(&own, TA_COMMON_OPTIONS,
-                   ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)) +
-                       (uint64_t)step->tokens.dtype);
+    ta_step_share_call(plan, step, &own);
     ta_fault_share(&own, TA_COMMON_QUERY, query);
     if (ta_plan_device_tells(plan))
         return own;

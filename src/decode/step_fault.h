@@ -12,6 +12,9 @@
 ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query,
                         ta_status checked);
 
+/* The parts of it that are arguments of the call itself: what the host of every rank knows. */
+void ta_step_share_call(const ta_plan *plan, const ta_step *step, ta_fault *own);
+
 /* What finish() reported since it was asked last; status TA_OK: nothing. */
 ta_fault ta_take_report(ta_plan *plan);
 

@@ -62,6 +62,14 @@ typedef struct ta_agreement {
     void *memory, *stream;
 } ta_agreement;
 
+/* The fields of an agreement: an array of them. */
+#define TA_AGREE_ON(agreement, array)                                                              \
+    do {                                                                                           \
+        _Static_assert(sizeof(array) / sizeof *(array) <= TA_AGREE_FIELDS, "room for all fields"); \
+        (agreement)->fields = (array);                                                             \
+        (agreement)->field_count = sizeof(array) / sizeof *(array);                                \
+    } while (0)
+
 /* Collective. `status` is this rank's own; its fields count only if it is TA_OK. TA_OK if all ranks
  * have it and the same values. Otherwise a rank that failed returns its own status, and all others
  * an error that names the first rank that failed and why, or the first field that differs, the

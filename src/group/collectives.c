@@ -124,9 +124,9 @@ static ta_status get_offsets(ta_group *group, size_t **offsets)
                    ta_fail(TA_ERR_NO_MEMORY, "no memory for a call of %d ranks", group->size));
 }
 
-/* Get ready for a collective over messages. */
-static ta_status begin(ta_collective *c, ta_group *group, ta_device *device, uint64_t label,
-                       void *stream)
+/* Get ready for a collective over messages. `c` has the element and the reduction. */
+static ta_status begin(ta_collective *c, ta_group *group, ta_device *device, ta_label_call call,
+                       int root, size_t count, void *stream)
 {
     void *stage = NULL;
     c->group = group;
@@ -137,7 +137,7 @@ static ta_status begin(ta_collective *c, ta_group *group, ta_device *device, uin
         TA_TRY(give_up(group, ta_device_stage(device, &stage)));
     c->stage = stage;
     TA_TRY(get_offsets(group, &c->offsets));
-    group->label = label;
+    group->label = ta_label(call, c->element, c->reduction, root, count);
     return TA_OK;
 }
 
@@ -161,8 +161,7 @@ ta_status ta_all_reduce(ta_group *group, ta_device *device, const void *from, vo
         return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
     if (group->device)
         return ta_group_all_reduce(group, from, to, count, element, reduction, stream);
-    TA_TRY(begin(&c, group, device, ta_label(TA_LABEL_ALL_REDUCE, element, reduction, 0, count),
-                 stream));
+    TA_TRY(begin(&c, group, device, TA_LABEL_ALL_REDUCE, 0, count, stream));
     return end(&c, ta_collective_all_reduce(&c, from, to, count));
 }
 
@@ -194,8 +193,7 @@ ta_status ta_all_gather(ta_group *group, ta_device *device, const void *from, vo
         return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
     if (group->device)
         return gather_natively(group, from, to, count * ta_element_bytes(element), stream);
-    TA_TRY(begin(&c, group, device, ta_label(TA_LABEL_ALL_GATHER, element, TA_REDUCE_SUM, 0, count),
-                 stream));
+    TA_TRY(begin(&c, group, device, TA_LABEL_ALL_GATHER, 0, count, stream));
     return end(&c, ta_collective_all_gather(&c, from, to, count));
 }
 
@@ -224,8 +222,7 @@ ta_status ta_reduce_scatter(ta_group *group, ta_device *device, const void *from
         return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
     if (group->device)
         return scatter_natively(group, from, to, count, element, reduction, stream);
-    TA_TRY(begin(&c, group, device, ta_label(TA_LABEL_REDUCE_SCATTER, element, reduction, 0, count),
-                 stream));
+    TA_TRY(begin(&c, group, device, TA_LABEL_REDUCE_SCATTER, 0, count, stream));
     return end(&c, ta_collective_reduce_scatter(&c, from, to, count));
 }
 
@@ -243,8 +240,7 @@ ta_status ta_broadcast(ta_group *group, ta_device *device, void *data, size_t co
         return TA_OK;
     if (group->device)
         return ta_group_broadcast(group, data, count * ta_element_bytes(element), root, stream);
-    TA_TRY(begin(&c, group, device,
-                 ta_label(TA_LABEL_BROADCAST, element, TA_REDUCE_SUM, root, count), stream));
+    TA_TRY(begin(&c, group, device, TA_LABEL_BROADCAST, root, count, stream));
     return end(&c, ta_collective_broadcast(&c, data, count, root));
 }
 
@@ -258,7 +254,6 @@ ta_status ta_barrier(ta_group *group, ta_device *device, void *stream)
         TA_TRY(device->ops->synchronize(device, stream));
     if (ta_group_size(group) == 1)
         return TA_OK;
-    TA_TRY(begin(&c, group, NULL, ta_label(TA_LABEL_BARRIER, TA_ELEMENT_BYTE, TA_REDUCE_SUM, 0, 0),
-                 NULL));
+    TA_TRY(begin(&c, group, NULL, TA_LABEL_BARRIER, 0, 0, NULL));
     return end(&c, ta_group_barrier(group, NULL));
 }

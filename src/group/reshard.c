@@ -324,10 +324,8 @@ static ta_status agree(const ta_resharding *r, ta_status status)
         TA_FIELD_OF_INTEGER("config.kv_dtype", c->kv_dtype),
         TA_FIELD_OF_INTEGERS("config.lengths", c->lengths, c->batch),
     };
-    if (status == TA_OK) {
-        agreement.fields = fields;
-        agreement.field_count = sizeof fields / sizeof *fields;
-    }
+    if (status == TA_OK)
+        TA_AGREE_ON(&agreement, fields);
     return ta_agree(r->group, &agreement, status);
 }
 

@@ -2,7 +2,7 @@
  * with one that the test builds itself; then ta_decode() over both, whose bits must be the same.
  *
  * Programs use append_case_random(), or change what it gave, then append_case_run(). The ranks are
- * run as those of decode cases: case_launch and case_rank_open(). */
+ * run as those of decode cases: case_launch and case_rank_run(). */
 #ifndef TESTS_APPEND_CASE_H
 #define TESTS_APPEND_CASE_H
 

@@ -112,7 +112,8 @@ void case_reproducible(decode_case *c, int32_t tile);
 void case_describe(const decode_case *c, char *text, size_t capacity);
 
 /* Run it. Returns false if anything is wrong, and then `failure` says what, where, and the case.
- * The worst ratios of the results to their bounds are included in `worst`. */
+ * The worst ratios of the results to their bounds are included in `worst`. A case of more ranks
+ * than the options allow is left out. */
 bool case_run(const decode_case *c, bound_worst *worst, char *failure, size_t capacity);
 
 /* All results of a case, by the oracle's index, and their bounds. Free with case_kept_free(). */
@@ -216,6 +217,13 @@ ta_status case_shard_to_device(case_shard *shard, ta_device *device);
 ta_status case_rank_open(ta_group *threads, const char *name, const ta_device_config *config,
                          ta_device **device, ta_group **group);
 void case_rank_close(ta_group *threads, ta_device *device, ta_group *group);
+
+/* One rank between the two: `use` with its group and device, then, whatever came of it, `release`
+ * of what `use` made. The group of a rank that failed is aborted before: the others wait for it. On
+ * the host the device has so many threads. */
+ta_status case_rank_run(ta_group *threads, int device_threads,
+                        ta_status (*use)(ta_group *group, ta_device *device, void *context),
+                        void (*release)(void *context), void *context);
 
 /* The device's address for a host address inside one of the buffers. */
 void *case_on_device(const case_shard *shard, const void *host);

@@ -29,3 +29,21 @@ void case_rank_close(ta_group *threads, ta_device *device, ta_group *group)
         ta_group_destroy(group);
     ta_device_close(device);
 }
+
+ta_status case_rank_run(ta_group *threads, int device_threads,
+                        ta_status (*use)(ta_group *group, ta_device *device, void *context),
+                        void (*release)(void *context), void *context)
+{
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    ta_device *device = NULL;
+    ta_group *group = threads;
+    config.threads = options_host() ? device_threads : 0;
+    ta_status status = case_rank_open(threads, options.device, &config, &device, &group);
+    if (status == TA_OK)
+        status = use(group, device, context);
+    if (status != TA_OK && group != threads)
+        ta_group_abort(group, ta_last_error());
+    release(context);
+    case_rank_close(threads, device, group);
+    return status;
+}

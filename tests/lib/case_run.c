@@ -365,6 +365,8 @@ bool case_run_keep(const decode_case *given, bound_worst *worst, case_kept *kept
 {
     decode_case told = *given;
     const decode_case *c = &told;
+    if (!options_ranks(given->ranks))
+        return true;
     if (options.algorithm != TA_ALGORITHM_AUTO)
         told.plan.algorithm = options.algorithm;
     char found[700] = "", line[1024];

@@ -1,5 +1,6 @@
 /* A small decode step on the ranks of a group of GPUs (ccl_ranks.h), and what comes before and
- * after each test of one. Included by test_ccl_steps.c and test_ccl_capture.c. */
+ * after each test of one. Included by test_ccl_steps.c, test_ccl_capture.c and
+ * test_ccl_mismatch.c. */
 #ifndef TESTS_CCL_STEP_H
 #define TESTS_CCL_STEP_H
 
@@ -35,6 +36,17 @@ static inline ta_status prepare(ta_group *group, ta_device *device, prepared *p)
     TA_TRY(small_step_to_device(&p->step, device));
     TA_TRY(ta_plan_create(group, device, &p->step.config, &p->plan));
     return small_step_fill(&p->step);
+}
+
+/* That step as a graph, which the caller launches and destroys. */
+static inline ta_status capture(prepared *p, hipStream_t stream, hipGraph_t *graph,
+                                hipGraphExec_t *exec)
+{
+    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(small_step_queue(&p->step, p->plan, stream));
+    RANK_EXPECT(hipStreamEndCapture(stream, graph) == hipSuccess);
+    RANK_EXPECT(hipGraphInstantiateWithFlags(exec, *graph, 0) == hipSuccess);
+    return TA_OK;
 }
 
 static inline void release(prepared *p)

@@ -373,38 +373,43 @@ static void check(whole *w, int rank, const buffers *b)
     free(used);
 }
 
+typedef struct rank_run {
+    whole *whole;
+    int rank;
+    buffers buffers;
+    ta_plan *plan;
+} rank_run;
+
+static ta_status combine_and_check(ta_group *group, ta_device *device, void *context)
+{
+    rank_run *run = context;
+    TA_TRY(make_buffers(run->whole, device, run->rank, &run->buffers));
+    TA_TRY(make_plan(run->whole, group, device, &run->plan));
+    for (int step = 0; step < case_steps; ++step) {
+        TA_TRY(fill(run->whole, run->rank, &run->buffers));
+        TA_TRY(combine(run->whole, run->plan, run->rank, &run->buffers));
+        check(run->whole, run->rank, &run->buffers);
+    }
+    return TA_OK;
+}
+
+static void release(void *context)
+{
+    rank_run *run = context;
+    ta_plan_destroy(run->plan);
+    free_buffers(&run->buffers);
+}
+
 static ta_status run_rank(ta_group *threads, void *context)
 {
-    whole *w = context;
-    int rank = ta_group_rank(threads);
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    ta_device *device = NULL;
-    ta_group *group = threads;
-    ta_plan *plan = NULL;
-    buffers b = {0};
-    ta_status status;
-    config.threads = options_host() ? w->c->threads : 0;
-    TA_TRY_GOTO(case_rank_open(threads, options.device, &config, &device, &group), close_rank);
-    TA_TRY_GOTO(make_buffers(w, device, rank, &b), free_buffers);
-    TA_TRY_GOTO(make_plan(w, group, device, &plan), free_buffers);
-    for (int step = 0; step < case_steps; ++step) {
-        TA_TRY_GOTO(fill(w, rank, &b), free_buffers);
-        TA_TRY_GOTO(combine(w, plan, rank, &b), free_buffers);
-        check(w, rank, &b);
-    }
-
-free_buffers:
-    ta_plan_destroy(plan);
-    if (status != TA_OK && group != threads)
-        ta_group_abort(group, ta_last_error());
-    free_buffers(&b);
-close_rank:
-    case_rank_close(threads, device, group);
-    return status;
+    rank_run run = {.whole = context, .rank = ta_group_rank(threads)};
+    return case_rank_run(threads, run.whole->c->threads, combine_and_check, release, &run);
 }
 
 bool combine_case_run(const combine_case *c, bound_worst *worst, char *failure, size_t capacity)
 {
+    if (!options_ranks(c->ranks))
+        return true;
     whole *w = calloc(1, sizeof *w);
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     char line[512], found[700] = "";

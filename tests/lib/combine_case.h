@@ -3,7 +3,7 @@
  * is the rank's log-sum-exp and whose value is its output, so the bound is the one of decode.
  *
  * Programs use combine_case_random(), or change what it gave, then combine_case_run(). The ranks
- * are run as those of decode cases: case_launch and case_rank_open(). */
+ * are run as those of decode cases: case_launch and case_rank_run(). */
 #ifndef TESTS_COMBINE_CASE_H
 #define TESTS_COMBINE_CASE_H
 

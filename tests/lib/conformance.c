@@ -98,6 +98,20 @@ bool pattern_is(const unsigned char *data, size_t bytes, int rank, int round)
     return true;
 }
 
+int64_t conformance_reduced(ta_reduction reduction, int size, size_t i,
+                            int64_t (*input)(int rank, size_t i))
+{
+    int64_t result = reduction == TA_REDUCE_MAX ? INT64_MIN : 0;
+    for (int rank = 0; rank < size; ++rank) {
+        int64_t value = input(rank, i);
+        if (reduction == TA_REDUCE_SUM)
+            result += value;
+        else if (value > result)
+            result = value;
+    }
+    return result;
+}
+
 ta_status conformance_run(ta_group *group, const conformance_memory *memory, size_t most_bytes)
 {
     static const size_t sizes[] = {0, 1, 3, 8, 100, 4096, 65540, 1 << 20, 3145732};

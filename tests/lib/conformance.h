@@ -65,6 +65,10 @@ ta_status area_read(conformance *c, area *a);
 void pattern_fill(unsigned char *data, size_t bytes, int rank, int round);
 bool pattern_is(const unsigned char *data, size_t bytes, int rank, int round);
 
+/* What a reduction over `size` ranks makes of element i, of which `input` is each rank's. */
+int64_t conformance_reduced(ta_reduction reduction, int size, size_t i,
+                            int64_t (*input)(int rank, size_t i));
+
 ta_status conformance_moves(conformance *c, size_t bytes);      /* conformance_moves.c */
 ta_status conformance_reductions(conformance *c, size_t bytes); /* conformance_reduce.c */
 ta_status conformance_reduction_values(conformance *c);

@@ -26,15 +26,7 @@ static int64_t input(int rank, size_t i)
 
 static int64_t expected(const trial *t, int size, size_t i)
 {
-    int64_t result = t->reduction == TA_REDUCE_MAX ? INT64_MIN : 0;
-    for (int rank = 0; rank < size; ++rank) {
-        int64_t value = input(rank, i);
-        if (t->reduction == TA_REDUCE_SUM)
-            result += value;
-        else if (value > result)
-            result = value;
-    }
-    return result;
+    return conformance_reduced(t->reduction, size, i, input);
 }
 
 /* The bits of a number as an element. */

@@ -3,6 +3,7 @@
 
 #include "expect.h"
 #include "small_step.h"
+#include "spoil.h"
 
 /* How one rank's config differs, and what every rank must say. */
 typedef struct difference {
@@ -14,11 +15,7 @@ typedef struct difference {
 /* As many as the largest head count below. */
 static const float slopes[8] = {0.5f, 0.25f}, other_slopes[8] = {0.5f, 0.25f, 0, 2};
 
-#define SPOIL(name, change)                                                                        \
-    static void spoil_##name(ta_plan_config *config)                                               \
-    {                                                                                              \
-        change;                                                                                    \
-    }
+#define SPOIL(name, change) SPOIL_FUNCTION(spoil_##name, ta_plan_config *config, change)
 SPOIL(batch, config->batch = 1)
 SPOIL(query_tokens, config->query_tokens = 3)
 SPOIL(query_heads, config->query_heads = 8)

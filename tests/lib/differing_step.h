@@ -17,6 +17,10 @@ typedef enum differing_kind {
     OTHER_STARTS,  /* one divides the same number of query tokens among sequences differently */
     OTHER_TOKENS,  /* one is ragged, with as many rows as the others */
     OTHER_WINDOW,  /* one has the window of another layer */
+    OTHER_BATCH,   /* one has fewer sequences, and so other sizes of messages */
+    FEWER_TOKENS,  /* one has fewer query tokens than the others, and than the call before */
+    STALE_TOKENS,  /* the others do, and it has not */
+    TWO_TOTALS,    /* all do, but not the same number */
     DIFFERING_KINDS
 } differing_kind;
 

@@ -37,4 +37,16 @@ static inline void expect_status(ta_status wanted, ta_status got, const char *ca
                            __LINE__, #condition, ta_last_error());                                 \
     } while (0)
 
+/* There too: the call must have failed like this, on this rank. */
+static inline ta_status rank_expect_error(ta_status wanted, ta_status got, const char *first,
+                                          const char *second)
+{
+    if (got != wanted)
+        return ta_fail(TA_ERR_DEVICE, "expected %s, got %s: %s", ta_status_name(wanted),
+                       ta_status_name(got), ta_last_error());
+    RANK_EXPECT(strstr(ta_last_error(), first));
+    RANK_EXPECT(strstr(ta_last_error(), second));
+    return TA_OK;
+}
+
 #endif

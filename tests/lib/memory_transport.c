@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "transfers.h"
+
 void memory_transport_init(memory_transport *shared)
 {
     memset(shared, 0, sizeof *shared);
@@ -33,23 +35,12 @@ static size_t take(memory_queue *q, char *data, size_t bytes)
     return done;
 }
 
-/* Those of one channel, peer and direction go one after the other. */
-static int is_blocked(ta_transfer *const *transfers, int index)
-{
-    const ta_transfer *t = transfers[index];
-    for (int i = 0; i < index; ++i)
-        if (transfers[i]->peer == t->peer && transfers[i]->channel == t->channel &&
-            transfers[i]->sends == t->sends && transfers[i]->moved < transfers[i]->bytes)
-            return 1;
-    return 0;
-}
-
 static size_t move_all(const memory_end *end, ta_transfer *const *transfers, int count)
 {
     size_t moved = 0;
     for (int i = 0; i < count; ++i) {
         ta_transfer *t = transfers[i];
-        if (t->channel >= MEMORY_CHANNELS || is_blocked(transfers, i))
+        if (t->channel >= MEMORY_CHANNELS || transfer_is_blocked(transfers, i))
             continue;
         char *data = (char *)t->data + t->moved;
         size_t left = t->bytes - t->moved;

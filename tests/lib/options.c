@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO, false};
+test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO, false, 0};
+
+static int left_out;
 
 static void set_seed(const char *text)
 {
@@ -39,6 +41,8 @@ bool options_read(int argc, char **argv)
             options.cases = atoi(value);
         else if (value && !strcmp(argv[i], "--every") && atoi(value) > 0)
             options.every = atoi(value);
+        else if (value && !strcmp(argv[i], "--ranks") && atoi(value) > 0)
+            options.ranks = atoi(value);
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
         else if (value && !strcmp(argv[i], "--group") &&
@@ -47,7 +51,7 @@ bool options_read(int argc, char **argv)
         else if (!value || strcmp(argv[i], "--algorithm") != 0 || !set_algorithm(value)) {
             fprintf(stderr,
                     "usage: %s [--seed N] [--cases N] [--every N] [--device NAME] "
-                    "[--group threads|ccl] [--algorithm tree|ring-kv|ring-q]\n",
+                    "[--group threads|ccl] [--ranks N] [--algorithm tree|ring-kv|ring-q]\n",
                     argv[0]);
             return false;
         }
@@ -63,4 +67,17 @@ bool options_chosen(uint64_t number)
 bool options_host(void)
 {
     return !strcmp(options.device, "host");
+}
+
+bool options_ranks(int ranks)
+{
+    bool fits = options.ranks == 0 || ranks <= options.ranks;
+    left_out += !fits;
+    return fits;
+}
+
+void options_left_out(void)
+{
+    if (left_out)
+        printf("left out: %d cases of more than %d ranks\n", left_out, options.ranks);
 }

@@ -2,7 +2,8 @@
  * `--cases N` that many of them, from the seed on if there is one, `--every N` about one in N of
  * the cases of a program that goes through all combinations, always the same ones, `--device NAME`
  * (or TA_TEST_DEVICE) runs on that device, `--group ccl` on one of them for each rank, with a group
- * that moves their memory, `--algorithm tree|ring-kv|ring-q` in that way throughout. */
+ * that moves their memory, `--ranks N` leaves out cases of more ranks (a machine has only so many
+ * GPUs), `--algorithm tree|ring-kv|ring-q` in that way throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 
@@ -19,6 +20,7 @@ typedef struct test_options {
     int every;              /* 1 unless told */
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
     bool ccl;               /* ranks have a device each, and a group that moves their memory */
+    int ranks;              /* the most that a case may have; 0: any number */
 } test_options;
 
 extern test_options options;
@@ -30,5 +32,11 @@ bool options_host(void);
 
 /* Is this one of the cases that `--every` leaves? Spread so that no loop is always left out. */
 bool options_chosen(uint64_t number);
+
+/* May a case have so many ranks? Those that may not are counted for options_left_out(). */
+bool options_ranks(int ranks);
+
+/* Print how many cases options_ranks() left out, if any. */
+void options_left_out(void);
 
 #endif

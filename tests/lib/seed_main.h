@@ -16,6 +16,7 @@ static inline int seed_main(int argc, char **argv, void (*one_seed)(void), void 
         RUN_TEST(one_seed);
     else
         all();
+    options_left_out();
     return UNITY_END() != 0;
 }
 

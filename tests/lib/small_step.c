@@ -87,6 +87,13 @@ void small_step_init(small_step *step, int rank, int ranks)
     fill(step);
 }
 
+ta_status small_step_open(small_step *step, ta_group *group, ta_device **device, ta_plan **plan)
+{
+    small_step_init(step, ta_group_rank(group), ta_group_size(group));
+    TA_TRY(ta_device_open("host", NULL, device));
+    return ta_plan_create(group, *device, &step->config, plan);
+}
+
 /* Where the device has one of the arrays. */
 static void *place_of(const small_step *step, const void *array)
 {

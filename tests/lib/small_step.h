@@ -51,6 +51,9 @@ typedef struct small_step {
 /* The step as one rank sees it: query and output on all ranks. */
 void small_step_init(small_step *step, int rank, int ranks);
 
+/* The same, with a host device and a plan of this rank of a group: destroy both. */
+ta_status small_step_open(small_step *step, ta_group *group, ta_device **device, ta_plan **plan);
+
 /* Let the call be ragged, with so many tokens in all, as `starts` says. */
 void small_step_ragged(small_step *step, int32_t tokens);
 

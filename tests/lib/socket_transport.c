@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "transfers.h"
+
 #define CHUNK_BYTES 16384
 #define LONG_BYTES (1 << 20) /* a transfer of so many is a long one */
 
@@ -163,17 +165,6 @@ static int receive_some(stream *s, ta_transfer *t)
 
 /* ---- In calls -------------------------------------------------------------------------------- */
 
-/* Of two that send on one channel to one rank the first goes first, and may block the second. */
-static int is_blocked(ta_transfer *const *transfers, int index)
-{
-    const ta_transfer *t = transfers[index];
-    for (int i = 0; i < index; ++i)
-        if (transfers[i]->peer == t->peer && transfers[i]->channel == t->channel &&
-            transfers[i]->sends == t->sends && transfers[i]->moved < transfers[i]->bytes)
-            return 1;
-    return 0;
-}
-
 static int move_all(socket_transport *s, ta_transfer *const *transfers, int count)
 {
     int moved = 0;
@@ -184,7 +175,7 @@ static int move_all(socket_transport *s, ta_transfer *const *transfers, int coun
         }
     for (int i = 0; i < count; ++i) {
         ta_transfer *t = transfers[i];
-        if (t->failed || t->moved == t->bytes || is_blocked(transfers, i))
+        if (t->failed || t->moved == t->bytes || transfer_is_blocked(transfers, i))
             continue;
         moved |= (t->sends ? send_some : receive_some)(&s->streams[t->peer], t);
     }

@@ -1,11 +1,14 @@
 /* Cases on the processes of an MPI job: see cases.h. */
 #include "cases.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "lib/case.h"
+#include "lib/options.h"
+#include "rank.h"
 
 const char *cases_own_device = "host", *cases_drawn_device = "host";
 
@@ -38,9 +41,32 @@ static void choose_device(char *list, int rank)
     }
 }
 
-void cases_begin(ta_group *world, char *list)
+uint64_t cases_first(void)
 {
+    return options.one_seed ? options.seed : 0;
+}
+
+int cases_count(void)
+{
+    return options.cases ? options.cases : options.one_seed ? 1 : 50;
+}
+
+int cases_main(int argc, char **argv, ta_status (*run_all)(ta_group *world, bound_worst *worst))
+{
+    bound_worst worst = {0};
+    ta_group *world = rank_begin(&argc, &argv, 60000);
+    if (!options_read(argc, argv))
+        return rank_end(world, ta_fail(TA_ERR_INVALID, "wrong usage"));
+    char *list = strdup(options.device);
     group_of_all = world;
     case_launch = launch;
     choose_device(list, ta_group_rank(world));
+    ta_status status = run_all(world, &worst);
+    if (status == TA_OK && ta_group_rank(world) == 0) {
+        printf("%d ranks, ", ta_group_size(world));
+        bound_worst_print(&worst);
+    }
+    int code = rank_end(world, status);
+    free(list);
+    return code;
 }

@@ -3,13 +3,20 @@
 #define TESTS_MPI_CASES_H
 
 #include "group/group.h"
+#include "lib/bound.h"
 
 /* This rank's device; and a device of the job by which parameters are drawn, so that a case draws
  * the same ones on every rank. */
 extern const char *cases_own_device, *cases_drawn_device;
 
-/* Run cases on `world` from now on. `list` names the ranks' devices in turn, and is cut up: "host",
- * or "simt32" and "simt64" for the two widths of a wave. */
-void cases_begin(ta_group *world, char *list);
+/* What main() does in a program of random cases: `run_all` on every rank, with cases that run on
+ * `world`, then rank 0 prints the worst ratios to the bounds. `--device` names the ranks' devices
+ * in turn: "host", or "simt32" and "simt64" for the two widths of a wave. Returns what main()
+ * should. */
+int cases_main(int argc, char **argv, ta_status (*run_all)(ta_group *world, bound_worst *worst));
+
+/* The seeds that the options ask for: this one and so many after it. */
+uint64_t cases_first(void);
+int cases_count(void);
 
 #endif

@@ -194,11 +194,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 const char *ncclGetErrorString(ncclResult_t result)
 {
     switch (result) {
-#define SIMT_CCL_RESULT_TEXT(name, value, message)                                                 \
-    case name:                                                                                     \
-        return message;
-        SIMT_CCL_RESULT_LIST(SIMT_CCL_RESULT_TEXT)
-#undef SIMT_CCL_RESULT_TEXT
+        SIMT_CCL_RESULT_LIST(SIMT_RETURN_TEXT)
     }
     return "unknown error";
 }

@@ -91,11 +91,7 @@ hipError_t hipGetLastError(void)
 const char *hipGetErrorName(hipError_t error)
 {
     switch (error) {
-#define SIMT_ERROR_NAME(name, value, message)                                                      \
-    case name:                                                                                     \
-        return #name;
-        SIMT_ERROR_LIST(SIMT_ERROR_NAME)
-#undef SIMT_ERROR_NAME
+        SIMT_ERROR_LIST(SIMT_RETURN_NAME)
     }
     return "hipErrorUnknown";
 }
@@ -103,11 +99,7 @@ const char *hipGetErrorName(hipError_t error)
 static const char *general_text(hipError_t error)
 {
     switch (error) {
-#define SIMT_ERROR_TEXT(name, value, message)                                                      \
-    case name:                                                                                     \
-        return message;
-        SIMT_ERROR_LIST(SIMT_ERROR_TEXT)
-#undef SIMT_ERROR_TEXT
+        SIMT_ERROR_LIST(SIMT_RETURN_TEXT)
     }
     return "unknown error";
 }

@@ -16,6 +16,14 @@ const int max_devices = 64;
 
 /* ---- Errors: error.cpp --------------------------------------------------------------------- */
 
+/* In a switch over a list of errors: return its name, or its sentence. */
+#define SIMT_RETURN_NAME(name, value, message)                                                     \
+    case name:                                                                                     \
+        return #name;
+#define SIMT_RETURN_TEXT(name, value, message)                                                     \
+    case name:                                                                                     \
+        return message;
+
 /* Make `error` this thread's last error, with a sentence about it, and return it. */
 __attribute__((format(printf, 2, 3))) hipError_t fail(hipError_t error, const char *format, ...);
 

@@ -148,13 +148,10 @@ INLINE wf exp2_negative_wide(wf x)
     x = _mm512_max_ps(_mm512_set1_ps(-127.0f), x);
     wf shifted = _mm512_add_ps(x, rounder);
     wf f = _mm512_sub_ps(x, _mm512_sub_ps(shifted, rounder));
-    wf p = _mm512_set1_ps(0x1.41fbbcp-13f);
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.5f3e52p-10f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.3b2d4cp-7f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.c6aee8p-5f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.ebfbdcp-3f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0x1.62e430p-1f));
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
+    wf p = _mm512_set1_ps(exp2_polynomial[0]);
+    UNROLL
+    for (int i = 1; i < EXP2_POLYNOMIAL; i++)
+        p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(exp2_polynomial[i]));
     __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
     return _mm512_mul_ps(p, _mm512_castsi512_ps(exponent));
 }

@@ -87,6 +87,23 @@ static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
     return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * tokens : tokens;
 }
 
+/* The n tokens from index `at` of one side of the tile on, and what is fetched ahead of them, for
+ * rows [row, row + rows) of all heads. */
+static ta_block block_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int rows,
+                         int at, int n)
+{
+    const ta_tile *tile = &s->buffers->tile;
+    int of_values = side == &tile->v;
+    int32_t dim = of_values ? s->job->problem->v_dim : s->job->problem->k_dim;
+    return (ta_block){.rows = rows,
+                      .heads = s->item.heads,
+                      .tokens = ta_tile_vectors(tile, side, at, n),
+                      .ahead = ahead_of(s, side, row, rows, at + ahead_tokens(s, rows, dim), n),
+                      .token_head_bytes =
+                          of_values ? s->source.v_head_bytes : s->source.k_head_bytes,
+                      .dim = dim};
+}
+
 /* The weights of the n tokens from index `at` of the tile on, for rows [row, row + rows) of all
  * heads: into buffers `slot` on, one for each head. */
 static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, int n, int slot)
@@ -94,18 +111,11 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
     const ta_problem *p = s->job->problem;
     const ta_host_kernels *kernels = s->job->kernels;
     ta_item_buffers *b = s->buffers;
-    const ta_tile *tile = &b->tile;
-    ta_block block = {.rows = rows,
-                      .heads = s->item.heads,
-                      .row_stride = p->k_dim,
-                      .head_stride = ta_row_index(s, 1, 0) * p->k_dim,
-                      .tokens = ta_tile_vectors(tile, &tile->k, at, n),
-                      .ahead =
-                          ahead_of(s, &tile->k, row, rows, at + ahead_tokens(s, rows, p->k_dim), n),
-                      .token_head_bytes = s->source.k_head_bytes,
-                      .dim = p->k_dim,
-                      .scores = b->weights[slot],
-                      .factor = ta_score_factor(p)};
+    ta_block block = block_of(s, &b->tile.k, row, rows, at, n);
+    block.row_stride = p->k_dim;
+    block.head_stride = ta_row_index(s, 1, 0) * p->k_dim;
+    block.scores = b->weights[slot];
+    block.factor = ta_score_factor(p);
     (s->packed ? kernels->score_packed[p->kv_dtype]
                : kernels->score[p->kv_dtype])(&block, s->q + (int64_t)row * p->k_dim);
     for (int h = 0; h < s->item.heads; h++, slot++) {
@@ -144,20 +154,13 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
 {
     const ta_problem *p = s->job->problem;
     ta_item_buffers *b = s->buffers;
-    const ta_tile *tile = &b->tile;
-    ta_block block = {.rows = rows,
-                      .heads = s->item.heads,
-                      .row_stride = s->record_stride,
-                      .head_stride = s->record_head_stride,
-                      .tokens = ta_tile_vectors(tile, &tile->v, at, n),
-                      .ahead =
-                          ahead_of(s, &tile->v, row, rows, at + ahead_tokens(s, rows, p->v_dim), n),
-                      .token_head_bytes = s->source.v_head_bytes,
-                      .dim = p->v_dim,
-                      .scores = b->weights[slot],
-                      .sums = b->sums,
-                      .scattered = ta_tile_is_scattered(tile),
-                      .shared = s->item.rows > TA_ROW_BLOCK};
+    ta_block block = block_of(s, &b->tile.v, row, rows, at, n);
+    block.row_stride = s->record_stride;
+    block.head_stride = s->record_head_stride;
+    block.scores = b->weights[slot];
+    block.sums = b->sums;
+    block.scattered = ta_tile_is_scattered(&b->tile);
+    block.shared = s->item.rows > TA_ROW_BLOCK;
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];

@@ -32,7 +32,8 @@ int ta_touch_tokens(const ta_touch *touch, int block);
  * part. */
 void ta_touch_pages(const ta_touch *touch, int32_t first, int count);
 
-/* Call fn with the lines that this asks for: at least one of each page that has a vector. */
+/* Call fn with the lines that this asks for: at least one of each page that has a vector. Public
+ * for tests/test_touch.c alone: no program sees what was asked of the CPU. */
 void ta_touch_visit(const ta_touch *touch, int32_t first, int count,
                     void (*fn)(void *context, const char *line), void *context);
 

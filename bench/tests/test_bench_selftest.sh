@@ -1,0 +1,59 @@
+#!/bin/sh
+# treeattn-bench selftest on the module that runs GPU kernels on the CPU: report and exit codes.
+#
+#     test_bench_selftest.sh PROGRAM PYTHON MODULES
+#
+# MODULES is the directory of that module.
+set -u
+export TREEATTN_MODULE_PATH="$3" TA_SIMT_DEVICES=2
+# shellcheck source=bench/tests/common.sh
+. "$(dirname "$0")/common.sh"
+: "${python:?}" "${work:?}" "${failed:?}"
+report=$work/report.json
+
+run 0 selftest --device simt --quick --only capture,reshard --report "$report"
+says out 'all passed'
+"$python" - "$report" <<'PYTHON' || fail "the report is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["program"] == "treeattn-bench selftest" and report["failed"] == 0, report
+assert report["devices"] == ["simt:0", "simt:1"], report["devices"]
+assert report["machine"]["cpus"] >= 1 and report["date"].endswith("Z")
+assert any(line.startswith("simt driver version") for line in report["library"]), report["library"]
+ran = [(s["suite"], s["device"], s["group_ranks"]) for s in report["suites"]]
+assert ran == [("reshard", "simt:0", 0), ("reshard", "simt", 2), ("capture", "simt:0", 0),
+               ("capture", "simt", 2)], ran
+for suite in report["suites"]:
+    assert suite["passed"] is True and suite["result"] == "passed", suite
+    assert suite["tests"] > 0 and suite["failures"] == 0 and suite["failed"] == [], suite
+    assert suite["command"].startswith("test_") and "--device simt" in suite["command"], suite
+left_out = report["suites"][3]["errors_in_bounds"]
+assert any("more than 2 ranks" in line for line in left_out), left_out
+assert report["decode"] == [], report["decode"]  # --only names what is run
+PYTHON
+
+# A suite that is not done in its time is a failure, and what it printed is in the report.
+run 1 selftest --device simt:1 --only decode --seconds 1 --report "$report"
+says out 'not done after 1 s'
+says out 'SOMETHING FAILED'
+"$python" - "$report" <<'PYTHON' || fail "the report of a failure is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["failed"] == 1 and report["devices"] == ["simt:1"], report
+suite = report["suites"][0]
+assert suite["passed"] is False and "output" in suite and suite["seconds"] >= 1, suite
+PYTHON
+
+run 3 selftest --device simt:7 --report "$report"
+says err 'simt:7'
+run 2 selftest --device simt --only capture,nothing
+says err "--only has 'nothing'"
+run 2 selftest --device simt --only capture --report "$work/none/report.json"
+says err 'cannot be written'
+run 2 selftest --every 3
+run 0 selftest --help
+says out 'pitfalls'
+
+exit "$failed"
