@@ -1,11 +1,16 @@
 /* The direct kernels (hip/attend/direct_kernel.h) on the executor: random cases that they are for,
  * with every head dimension, row count, page size and option, compared with the oracle; that they
- * are what runs; and lengths around tiles and shares. `--seed N` runs that case alone. */
+ * are what runs; lengths around tiles and shares; and pages that are none. `--seed N` runs that
+ * case alone. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/case.h"
+#include "lib/device_array.h"
+#include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/plan_config.h"
 #include "lib/seed_main.h"
 #include "simt/simt_control.h"
 #include "unity.h"
@@ -177,6 +182,63 @@ static void test_values_that_are_not_finite(void)
     }
 }
 
+/* Two sequences of zeros in pages of 16 tokens, the first with an entry of its table that is no
+ * page: its result is NaN, that of the other is not touched. */
+static void run_without_page(int32_t length, int entry, int32_t page)
+{
+    enum { DIM = 64, PAGES = 10, PAGE = 16 };
+    device_array q, kv, numbers, out;
+    ta_device *device = NULL;
+    ta_plan *plan = NULL;
+    ta_plan_config config = plan_config(TA_BF16, 2, 1, DIM, PAGES * PAGE);
+    config.out_dtype = TA_F32;
+    EXPECT_OK(ta_device_open(options.device, NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &config, &plan));
+    EXPECT_OK(device_array_make(device, 2 * DIM, 2, &q));
+    EXPECT_OK(device_array_make(device, 2 * PAGES * PAGE * DIM, 2, &kv));
+    EXPECT_OK(device_array_make(device, 2 + 2 * PAGES, sizeof(int32_t), &numbers));
+    EXPECT_OK(device_array_make(device, 2 * DIM, sizeof(float), &out));
+    int32_t *lengths = numbers.host, *table = lengths + 2;
+    lengths[0] = lengths[1] = length;
+    for (int32_t i = 0; i < 2 * PAGES; ++i)
+        table[i] = i;
+    table[entry] = page;
+    EXPECT_OK(device_array_to(&q, NULL));
+    EXPECT_OK(device_array_to(&kv, NULL));
+    EXPECT_OK(device_array_to(&numbers, NULL));
+    ta_kv cache = TA_KV_INIT;
+    ta_tensor query = {.data = q.device}, result = {.data = out.device};
+    cache.k.data = cache.v.data = kv.device;
+    cache.lengths = numbers.device;
+    cache.page_table = cache.lengths + 2;
+    cache.page_table_stride = PAGES;
+    cache.page_tokens = PAGE;
+    cache.page_count = 2 * PAGES;
+    EXPECT_OK(ta_decode(plan, &query, &cache, &result, NULL, NULL, NULL));
+    EXPECT_OK(device_array_from(&out, NULL));
+    for (int i = 0; i < 2 * DIM; ++i) {
+        float x = ((const float *)out.host)[i];
+        TEST_ASSERT_TRUE_MESSAGE(i < DIM ? isnan(x) : x == 0.0f, i < DIM ? "first" : "second");
+    }
+    ta_plan_destroy(plan);
+    device_array_free(&q);
+    device_array_free(&kv);
+    device_array_free(&numbers);
+    device_array_free(&out);
+    ta_device_close(device);
+}
+
+/* In tiles that are seen whole, the first and later ones, and in one at the end. */
+static void test_pages_that_are_none(void)
+{
+    static const int32_t wrong[] = {-1, 20, INT32_MAX};
+    for (int i = 0; i < 3; ++i) {
+        run_without_page(160, 0, wrong[i]);
+        run_without_page(160, 5, wrong[i]);
+        run_without_page(155, 9, wrong[i]);
+    }
+}
+
 static void test_all(void)
 {
     RUN_TEST(test_random_cases);
@@ -184,6 +246,7 @@ static void test_all(void)
     RUN_TEST(test_lengths_around_tiles_and_shares);
     RUN_TEST(test_unequal_lengths);
     RUN_TEST(test_values_that_are_not_finite);
+    RUN_TEST(test_pages_that_are_none);
     bound_worst_print(&worst);
 }
 
