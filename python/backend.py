@@ -49,9 +49,16 @@ def platform():
 
 # ---- What pip asks for -------------------------------------------------------------------------
 
+def meson_is_new():
+    try:
+        said = subprocess.run(['meson', '--version'], check=True, stdout=subprocess.PIPE).stdout
+        return int(said.split(b'.')[0]) >= 1
+    except (OSError, ValueError, subprocess.CalledProcessError):
+        return False
+
+
 def get_requires_for_build_wheel(config_settings=None):
-    return [name for name, program in (('meson', 'meson'), ('ninja', 'ninja'))
-            if not shutil.which(program)]
+    return ([] if meson_is_new() else ['meson>=1']) + ([] if shutil.which('ninja') else ['ninja'])
 
 
 def get_requires_for_build_sdist(config_settings=None):
