@@ -94,6 +94,7 @@ class Exchange(enum.IntEnum):
     TWO_LEVEL = 4
     ALL_GATHER = 5
     ALL_REDUCE = 6
+    DIRECT = 7
 
 
 class AppendSource(enum.IntEnum):
