@@ -14,6 +14,7 @@
 #include "decode/decode.h"
 #include "decode/options.h"
 #include "exchange/exchange.h"
+#include "llama/llama.h"
 #include "model/model.h"
 #include "selftest/selftest.h"
 
@@ -24,6 +25,7 @@ static void print_help(FILE *file)
           "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
           "  exchange  time the kinds of exchange: treeattn-bench exchange --help\n"
+          "  llama     run a model of the Llama family end to end: treeattn-bench llama --help\n"
           "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
           "  selftest  the library's tests on this machine's GPUs, and one report of them\n"
@@ -117,6 +119,8 @@ int main(int argc, char **argv)
         return launch_command(attention_command, argc, argv);
     if (strcmp(command, "exchange") == 0)
         return launch_command(exchange_command, argc, argv);
+    if (strcmp(command, "llama") == 0)
+        return launch_command(llama_command, argc, argv);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)
@@ -132,7 +136,7 @@ int main(int argc, char **argv)
     else {
         fprintf(stderr,
                 "treeattn-bench: unknown command '%s': must be decode, attention, exchange, "
-                "model, compare, selftest, info, version or help\n",
+                "llama, model, compare, selftest, info, version or help\n",
                 command);
         return EXIT_USAGE;
     }

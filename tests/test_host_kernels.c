@@ -421,8 +421,8 @@ int main(int argc, char **argv)
 {
     UNITY_BEGIN();
     timing = argc > 1 && strcmp(argv[1], "--bench") == 0;
-    static const char *const levels[] = {"scalar", "avx2", "avx512", "avx512bf16"};
-    for (int i = 0; i < 4; ++i) {
+    static const char *const levels[] = {"scalar", "neon", "avx2", "avx512", "avx512bf16"};
+    for (int i = 0; i < 5; ++i) {
         int wanted = argc < 3 || strcmp(argv[2], levels[i]) == 0;
         if (wanted && ta_host_kernels_find(levels[i])) /* this CPU has it */
             run_level(levels[i]);

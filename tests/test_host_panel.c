@@ -3,6 +3,7 @@
 #include "host/panel.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "host/kernels.h"
 #include "lib/expect.h"
@@ -12,16 +13,16 @@
 #define DIM 264
 #define LANES TA_PANEL_LANES
 
-static const ta_panel_kernels *levels[4];
+static const ta_panel_kernels *levels[5];
 static int level_count;
 static float tile[ROWS * (DIM + 8)], panel[DIM * LANES], got[DIM * LANES], other[DIM * LANES];
 static random_source source;
 
 void setUp(void)
 {
-    static const char *const names[] = {"scalar", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[] = {"scalar", "neon", "avx2", "avx512", "avx512bf16"};
     level_count = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 5; ++i) {
         const ta_host_kernels *kernels = ta_host_kernels_find(names[i]);
         if (kernels) /* this CPU has it */
             levels[level_count++] = kernels->panels;
@@ -54,6 +55,63 @@ static void test_dots(void)
                     TEST_ASSERT_DOUBLE_WITHIN(sum_abs * (dim + 1) * 0x1p-24, sum, (double)got[i]);
                 }
             }
+}
+
+/* As bf16, rounded towards 0: the bits, and the number. */
+static uint16_t bf16_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static double bf16_number(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+/* Pairs of dimensions in the tile and in the panel, and a NaN in one row that stays there. */
+static void check_dots_bf16(const ta_panel_kernels *kernels, int n, int dim)
+{
+    static uint16_t rows[ROWS * (DIM + 8) * 2], lanes[DIM * LANES * 2];
+    const int64_t stride = dim / 2 + 8;
+    const float factor = 0.375f;
+    for (int i = 0; i < ROWS * (DIM + 8); ++i)
+        rows[2 * i] = bf16_bits(tile[i]), rows[2 * i + 1] = bf16_bits(-tile[i] * 0.7f);
+    for (int i = 0; i < DIM * LANES; ++i)
+        lanes[2 * i] = bf16_bits(panel[i]), lanes[2 * i + 1] = bf16_bits(panel[i] * 1.3f);
+    rows[2 * stride] = 0x7fc0; /* of row 1 */
+    kernels->dots_bf16((const float *)(const void *)rows, stride, n, dim / 2,
+                       (const float *)(const void *)lanes, factor, got);
+    for (int i = 0; i < n * LANES; ++i) {
+        double sum = 0, sum_abs = 0;
+        for (int d = 0; d < dim; ++d) {
+            double term = bf16_number(rows[2 * (i / LANES * stride + d / 2) + d % 2]) *
+                          bf16_number(lanes[2 * (d / 2 * LANES + i % LANES) + d % 2]);
+            sum += term;
+            sum_abs += fabs(term);
+        }
+        if (i / LANES == 1)
+            TEST_ASSERT_TRUE(isnan(got[i]));
+        else
+            TEST_ASSERT_DOUBLE_WITHIN(0x1p-24 * (dim + 2) * sum_abs * factor, sum * factor, got[i]);
+    }
+}
+
+static void test_dots_of_bf16(void)
+{
+    int tested = 0;
+    for (int level = 0; level < level_count; ++level) {
+        for (int n = 1; n <= 60 && levels[level]->dots_bf16; n += 7)
+            for (int dim = 8; dim <= 256; dim += 56)
+                check_dots_bf16(levels[level], n, dim);
+        tested += levels[level]->dots_bf16 != NULL;
+    }
+    if (!tested)
+        TEST_IGNORE_MESSAGE("this CPU does not multiply bf16");
 }
 
 static void test_sums(void)
@@ -194,6 +252,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_dots);
+    RUN_TEST(test_dots_of_bf16);
     RUN_TEST(test_sums);
     RUN_TEST(test_hidden_weights_hide);
     RUN_TEST(test_transpose);

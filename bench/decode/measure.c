@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic.h"
 #include "common/bandwidth.h"
 #include "common/launch.h"
 #include "common/parallel.h"
@@ -133,6 +134,19 @@ static ta_status read_sweeps(rank_run *r, int first, int count)
     return status;
 }
 
+/* As often the loop of multiply-adds, on all threads of the ranks of this process. */
+static ta_status fma_samples(const rank_run *r, int first, int count)
+{
+    const bench_case *row = &r->run->result->row;
+    int threads = (launch.mpi ? 1 : row->ranks) * row->threads;
+    for (int i = first; !r->run->m->options->gpu && is_first_here(r) && i < first + count; i++) {
+        r->run->result->fma_us[i] = arithmetic_sample_us(threads);
+        if (r->run->result->fma_us[i] < 0)
+            return TA_ERR_SYSTEM;
+    }
+    return TA_OK;
+}
+
 static ta_status alternate(rank_run *r)
 {
     row_run *run = r->run;
@@ -145,6 +159,8 @@ static ta_status alternate(rank_run *r)
         if (status != TA_OK || gather_ranks(run, 1) != 0)
             return status != TA_OK ? status : TA_ERR_ABORTED;
         status = read_sweeps(r, first, end - first);
+        if (status == TA_OK)
+            status = fma_samples(r, first, end - first);
         if (status != TA_OK)
             return status;
         if (is_first_here(r))
@@ -304,6 +320,7 @@ static void reduce_processes(row_run *run)
         launch_sum(&busy, 1);
         double cpus = (double)run->m->machine->cpus * launch.ranks / launch.local_ranks;
         launch_max(&result->read_us[i], 1);
+        launch_max(&result->fma_us[i], 1);
         if (busy / cpus > result->read_us[i])
             result->read_us[i] = busy / cpus;
     }
@@ -354,20 +371,24 @@ static ta_status allocate(row_run *run)
     result->kv_bytes = kv_read_bytes(m->options, &result->row);
     result->step_us = calloc(samples, sizeof *result->step_us);
     result->read_us = calloc(samples, sizeof *result->read_us);
+    result->fma_us = calloc(samples, sizeof *result->fma_us);
     result->exchanged = calloc(ranks, sizeof *result->exchanged);
     result->costs = calloc(ranks, sizeof *result->costs);
     run->spans = calloc(samples * ranks, sizeof *run->spans);
     run->sweeps = calloc(samples * ranks, sizeof *run->sweeps);
     make_readers(run);
-    if (!result->step_us || !result->read_us || !result->exchanged || !result->costs ||
-        !run->spans || !run->sweeps || !run->readers)
+    if (!result->step_us || !result->read_us || !result->fma_us || !result->exchanged ||
+        !result->costs || !run->spans || !run->sweeps || !run->readers)
         return TA_ERR_NO_MEMORY;
     return TA_OK;
 }
 
-/* Of the samples, and of each sweep's time over that of its step. Returns -1 without memory. */
-static int make_stats(bench_result *result)
+/* Of the samples, of each sweep's time over that of its step, and of what part each step reaches of
+ * the rate of its loop of multiply-adds. Returns -1 without memory. */
+static int make_stats(const decode_options *options, bench_result *result)
 {
+    const bench_case *row = &result->row;
+    double loop_flops = arithmetic_sample_flops(row->threads * row->ranks);
     int count = result->samples;
     double *quotients = malloc((size_t)count * sizeof *quotients);
     if (!quotients)
@@ -379,6 +400,11 @@ static int make_stats(bench_result *result)
         status = stats_of(result->read_us, count, &result->read);
     if (status == 0)
         status = stats_of(quotients, count, &result->fraction);
+    result->flops = arithmetic_step_flops(options, row);
+    for (int i = 0; i < count; i++)
+        quotients[i] = result->flops / result->step_us[i] * result->fma_us[i] / loop_flops;
+    if (status == 0)
+        status = stats_of(quotients, count, &result->fma_fraction);
     free(quotients);
     return status;
 }
@@ -403,7 +429,7 @@ ta_status measure_row(const measurement *m, bench_result *result, char *error, s
     result->device_clock = m->options->gpu;
     result->divided = !m->options->graph; /* nobody sees into a graph */
     result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run.readers);
-    if (make_stats(result) != 0) {
+    if (make_stats(m->options, result) != 0) {
         snprintf(error, capacity, "not enough memory to sort %d samples", result->samples);
         status = TA_ERR_NO_MEMORY;
         goto free_run;

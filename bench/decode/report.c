@@ -130,6 +130,8 @@ static void write_row(json_writer *json, const bench_result *result)
     write_series(json, "step_us", &result->step, result->step_us, result->samples);
     write_series(json, "read_us", &result->read, result->read_us, result->samples);
     json_string(json, "read_loop", result->read_loop);
+    json_double(json, "flops", result->flops);
+    json_doubles(json, "fma_us", result->fma_us, result->samples);
     json_double(json, "ratio", result->ratio);
     json_double(json, "attend_us", result_attend_us(result));
     json_double(json, "exchange_us", result_exchange_us(result));
@@ -139,6 +141,7 @@ static void write_row(json_writer *json, const bench_result *result)
     json_double(json, "read_gbps", result_read_gbps(result));
     json_double(json, "fraction", result->fraction.median);
     json_double(json, "fraction_of_best", result_best_fraction(result));
+    json_double(json, "fma_fraction", result->fma_fraction.median);
     write_exchange(json, result);
     if (result->wrong >= 0) {
         json_int(json, "checked", result->checked);

@@ -98,6 +98,7 @@ void result_free(bench_result *result)
     free(result->costs);
     free(result->step_us);
     free(result->read_us);
+    free(result->fma_us);
     free(result->exchanged);
     free(result->plan);
     free(result->predicted.cluster);

@@ -33,6 +33,9 @@ typedef struct bench_result {
 
     int samples;               /* of each of the two series */
     double *step_us, *read_us; /* [samples] */
+    double *fma_us;            /* [samples], of the loop of multiply-adds; 0 on GPUs */
+    double flops;              /* operations of a step */
+    bench_stats fma_fraction;  /* of that loop's rate, sample by sample */
     bench_stats step, read;    /* of the series */
     bench_stats fraction;      /* of the quotients of the two, sample by sample */
     const char *read_loop;     /* that the reading threads used */

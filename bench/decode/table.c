@@ -51,13 +51,13 @@ static void print_cache(const decode_options *o)
 
 static void print_columns(void)
 {
-    static const char *const format =
-        "#%9s %5s %3s %5s %5s %6s %7s %9s %9s %9s %6s %9s %9s %6s %6s %6s %5s %10s %5s %8s %6s\n";
+    static const char *const format = "#%9s %5s %3s %5s %5s %6s %7s %9s %9s %9s %6s %9s %9s %6s "
+                                      "%6s %6s %5s %5s %10s %5s %8s %6s\n";
     printf(format, "tokens", "ranks", "thr", "pages", "dtype", "heads", "algo", "min", "median",
-           "p99", "ratio", "attend", "exchange", "KV", "KVeach", "read", "frac", "bytes", "msgs",
-           "peak", "#wrong");
+           "p99", "ratio", "attend", "exchange", "KV", "KVeach", "read", "frac", "fma", "bytes",
+           "msgs", "peak", "#wrong");
     printf(format, "", "", "", "", "", "q/kv", "", "us", "us", "us", "", "us", "us", "GB/s", "GB/s",
-           "GB/s", "", "/rank", "/rank", "MB", "");
+           "GB/s", "", "", "/rank", "/rank", "MB", "");
 }
 
 void table_header(const decode_options *options, const bench_machine *machine, int rows,
@@ -117,20 +117,22 @@ void table_pages(int pages, double mapped_bytes, double huge_bytes, int is_first
 void table_row(const bench_result *result)
 {
     const bench_case *row = &result->row;
-    char heads[32], wrong[32], attend[32] = "N/A", exchange[32] = "N/A";
+    char heads[32], wrong[32], attend[32] = "N/A", exchange[32] = "N/A", fma[32] = "N/A";
     snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
     snprintf(wrong, sizeof wrong, result->wrong < 0 ? "N/A" : "%lld", (long long)result->wrong);
+    if (result->fma_fraction.median > 0)
+        snprintf(fma, sizeof fma, "%.2f", result->fma_fraction.median);
     if (result->divided) {
         snprintf(attend, sizeof attend, "%.1f", result_attend_us(result));
         snprintf(exchange, sizeof exchange, "%.1f", result_exchange_us(result));
     }
     printf("%10d %5d %3d %5s %5s %6s %7s %9.1f %9.1f %9.1f %6.2f %9s %9s %6.2f %6.2f %6.2f %5.2f "
-           "%10.0f %5.3g %8.1f %6s\n",
+           "%5s %10.0f %5.3g %8.1f %6s\n",
            (int)row->tokens, row->ranks, row->threads, options_pages_name(row->pages),
            element_name(row->dtype), heads, result->algorithm, result->step.min,
            result->step.median, result->step.p99, result->ratio, attend, exchange,
            result_kv_gbps(result), result_kv_gbps(result) / row->ranks, result_read_gbps(result),
-           result->fraction.median, result_exchanged_bytes(result), result_messages(result),
+           result->fraction.median, fma, result_exchanged_bytes(result), result_messages(result),
            result_peak_bytes(result) * 1e-6, wrong);
     fflush(stdout);
 }
@@ -153,6 +155,7 @@ void table_footer(const bench_result *results, int count)
         "# of a step that ranks attend, and that they move, merge and wait; KV: bytes of K and V\n"
         "# per time of a step, KVeach: of each rank; read: the same bytes only read, by as many\n"
         "# threads, in the same run; frac: time to read / time of the step before it, median;\n"
+        "# fma: the step's multiply-adds per time, as a part of a loop of nothing else;\n"
         "# bytes, msgs: of the busiest rank, per step; peak: device memory of the fullest rank,\n"
         "# K and V included\n");
 }

@@ -147,8 +147,8 @@ typedef struct ta_device_config {
      * for (cpu.max, or cpu.cfs_quota_us), rounded up. Results do not depend on it. */
     int threads;
     int reserved; /* must be 0, here and wherever it stands */
-    /* Host: "scalar", "avx2", "avx512" or "avx512bf16", at most what the CPU has. NULL: the best it
-     * has. */
+    /* Host: "scalar", "avx2", "avx512", "avx512bf16" or "neon", at most what the CPU has. NULL: the
+     * best it has. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
@@ -156,8 +156,10 @@ typedef struct ta_device_config {
         sizeof(ta_device_config), 0, 0, NULL                                                       \
     }
 
-/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. Close it
- * with ta_device_close(). */
+/* Open a device by name: "host", a GPU like "cuda:0" or "rocm:3", or "auto" for the best one here:
+ * the first GPU of an architecture that the kernels were written for, or else the host. The log
+ * (TA_LOG_INFO) and ta_info() name those that are passed over; a GPU that fails in another way is
+ * an error. `config` may be NULL. Close it with ta_device_close(). */
 TA_API ta_status ta_device_open(const char *name, const ta_device_config *config,
                                 ta_device **device);
 

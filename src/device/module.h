@@ -52,7 +52,8 @@ typedef struct ta_module {
      * NULL: a module without devices. */
     ta_status (*count)(int *devices);
 
-    /* Open device `index`; sets device->ops and device->name. */
+    /* Open device `index`; sets device->ops and device->name. One that the kernels were not written
+     * for is TA_ERR_UNSUPPORTED, by fail_quietly(): "auto" takes the next one then. */
     ta_status (*open)(int index, const ta_device_config *config, ta_device **device);
 
     /* Lines for ta_info(): runtime and driver versions, the devices and their memory. */

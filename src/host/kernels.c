@@ -53,6 +53,8 @@ static const struct level {
     {&ta_kernels_avx512, has_avx512, "avx512 avx2 scalar"},
 #endif
     {&ta_kernels_avx2, has_avx2, "avx2 scalar"},
+#elif defined(__aarch64__)
+    {&ta_kernels_neon, always, "neon scalar"},
 #endif
     {&ta_kernels_scalar, always, "scalar"},
 };

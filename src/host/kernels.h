@@ -1,7 +1,7 @@
 /* The arithmetic of the host device: a table of small functions, one table for each SIMD level.
  * kernels_scalar.c is the truth and readable; attend_simd.h is the same over vector operations,
- * which kernels_avx2.c supplies. kernels.c chooses. item_tokens.c calls them and owns everything
- * that is not arithmetic: which tokens, which rows, where they are. */
+ * which kernels_avx2.c and kernels_neon.c supply. kernels.c chooses. item_tokens.c calls them and
+ * owns everything that is not arithmetic: which tokens, which rows, where they are. */
 #ifndef TA_HOST_KERNELS_H
 #define TA_HOST_KERNELS_H
 
@@ -23,6 +23,11 @@ typedef struct ta_token_set {
 
 /* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
 #define TA_ROW_BLOCK 4
+
+/* The most of a number of a packed query row, and of the factor of its scores: what is taken for 0
+ * makes no difference then, see docs/numerics.md. And its bits in bf16. */
+#define TA_PACK_MOST 0x1p40f
+#define TA_PACK_MOST_BF16 ((127 + 40) << 7)
 
 /* Room for the scores of a block of tokens and rows; functions may write up to the next multiple of
  * 8. */
@@ -124,6 +129,8 @@ extern const ta_host_kernels ta_kernels_avx512;     /* also AVX-512 F, BW, DQ an
 #ifdef TA_HAVE_AVX512BF16                           /* the compiler knows it */
 extern const ta_host_kernels ta_kernels_avx512bf16; /* also AVX512_BF16 */
 #endif
+#elif defined(__aarch64__)
+extern const ta_host_kernels ta_kernels_neon;
 #endif
 
 #endif

@@ -3,7 +3,8 @@
  * them exactly and adds the products to 8 sums, two to each: as much as two instructions do with
  * floats, and nothing is widened.
  *
- * It takes elements and sums below 2^-126 for 0: see can_pack() in item.c. */
+ * It takes elements and sums below 2^-126 for 0: see can_pack() in item.c, and for attention over
+ * full sequences ta_bf16_packs() in job.h. */
 #include "simd_avx2.h"
 
 #define SIMD_DOTS

@@ -4,19 +4,21 @@
  *
  * A panel is [n][16] floats: 16 lanes, one for each query (or key), and a row for each thing that
  * all lanes share. All products are of a tile (rows of floats, `stride` apart) and a panel, and
- * both kinds keep a block of 6 × 16 sums in registers:
+ * both kinds keep a block of 6 × 16 or 8 × 16 sums in registers:
  *
  *     dots   for every row of the tile and every lane, a sum over the dimensions
  *     sums   for every dimension of the tile and every lane, a sum over the rows, with weights
  *
- * So scores come out of dots() as sums() takes weights, and nothing is rearranged in between. */
+ * So scores come out of dots() as sums() takes weights, and nothing is rearranged in between.
+ *
+ * Tiles and panels of bf16 have a pair of neighbouring dimensions in the place of each float. */
 #ifndef TA_HOST_PANEL_H
 #define TA_HOST_PANEL_H
 
 #include <stdint.h>
 
 #define TA_PANEL_LANES 16
-#define TA_PANEL_ROWS 6 /* of the block in registers: 12 sums, 2 vectors of a panel, one number */
+#define TA_PANEL_ROWS_MOST 8 /* of the block in registers, see `rows` below */
 
 /* Which rows of a panel each lane sees: first[j] ≤ row < end[j], small integers as floats. */
 typedef struct ta_panel_mask {
@@ -30,15 +32,25 @@ typedef struct ta_panel_partial {
 } ta_panel_partial;
 
 typedef struct ta_panel_kernels {
-    /* to[i][j] = Σ_d tile[i·stride + d] · panel[d][j]. Computes up to 5 rows beyond n, from
-     * whatever is there. */
+    /* Rows (or dimensions) of the block of sums: whole blocks are computed fastest. */
+    int rows;
+
+    /* to[i][j] = Σ_d tile[i·stride + d] · panel[d][j]. Computes whole blocks of rows, so up to 7
+     * beyond n, from whatever is there. */
     void (*dots)(const float *tile, int64_t stride, int n, int dim, const float *panel, float *to);
 
     /* to[d][j] = to[d][j] · rescale[j] + Σ_i tile[i·stride + d] · weights[i][j]. The sum over the n
-     * rows is made first, which keeps rounding errors small over long sequences. Computes up to 5
-     * dimensions beyond dim, from whatever is there. `rescale` NULL: 1. */
+     * rows is made first, which keeps rounding errors small over long sequences. Computes whole
+     * blocks of dimensions, so up to 5 beyond dim, which is a multiple of 8, from whatever is
+     * there. `rescale` NULL: 1. */
     void (*sums)(const float *tile, int64_t stride, int n, int dim, const float *weights,
                  const float *rescale, float *to);
+
+    /* For levels that multiply bf16 with bf16, else NULL: as dots() with a tile and a panel of
+     * bf16, and sums times `factor`. Stride and dim count pairs. Numbers below 2^-126 may be taken
+     * for 0. */
+    void (*dots_bf16)(const float *tile, int64_t stride, int n, int dim, const float *panel,
+                      float factor, float *to);
 
     /* to[j·to_stride + i] = from[i·from_stride + j] for multiples of 8 rows and columns. */
     void (*transpose)(const float *from, int64_t from_stride, int rows, int columns, float *to,

@@ -53,8 +53,9 @@ int ta_tile_finite(const float *tile, int64_t stride, int n, int dim)
 {
     float zero[8] = {0}; /* stay 0: only a NaN or an infinity times 0 is not */
     for (int i = 0; i < n; i++)
-        for (int d = 0; d < dim; d++)
-            zero[d % 8] += tile[i * stride + d] * 0.0f;
+        for (int d = 0; d < dim; d += 8)
+            for (int j = 0; j < 8; j++) /* a multiple of 8: compilers make vectors of it */
+                zero[j] += tile[i * stride + d + j] * 0.0f;
     return zero[0] + zero[1] + zero[2] + zero[3] + zero[4] + zero[5] + zero[6] + zero[7] == 0.0f;
 }
 
@@ -109,6 +110,7 @@ static void gradient(float *scores, float *products, int n, const float *lse, co
 }
 
 const ta_panel_kernels ta_panels_scalar = {
+    .rows = 6,
     .dots = dots,
     .sums = sums,
     .transpose = transpose,

@@ -4,20 +4,36 @@
 
 #define PANEL TA_PANEL_LANES
 
-/* The product that all time is spent in: c[i][j] = Σ_k a[k·a_k + i·a_i] · b[k][j], for 6 × 16 sums
- * in registers. One of a_k and a_i is 1, a constant after inlining. */
-INLINE void multiply_6x16(const float *a, int64_t a_k, int64_t a_i, const float *b, int n, vf *c)
+/* Rows of the block of sums, which has two vectors of each, beside two vectors of a panel and a
+ * number. */
+#define PANEL_ROWS (SIMD_REGISTERS == 32 ? 8 : 6)
+
+/* sum + x · y, or the products of both elements of a pair. */
+INLINE vf panel_multiply(int pairs, vf x, vf y, vf sum)
+{
+#ifdef SIMD_DOTS
+    if (pairs)
+        return vf_add_dots(sum, (vd)x, (vd)y);
+#endif
+    (void)pairs;
+    return vf_fma(x, y, sum);
+}
+
+/* The product that all time is spent in: c[i][j] = Σ_k a[k·a_k + i·a_i] · b[k][j], for a block of
+ * sums in registers. One of a_k and a_i is 1, a constant after inlining. */
+INLINE void multiply_block(int pairs, const float *a, int64_t a_k, int64_t a_i, const float *b,
+                           int n, vf *c)
 {
     UNROLL
-    for (int i = 0; i < 2 * TA_PANEL_ROWS; i++)
+    for (int i = 0; i < 2 * PANEL_ROWS; i++)
         c[i] = vf_zero();
     for (int k = 0; k < n; k++) {
         vf b0 = vf_load(b), b1 = vf_load(b + LANES);
         UNROLL
-        for (int i = 0; i < TA_PANEL_ROWS; i++) {
-            vf x = vf_set(a[i * a_i]);
-            c[2 * i] = vf_fma(x, b0, c[2 * i]);
-            c[2 * i + 1] = vf_fma(x, b1, c[2 * i + 1]);
+        for (int i = 0; i < PANEL_ROWS; i++) {
+            vf x = vf_load_all(a + i * a_i);
+            c[2 * i] = panel_multiply(pairs, x, b0, c[2 * i]);
+            c[2 * i + 1] = panel_multiply(pairs, x, b1, c[2 * i + 1]);
         }
         a += a_k;
         b += PANEL;
@@ -27,11 +43,11 @@ INLINE void multiply_6x16(const float *a, int64_t a_k, int64_t a_i, const float 
 static void panel_dots(const float *tile, int64_t stride, int n, int dim, const float *panel,
                        float *to)
 {
-    for (int i = 0; i < n; i += TA_PANEL_ROWS) {
-        vf c[2 * TA_PANEL_ROWS];
-        multiply_6x16(tile + i * stride, 1, stride, panel, dim, c);
+    for (int i = 0; i < n; i += PANEL_ROWS) {
+        vf c[2 * PANEL_ROWS];
+        multiply_block(0, tile + i * stride, 1, stride, panel, dim, c);
         UNROLL
-        for (int v = 0; v < 2 * TA_PANEL_ROWS; v++)
+        for (int v = 0; v < 2 * PANEL_ROWS; v++)
             vf_store(to + i * PANEL + v * LANES, c[v]);
     }
 }
@@ -44,16 +60,30 @@ static void panel_sums(const float *tile, int64_t stride, int n, int dim, const 
         scale[0] = vf_load(rescale);
         scale[1] = vf_load(rescale + LANES);
     }
-    for (int d = 0; d < dim; d += TA_PANEL_ROWS) {
-        vf c[2 * TA_PANEL_ROWS];
-        multiply_6x16(tile + d, stride, 1, weights, n, c);
+    for (int d = 0; d < dim; d += PANEL_ROWS) {
+        vf c[2 * PANEL_ROWS];
+        multiply_block(0, tile + d, stride, 1, weights, n, c);
         UNROLL
-        for (int v = 0; v < 2 * TA_PANEL_ROWS; v++) {
+        for (int v = 0; v < 2 * PANEL_ROWS; v++) {
             float *sums = to + d * PANEL + v * LANES;
             vf_store(sums, vf_fma(vf_load(sums), scale[v % 2], c[v]));
         }
     }
 }
+
+#ifdef SIMD_DOTS
+static void panel_dots_bf16(const float *tile, int64_t stride, int n, int dim, const float *panel,
+                            float factor, float *to)
+{
+    for (int i = 0; i < n; i += PANEL_ROWS) {
+        vf c[2 * PANEL_ROWS];
+        multiply_block(1, tile + i * stride, 1, stride, panel, dim, c);
+        UNROLL
+        for (int v = 0; v < 2 * PANEL_ROWS; v++)
+            vf_store(to + i * PANEL + v * LANES, vf_mul(c[v], vf_set(factor)));
+    }
+}
+#endif
 
 static void panel_transpose(const float *from, int64_t from_stride, int rows, int columns,
                             float *to, int64_t to_stride)
@@ -149,7 +179,11 @@ static void panel_gradient(float *scores, float *products, int n, const float *l
 }
 
 static const ta_panel_kernels simd_panels = {
+    .rows = PANEL_ROWS,
     .dots = panel_dots,
+#ifdef SIMD_DOTS
+    .dots_bf16 = panel_dots_bf16,
+#endif
     .sums = panel_sums,
     .transpose = panel_transpose,
     .softmax = panel_softmax,

@@ -12,6 +12,7 @@
 #include "case.h"
 #include "device_array.h"
 #include "options.h"
+#include "patience.h"
 
 /* ---- The case ---- */
 
@@ -414,7 +415,7 @@ bool combine_case_run(const combine_case *c, bound_worst *worst, char *failure, 
     whole *w = calloc(1, sizeof *w);
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     char line[512], found[700] = "";
-    config.timeout_ms = 30000;
+    config.timeout_ms = PATIENCE_MS(30000);
     make_whole(c, w);
     ta_status status = case_launch(c->ranks, &config, run_rank, w);
     if (status != TA_OK)

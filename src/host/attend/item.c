@@ -7,9 +7,6 @@
 #include "item.h"
 #include "tally.h"
 
-/* The most of a number of a packed query row, and of the factor of its scores. */
-#define PACK_MOST 0x1p40f
-
 static size_t round_to_line(size_t bytes)
 {
     return (bytes + 63) / 64 * 64;
@@ -142,7 +139,7 @@ static int can_pack(const float *q, int32_t k_dim)
     int can = 1;
     for (int32_t i = 0; i < k_dim; i++) {
         float magnitude = fabsf(q[i]);
-        can &= magnitude <= PACK_MOST && (magnitude >= FLT_MIN || magnitude == 0.0f);
+        can &= magnitude <= TA_PACK_MOST && (magnitude >= FLT_MIN || magnitude == 0.0f);
     }
     return can;
 }
@@ -153,8 +150,8 @@ static void load_queries(ta_item_state *s)
     const ta_host_kernels *kernels = s->job->kernels;
     int count = s->item.heads * s->item.rows;
     float factor = ta_score_factor(p);
-    s->packed =
-        kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype && fabsf(factor) <= PACK_MOST;
+    s->packed = kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype &&
+                fabsf(factor) <= TA_PACK_MOST;
     for (int i = 0; i < count && s->packed; i++)
         s->packed = can_pack(load_query(s, i / s->item.rows, i % s->item.rows, 1.0f), p->k_dim);
     for (int i = 0; i < count; i++) {

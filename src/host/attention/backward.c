@@ -14,8 +14,12 @@
 
 #define LANES TA_PANEL_LANES
 
-#define TILE_PANELS 4
+/* Keys of a tile: the more there are, the less often rows are loaded. */
+#define TILE_PANELS 8
 #define TILE_KEYS (TILE_PANELS * LANES)
+
+/* Keys of one sum of dQ, see docs/numerics.md. */
+#define RUN_KEYS 64
 
 /* Rows that meet a tile of keys at one time: whole blocks of registers, and whole panels of dQ. */
 #define TILE_ROWS 48
@@ -34,10 +38,12 @@ typedef struct backward_item {
     float *k_rows;             /* the tile of keys */
     float *k, *v, *dk, *dv;    /* [panel of keys][dim][lane] */
     float *q_rows, *dout_rows; /* the tile of rows; q as it makes scores */
-    float *p, *ds;             /* [row][lane], one panel of keys */
-    float *ds_rows;            /* [panel of rows][key][lane] */
-    float *lse, *delta;        /* [row] */
-    float *first, *end;        /* [row]: the lanes that a row sees of a panel */
+    /* As pairs of bf16, where the CPU multiplies them: panels of keys, tiles of rows. */
+    float *k_pairs, *v_pairs, *q_pairs, *dout_pairs;
+    float *p, *ds;      /* [row][lane], one panel of keys */
+    float *ds_rows;     /* [panel of rows][key][lane] */
+    float *lse, *delta; /* [row] */
+    float *first, *end; /* [row]: the lanes that a row sees of a panel */
 } backward_item;
 
 static size_t line(int64_t floats)
@@ -65,6 +71,10 @@ static size_t cut_scratch(const ta_attention_work *w, char *scratch, backward_it
     b->dv = cut(scratch, &used, TILE_PANELS * ta_sums_floats(w->v_dim));
     b->q_rows = cut(scratch, &used, TILE_ROWS * k_tile);
     b->dout_rows = cut(scratch, &used, TILE_ROWS * v_tile);
+    b->k_pairs = cut(scratch, &used, TILE_KEYS * (int64_t)w->k_dim);
+    b->v_pairs = cut(scratch, &used, TILE_KEYS * (int64_t)w->v_dim);
+    b->q_pairs = cut(scratch, &used, TILE_ROWS * ta_pairs_stride(w->k_dim));
+    b->dout_pairs = cut(scratch, &used, TILE_ROWS * ta_pairs_stride(w->v_dim));
     b->p = cut(scratch, &used, TILE_ROWS * LANES);
     b->ds = cut(scratch, &used, TILE_ROWS * LANES);
     b->ds_rows = cut(scratch, &used, TILE_KEYS * TILE_ROWS);
@@ -107,11 +117,25 @@ static float *dq_of(const ta_attention_job *job, int32_t kv_head, int32_t split)
     return job->dq_panels + ((int64_t)split * job->work->kv_heads + kv_head) * floats;
 }
 
+/* The n keys or values from `key` on as panels of pairs. */
+static void pack_keys(const backward_item *b, const ta_tensor *tensor, int32_t dim, int32_t key,
+                      int n, float *panels)
+{
+    ta_tile_copy_keys(b->job, tensor, dim, b->kv_head, key, n, b->k_rows);
+    for (int p = 0; p < TILE_PANELS; p++)
+        ta_panel_of_pairs(b->job, b->k_rows + p * LANES * ta_pairs_stride(dim), dim,
+                          panels + (int64_t)p * LANES * dim);
+}
+
 /* Load n keys from `key` on: as rows for dQ, as panels for scores. */
 static void start_keys(const backward_item *b, int32_t key, int n)
 {
     const ta_attention_work *w = b->job->work;
     const ta_panel_kernels *panels = b->job->kernels->panels;
+    if (b->job->multiplies_bf16) {
+        pack_keys(b, &w->k, w->k_dim, key, n, b->k_pairs);
+        pack_keys(b, &w->v, w->v_dim, key, n, b->v_pairs);
+    }
     ta_tile_load_keys(b->job, &w->v, w->v_dim, b->kv_head, key, n, b->k_rows);
     for (int p = 0; p < TILE_PANELS; p++)
         panels->transpose(b->k_rows + p * LANES * ta_tile_stride(w->v_dim),
@@ -126,10 +150,16 @@ static void start_keys(const backward_item *b, int32_t key, int n)
     memset(b->dv, 0, line(TILE_PANELS * ta_sums_floats(w->v_dim)));
 }
 
-static void start_rows(const backward_item *b, int64_t row, int n)
+/* Load n rows from `row` on; returns whether products with keys may be of pairs. */
+static int start_rows(const backward_item *b, int64_t row, int n)
 {
     const ta_attention_work *w = b->job->work;
     const ta_attention_work_gradient *g = b->job->gradient;
+    int packed = b->job->multiplies_bf16;
+    if (packed) {
+        packed = ta_tile_copy_rows(b->job, &w->q, w->k_dim, b->kv_head, row, n, b->q_pairs);
+        packed &= ta_tile_copy_rows(b->job, &g->dout, w->v_dim, b->kv_head, row, n, b->dout_pairs);
+    }
     ta_tile_load_rows(b->job, &w->q, w->k_dim, b->kv_head, row, n, b->job->query_factor, b->q_rows);
     ta_tile_load_rows(b->job, &g->dout, w->v_dim, b->kv_head, row, n, 1.0f, b->dout_rows);
     for (int i = 0; i < n; i++) {
@@ -137,6 +167,7 @@ static void start_rows(const backward_item *b, int64_t row, int n)
         b->lse[i] = (float)(g->lse[at] * M_LOG2E);
         b->delta[i] = g->delta[at];
     }
+    return packed;
 }
 
 /* What each row sees of the 16 keys from `key` on; returns whether any row sees less than all. */
@@ -163,19 +194,34 @@ static void add_sums(const backward_item *b, int careful, const float *tile, int
         b->job->kernels->panels->sums(tile, stride, n, dim, weights, NULL, to);
 }
 
+/* Scores into p and dO·V into ds, for one panel of keys and n rows. */
+static void find_products(const backward_item *b, int packed, int n, int panel)
+{
+    const ta_attention_work *w = b->job->work;
+    const ta_panel_kernels *panels = b->job->kernels->panels;
+    int64_t k = (int64_t)panel * LANES * w->k_dim, v = (int64_t)panel * LANES * w->v_dim;
+    if (packed) {
+        panels->dots_bf16(b->q_pairs, ta_pairs_stride(w->k_dim), n, ta_pairs(w->k_dim),
+                          b->k_pairs + k, b->job->query_factor, b->p);
+        panels->dots_bf16(b->dout_pairs, ta_pairs_stride(w->v_dim), n, ta_pairs(w->v_dim),
+                          b->v_pairs + v, 1.0f, b->ds);
+        return;
+    }
+    panels->dots(b->q_rows, ta_tile_stride(w->k_dim), n, w->k_dim, b->k + k, b->p);
+    panels->dots(b->dout_rows, ta_tile_stride(w->v_dim), n, w->v_dim, b->v + v, b->ds);
+}
+
 /* One panel of keys against the tile of n rows: P and dS, then dV and dK; dS is kept for dQ. */
-static int add_panel(const backward_item *b, int64_t row, int n, int panel, int32_t key, int keys)
+static int add_panel(const backward_item *b, int packed, int64_t row, int n, int panel, int32_t key,
+                     int keys)
 {
     const ta_attention_work *w = b->job->work;
     const ta_host_kernels *kernels = b->job->kernels;
     const ta_panel_kernels *panels = kernels->panels;
     int masked = mask_panel(b, row, n, key, keys);
-    panels->dots(b->q_rows, ta_tile_stride(w->k_dim), n, w->k_dim,
-                 b->k + (int64_t)panel * LANES * w->k_dim, b->p);
+    find_products(b, packed, n, panel);
     if (b->job->cap > 0.0f)
         kernels->softcap(b->p, n * LANES, 1.0f);
-    panels->dots(b->dout_rows, ta_tile_stride(w->v_dim), n, w->v_dim,
-                 b->v + (int64_t)panel * LANES * w->v_dim, b->ds);
     panels->gradient(b->p, b->ds, n, b->lse, b->delta, b->first, b->end, b->job->cap);
     add_sums(b, masked, b->dout_rows, w->v_dim, n, b->p, b->dv + panel * ta_sums_floats(w->v_dim));
     add_sums(b, masked, b->q_rows, w->k_dim, n, b->ds, b->dk + panel * ta_sums_floats(w->k_dim));
@@ -183,6 +229,18 @@ static int add_panel(const backward_item *b, int64_t row, int n, int panel, int3
         panels->transpose(b->ds + x * LANES * LANES, LANES, LANES, LANES,
                           b->ds_rows + (x * TILE_KEYS + panel * LANES) * LANES, LANES);
     return masked;
+}
+
+/* Ask for a part of the rows that are loaded next, those from `row` on: for each panel of keys as
+ * many. */
+static void fetch_part(const backward_item *b, int64_t row, int panel)
+{
+    const ta_attention_work *w = b->job->work;
+    const int rows = TILE_ROWS / TILE_PANELS;
+    int64_t first = row + panel * rows, end = first + rows;
+    end = end < b->job->rows ? end : b->job->rows;
+    ta_fetch_rows(b->job, &w->q, w->k_dim, b->kv_head, first, end);
+    ta_fetch_rows(b->job, &b->job->gradient->dout, w->v_dim, b->kv_head, first, end);
 }
 
 /* The tile of n keys from `key` on against the tile of rows from `row` on. */
@@ -195,13 +253,18 @@ static void add_tile(const backward_item *b, int32_t key, int n, int64_t row)
     int from = first > 0 ? first / LANES * LANES : 0, to = end < n ? end : n, masked = 0;
     if (from >= to)
         return;
-    start_rows(b, row, rows);
-    for (int at = from; at < to; at += LANES)
-        masked |= add_panel(b, row, rows, at / LANES, key + at, n - at < LANES ? n - at : LANES);
+    int packed = start_rows(b, row, rows);
+    for (int at = from; at < to; at += LANES) {
+        fetch_part(b, row + TILE_ROWS, at / LANES);
+        masked |=
+            add_panel(b, packed, row, rows, at / LANES, key + at, n - at < LANES ? n - at : LANES);
+    }
     for (int x = 0; x * LANES < rows; x++)
-        add_sums(b, masked, b->k_rows + from * ta_tile_stride(w->k_dim), w->k_dim, to - from,
-                 b->ds_rows + (x * TILE_KEYS + from) * LANES,
-                 b->dq + (row / LANES + x) * ta_sums_floats(w->k_dim));
+        for (int at = from; at < to; at += RUN_KEYS)
+            add_sums(b, masked, b->k_rows + at * ta_tile_stride(w->k_dim), w->k_dim,
+                     to - at < RUN_KEYS ? to - at : RUN_KEYS,
+                     b->ds_rows + (x * TILE_KEYS + at) * LANES,
+                     b->dq + (row / LANES + x) * ta_sums_floats(w->k_dim));
 }
 
 /* Store panels of one of the gradients: lane j of panel p is key `key` + 16 p + j. */

@@ -7,12 +7,13 @@
 #include "base/partial.h"
 #include "job.h"
 
-/* Rows of an item. Their queries and sums stay in the second cache level beside a tile. */
-#define ITEM_PANELS 8
+/* Rows of an item. Their queries and sums stay in the second cache level beside a tile; the more
+ * there are, the less often a tile is loaded. */
+#define ITEM_PANELS 16
 #define ITEM_ROWS (ITEM_PANELS * TA_PANEL_LANES)
 
-/* Keys of a tile: sums over tokens are made in runs of at most 64, see docs/numerics.md. */
-#define TILE_KEYS 60
+/* The most keys of a tile: sums over tokens are made in runs of at most 64 (docs/numerics.md). */
+#define TILE_KEYS 64
 
 /* One item in a thread's scratch. */
 typedef struct forward_item {
@@ -20,8 +21,9 @@ typedef struct forward_item {
     int32_t kv_head;
     int64_t row; /* the first */
     int rows;
-    float *k, *v;  /* the present tile */
-    float *q;      /* [panel][k_dim][lane] */
+    float *k, *v;  /* the present tile; K as pairs if packed */
+    float *q;      /* [panel][k_dim][lane], or [panel][pair][lane] in the same room */
+    int packed;    /* are queries and keys multiplied as bf16? */
     float *o;      /* [panel][v_dim][lane] */
     float *scores; /* [key][lane], then weights */
     ta_panel_partial *partials;
@@ -76,15 +78,42 @@ static int panel_rows(const forward_item *f, int panel)
     return left < TA_PANEL_LANES ? left : TA_PANEL_LANES;
 }
 
-static void start_rows(const forward_item *f)
+static float *query_panel(const forward_item *f, int panel)
+{
+    return f->q + (int64_t)panel * f->job->work->k_dim * TA_PANEL_LANES;
+}
+
+/* The queries as pairs of bf16; returns whether that is the same as computing with floats. */
+static int pack_queries(const forward_item *f)
+{
+    const ta_attention_work *w = f->job->work;
+    int packs = 1;
+    for (int p = 0; packs && p * TA_PANEL_LANES < f->rows; p++) {
+        packs = ta_tile_copy_rows(f->job, &w->q, w->k_dim, f->kv_head, f->row + p * TA_PANEL_LANES,
+                                  panel_rows(f, p), f->k);
+        ta_panel_of_pairs(f->job, f->k, w->k_dim, query_panel(f, p));
+    }
+    return packs;
+}
+
+static void load_queries(const forward_item *f)
 {
     const ta_attention_work *w = f->job->work;
     for (int p = 0; p * TA_PANEL_LANES < f->rows; p++) {
-        float *query = f->q + (int64_t)p * w->k_dim * TA_PANEL_LANES;
         ta_tile_load_rows(f->job, &w->q, w->k_dim, f->kv_head, f->row + p * TA_PANEL_LANES,
                           panel_rows(f, p), f->job->query_factor, f->k);
         f->job->kernels->panels->transpose(f->k, ta_tile_stride(w->k_dim), TA_PANEL_LANES, w->k_dim,
-                                           query, TA_PANEL_LANES);
+                                           query_panel(f, p), TA_PANEL_LANES);
+    }
+}
+
+static void start_rows(forward_item *f)
+{
+    const ta_attention_work *w = f->job->work;
+    f->packed = f->job->multiplies_bf16 && pack_queries(f);
+    if (!f->packed)
+        load_queries(f);
+    for (int p = 0; p * TA_PANEL_LANES < f->rows; p++) {
         for (int j = 0; j < TA_PANEL_LANES; j++) {
             f->partials[p].m[j] = -INFINITY;
             f->partials[p].l[j] = 0.0f;
@@ -114,12 +143,16 @@ static void attend_panel(const forward_item *f, int panel, int32_t first, int32_
     const ta_attention_work *w = f->job->work;
     const ta_host_kernels *kernels = f->job->kernels;
     int n = end - key;
-    int64_t k_stride = ta_tile_stride(w->k_dim), v_stride = ta_tile_stride(w->v_dim);
+    int64_t k_stride = f->packed ? ta_pairs_stride(w->k_dim) : ta_tile_stride(w->k_dim);
+    int64_t v_stride = ta_tile_stride(w->v_dim);
     const float *k = f->k + (key - first) * k_stride, *v = f->v + (key - first) * v_stride;
     float *o = f->o + panel * ta_sums_floats(w->v_dim);
     ta_panel_partial *partial = &f->partials[panel];
-    kernels->panels->dots(k, k_stride, n, w->k_dim,
-                          f->q + (int64_t)panel * w->k_dim * TA_PANEL_LANES, f->scores);
+    if (f->packed)
+        kernels->panels->dots_bf16(k, k_stride, n, ta_pairs(w->k_dim), query_panel(f, panel),
+                                   f->job->query_factor, f->scores);
+    else
+        kernels->panels->dots(k, k_stride, n, w->k_dim, query_panel(f, panel), f->scores);
     if (f->job->cap > 0.0f)
         kernels->softcap(f->scores, n * TA_PANEL_LANES, f->job->cap);
     if (!masked) {
@@ -135,10 +168,21 @@ static void attend_panel(const forward_item *f, int panel, int32_t first, int32_
         ta_panel_sums_hidden(v, v_stride, n, w->v_dim, f->scores, partial->rescale, o);
 }
 
-/* All rows against the tile of the n keys from `key` on. */
-static void attend_tile(const forward_item *f, int32_t key, int n)
+/* Ask for part `part` of `parts` of the keys and values from `key` up to `end`. */
+static void fetch_part(const forward_item *f, int32_t key, int32_t end, int part, int parts)
 {
-    for (int p = 0; p * TA_PANEL_LANES < f->rows; p++) {
+    const ta_attention_work *w = f->job->work;
+    int32_t n = end - key, from = key + n * part / parts, to = key + n * (part + 1) / parts;
+    ta_fetch_keys(f->job, &w->k, w->k_dim, f->kv_head, from, to);
+    ta_fetch_keys(f->job, &w->v, w->v_dim, f->kv_head, from, to);
+}
+
+/* All rows against the tile of the n keys from `key` on; those up to `next_end` are loaded next. */
+static void attend_tile(const forward_item *f, int32_t key, int n, int32_t next_end)
+{
+    int panels = (f->rows + TA_PANEL_LANES - 1) / TA_PANEL_LANES;
+    for (int p = 0; p < panels; p++) {
+        fetch_part(f, key + n, next_end, p, panels);
         int64_t row = f->row + p * TA_PANEL_LANES;
         ta_visible top = ta_row_visible(f->job, row);
         ta_visible bottom = ta_row_visible(f->job, row + panel_rows(f, p) - 1);
@@ -175,12 +219,16 @@ static void run_item(void *context, int64_t item, int thread)
     forward_item f = prepare(job, item, job->scratch + (size_t)thread * job->scratch_bytes);
     int32_t first = ta_row_visible(job, f.row).first;
     int32_t end = ta_row_visible(job, f.row + f.rows - 1).end;
+    int most = TILE_KEYS / job->kernels->panels->rows * job->kernels->panels->rows;
     start_rows(&f);
-    for (int32_t key = first; key < end; key += TILE_KEYS) {
-        int n = end - key < TILE_KEYS ? end - key : TILE_KEYS;
-        ta_tile_load_keys(job, &w->k, w->k_dim, f.kv_head, key, n, f.k);
+    for (int32_t key = first; key < end; key += most) {
+        int n = end - key < most ? end - key : most;
+        if (f.packed)
+            ta_tile_copy_keys(job, &w->k, w->k_dim, f.kv_head, key, n, f.k);
+        else
+            ta_tile_load_keys(job, &w->k, w->k_dim, f.kv_head, key, n, f.k);
         ta_tile_load_keys(job, &w->v, w->v_dim, f.kv_head, key, n, f.v);
-        attend_tile(&f, key, n);
+        attend_tile(&f, key, n, end - key - n < most ? end : key + n + most);
     }
     write_records(&f);
 }
