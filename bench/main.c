@@ -13,6 +13,8 @@
 #include "compare/compare.h"
 #include "decode/decode.h"
 #include "decode/options.h"
+#include "exchange/exchange.h"
+#include "llama/llama.h"
 #include "model/model.h"
 #include "selftest/selftest.h"
 
@@ -22,6 +24,8 @@ static void print_help(FILE *file)
           "\n"
           "  decode    time decode steps over a range of sequence lengths and check them\n"
           "  attention time attention over full sequences: treeattn-bench attention --help\n"
+          "  exchange  time the kinds of exchange: treeattn-bench exchange --help\n"
+          "  llama     run a model of the Llama family end to end: treeattn-bench llama --help\n"
           "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
           "  compare   two files of decode --json side by side\n"
           "  selftest  the library's tests on this machine's GPUs, and one report of them\n"
@@ -113,6 +117,10 @@ int main(int argc, char **argv)
         return launch_command(decode_command, argc, argv);
     if (strcmp(command, "attention") == 0)
         return launch_command(attention_command, argc, argv);
+    if (strcmp(command, "exchange") == 0)
+        return launch_command(exchange_command, argc, argv);
+    if (strcmp(command, "llama") == 0)
+        return launch_command(llama_command, argc, argv);
     if (strcmp(command, "model") == 0)
         return model_command(argc - 2, argv + 2);
     if (strcmp(command, "compare") == 0)
@@ -127,8 +135,8 @@ int main(int argc, char **argv)
         print_help(stdout);
     else {
         fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, attention, model, compare, "
-                "selftest, info, version or help\n",
+                "treeattn-bench: unknown command '%s': must be decode, attention, exchange, "
+                "llama, model, compare, selftest, info, version or help\n",
                 command);
         return EXIT_USAGE;
     }

@@ -285,7 +285,7 @@ static ta_status prepare(ta_gpu_device *gpu)
     char refused[400];
     ta_arch_refused(g->arch, TA_ARCHS, refused, sizeof refused);
     if (refused[0])
-        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%s %s", gpu->device.name, refused);
+        return ta_gpu_core->fail_quietly(TA_ERR_UNSUPPORTED, "%s %s", gpu->device.name, refused);
     gpu->limits.units = g->compute_units;
     gpu->limits.wave = g->wave;
     gpu->limits.matrix = ta_mma_runs(g->wave);

@@ -6,6 +6,9 @@
  *     waves of 64   AMD CDNA: one MFMA 16x16x16
  *     both          the SIMT executor: the same layouts, multiplied by exchange between the lanes
  *
+ * Where a wave of 32 has its operands in registers already, ta_mma_columns8() multiplies 8 columns
+ * of B at a time.
+ *
  * This file and vendor.h are the only ones that know the vendor. */
 #ifndef TA_HIP_MMA_H
 #define TA_HIP_MMA_H
@@ -65,6 +68,13 @@ template <int Wave> TA_DEVICE constexpr int ta_product_lanes()
 {
     return Wave == 32 ? 4 : 16;
 }
+
+/* Are f16 elements converted to fp32 one by one before they are multiplied? See ta_mma_cdna(). */
+#if defined(__gfx90a__)
+#define TA_MMA_CONVERTS_F16 1
+#else
+#define TA_MMA_CONVERTS_F16 0
+#endif
 
 /* ---- Which widths have matrix cores, and which device code ---------------------------------- */
 
@@ -166,6 +176,13 @@ TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_o
     ta_mma_half(Type(), c.x + 4, a, b.word + 2);
 }
 
+/* Half of a product: 8 columns of B. */
+template <class Type>
+TA_DEVICE void ta_mma_columns8(float (&c)[4], const ta_operand<32> &a, const uint32_t (&b)[2])
+{
+    ta_mma_half(Type(), c, a, b);
+}
+
 #elif defined(TA_ROCM)
 
 /* ---- AMD CDNA ------------------------------------------------------------------------------- */
@@ -239,6 +256,12 @@ TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_o
     x = ta_mma_cdna(Type(), x, a, b);
     for (int i = 0; i < 4; i++)
         c.x[i] = x[i];
+}
+
+/* NVIDIA's alone: kernels for waves of 32 that use it are not run here. */
+template <class Type>
+TA_DEVICE void ta_mma_columns8(float (&)[4], const ta_operand<32> &, const uint32_t (&)[2])
+{
 }
 
 #else
@@ -331,6 +354,36 @@ TA_DEVICE void ta_mma(ta_product<Wave> &c, const ta_operand<Wave> &a, const ta_o
             c.x[i] = ta_truncate(sum);
         }
     }
+}
+
+struct ta_operands8 {
+    ta_operand<32> a;
+    uint32_t b[2];
+};
+
+/* Lane 4·g + q has elements (g, 2·q), (g, 2·q + 1), (g + 8, …) of the product. */
+template <class Type>
+TA_DEVICE void ta_mma_columns8(float (&c)[4], const ta_operand<32> &a, const uint32_t (&b)[2],
+                               simt::call where = simt::call::here())
+{
+    auto all = simt::exchange(ta_operands8{a, {b[0], b[1]}}, where);
+    int lane = ta_lane();
+    double of_a[2][16], of_b[2][16];
+    for (int k = 0; k < 16; k++)
+        for (int i = 0; i < 2; i++) {
+            ta_element_at at_a = ta_find_element<32>(false, lane / 4 + i * 8, k);
+            ta_element_at at_b = ta_find_element<32>(true, lane % 4 * 2 + i, k);
+            of_a[i][k] = ta_element<Type>(all[at_a.lane].a, at_a.word * 2 + at_a.half);
+            of_b[i][k] =
+                Type::from(static_cast<uint16_t>(all[at_b.lane].b[at_b.word] >> at_b.half * 16));
+        }
+    for (int i = 0; i < 4; i++)
+        for (int half = 0; half < 16; half += 8) {
+            double sum = c[i];
+            for (int k = half; k < half + 8; k++)
+                sum += of_a[i / 2][k] * of_b[i % 2][k];
+            c[i] = ta_truncate(sum);
+        }
 }
 
 #endif

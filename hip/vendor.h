@@ -15,15 +15,22 @@
  *     ta_syncthreads() ta_syncwave()             barriers
  *     ta_lane() ta_wave_id()
  *     ta_shfl_xor(v, mask)
+ *     ta_any(b)                                  is b true on any lane of the wave?
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
+ *     ta_load8_stream(p)                         8 bytes
+ *     ta_load_word(p)                            a word of the device's own memory, by itself
  *     ta_store16(p, v)
  *     ta_load_global(p)                          an int32_t that is in the device's own memory
  *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
  *     ta_opaque(i)                               in a loop: what follows from a thread's own i is
  *                                                not computed in advance, in dear registers
  *     ta_opaque_uniform(i)                       the same for an i that the wave's lanes share
+ *     ta_params_again(p)                         the kernel's first argument, a struct: what is
+ *                                                read of it from here on was not kept so far
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
+ *     ta_to_f16_pair(x, y)                       two of them in a word
+ *     ta_low_halves(a, b) ta_high_halves(a, b)   a word of half of a, and above it half of b
  *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
  *
  * Every lane of the wave that has not left the kernel must reach a shuffle or wave barrier.
@@ -111,9 +118,13 @@
 #undef TA_INLINE
 #define TA_INLINE static __host__ __device__ __forceinline__
 
-/* 16 bytes that travel as one access. */
+/* 16 bytes that travel as one access, and 8. */
 struct alignas(16) ta_vec16 {
     uint32_t word[4];
+};
+
+struct alignas(8) ta_vec8 {
+    uint32_t word[2];
 };
 
 /* Run a statement with the constant `Wave` equal to the device's width. Each width that this build

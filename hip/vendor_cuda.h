@@ -25,9 +25,29 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
     return __shfl_xor_sync(TA_ALL_LANES, value, mask);
 }
 
+TA_DEVICE bool ta_any(bool value)
+{
+    return __any_sync(TA_ALL_LANES, value) != 0;
+}
+
+TA_DEVICE uint32_t ta_low_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x5410);
+}
+
+TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x7632);
+}
+
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return value;
+}
+
+template <class Params> TA_DEVICE const Params &ta_params_again(const Params &p)
+{
+    return p;
 }
 
 TA_DEVICE void ta_opaque(int32_t &value)
@@ -64,6 +84,15 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
     return v;
 }
 
+TA_DEVICE ta_vec8 ta_load8_stream(const void *address)
+{
+    ta_vec8 v;
+    asm("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+        : "=r"(v.word[0]), "=r"(v.word[1])
+        : "l"(__cvta_generic_to_global(address)));
+    return v;
+}
+
 /* For what other blocks read too. */
 TA_DEVICE ta_vec16 ta_load16_global(const void *address)
 {
@@ -74,6 +103,16 @@ TA_DEVICE ta_vec16 ta_load16_global(const void *address)
     return v;
 }
 
+/* Of a word that no thread of this kernel writes, by itself: not joined with its neighbours. */
+TA_DEVICE uint32_t ta_load_word(const uint32_t *address)
+{
+    uint32_t word;
+    asm volatile("ld.global.nc.u32 %0, [%1];"
+                 : "=r"(word)
+                 : "l"(__cvta_generic_to_global(address)));
+    return word;
+}
+
 TA_DEVICE float ta_from_f16(uint16_t bits)
 {
     return __half2float(__ushort_as_half(bits));
@@ -82,6 +121,13 @@ TA_DEVICE float ta_from_f16(uint16_t bits)
 TA_DEVICE uint16_t ta_to_f16(float value)
 {
     return __half_as_ushort(__float2half_rn(value));
+}
+
+TA_DEVICE uint32_t ta_to_f16_pair(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
 }
 
 #endif

@@ -42,6 +42,21 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
     return __shfl_xor(value, mask, TA_DEVICE_WAVE);
 }
 
+TA_DEVICE bool ta_any(bool value)
+{
+    return __any(value) != 0;
+}
+
+TA_DEVICE uint32_t ta_low_halves(uint32_t first, uint32_t second)
+{
+    return __builtin_amdgcn_perm(second, first, 0x05040100u);
+}
+
+TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
+{
+    return __builtin_amdgcn_perm(second, first, 0x07060302u);
+}
+
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return __builtin_amdgcn_readfirstlane(value);
@@ -55,6 +70,15 @@ TA_DEVICE void ta_opaque(int32_t &value)
 TA_DEVICE void ta_opaque_uniform(int32_t &value)
 {
     asm volatile("" : "+s"(value));
+}
+
+/* From the memory that a kernel's arguments are in. */
+template <class Params> TA_DEVICE const Params &ta_params_again(const Params &)
+{
+    typedef __attribute__((address_space(4))) const Params *constant_params;
+    constant_params p = (constant_params)__builtin_amdgcn_kernarg_segment_ptr();
+    asm volatile("" : "+s"(p));
+    return *(const Params *)p;
 }
 
 /* Within 1 unit in the last place, subnormal results become 0. */
@@ -78,11 +102,23 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
     return __builtin_bit_cast(ta_vec16, __builtin_nontemporal_load((global_words)address));
 }
 
+TA_DEVICE ta_vec8 ta_load8_stream(const void *address)
+{
+    typedef uint32_t words2 __attribute__((ext_vector_type(2)));
+    typedef __attribute__((address_space(1))) const words2 *global_words;
+    return __builtin_bit_cast(ta_vec8, __builtin_nontemporal_load((global_words)address));
+}
+
 /* For what other blocks read too. */
 TA_DEVICE ta_vec16 ta_load16_global(const void *address)
 {
     typedef __attribute__((address_space(1))) const ta_words4 *global_words;
     return __builtin_bit_cast(ta_vec16, *(global_words)address);
+}
+
+TA_DEVICE uint32_t ta_load_word(const uint32_t *address)
+{
+    return *(__attribute__((address_space(1))) const uint32_t *)address;
 }
 
 TA_DEVICE float ta_from_f16(uint16_t bits)
@@ -93,6 +129,11 @@ TA_DEVICE float ta_from_f16(uint16_t bits)
 TA_DEVICE uint16_t ta_to_f16(float value)
 {
     return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
+}
+
+TA_DEVICE uint32_t ta_to_f16_pair(float low, float high)
+{
+    return ta_low_halves(ta_to_f16(low), ta_to_f16(high));
 }
 
 #endif

@@ -49,9 +49,33 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask, simt::call where =
     return simt::shuffle_xor(value, static_cast<unsigned>(mask), where);
 }
 
+TA_DEVICE bool ta_any(bool value, simt::call where = simt::call::here())
+{
+    auto all = simt::exchange(static_cast<uint32_t>(value), where);
+    uint32_t found = 0;
+    for (unsigned lane = 0; lane < simt_self->wave->count; lane++)
+        found |= all[lane];
+    return found != 0;
+}
+
+TA_DEVICE uint32_t ta_low_halves(uint32_t first, uint32_t second)
+{
+    return (first & 0xffffu) | second << 16;
+}
+
+TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
+{
+    return first >> 16 | (second & 0xffff0000u);
+}
+
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return value;
+}
+
+template <class Params> TA_DEVICE const Params &ta_params_again(const Params &p)
+{
+    return p;
 }
 
 TA_DEVICE void ta_opaque(int32_t &)
@@ -87,9 +111,19 @@ TA_DEVICE int32_t ta_load_global(const int32_t *address)
     return *address;
 }
 
+TA_DEVICE uint32_t ta_load_word(const uint32_t *address)
+{
+    return *address;
+}
+
 TA_DEVICE ta_vec16 ta_load16_stream(const void *address, simt::call where = simt::call::here())
 {
     return simt::aligned_for<ta_vec16>(address, where);
+}
+
+TA_DEVICE ta_vec8 ta_load8_stream(const void *address, simt::call where = simt::call::here())
+{
+    return simt::aligned_for<ta_vec8>(address, where);
 }
 
 TA_DEVICE ta_vec16 ta_load16_global(const void *address, simt::call where = simt::call::here())
@@ -110,6 +144,11 @@ TA_DEVICE float ta_from_f16(uint16_t bits)
 TA_DEVICE uint16_t ta_to_f16(float value)
 {
     return ta_f32_to_f16(value);
+}
+
+TA_DEVICE uint32_t ta_to_f16_pair(float low, float high)
+{
+    return ta_f32_to_f16(low) | static_cast<uint32_t>(ta_f32_to_f16(high)) << 16;
 }
 
 #endif

@@ -19,16 +19,33 @@ TA_DEVICE constexpr float ta_weight_scale(ta_type_bf16)
     return 1.0f;
 }
 
+/* The first part of two weights, which are scaled already, as a word; they become what is left of
+ * them. Of bf16 it is the upper half of the bits: what is left is exact, and after 3 parts of 8
+ * bits nothing is. A NaN stays one in each part: what exp2 gives has its upper bit set. */
+TA_DEVICE uint32_t ta_take_part(ta_type_bf16, float &low, float &high)
+{
+    uint32_t part = ta_high_halves(ta_as_bits(low), ta_as_bits(high));
+    low -= ta_as_float(ta_as_bits(low) & 0xffff0000u);
+    high -= ta_as_float(ta_as_bits(high) & 0xffff0000u);
+    return part;
+}
+
+TA_DEVICE uint32_t ta_take_part(ta_type_f16, float &low, float &high)
+{
+    uint32_t part = ta_to_f16_pair(low, high);
+    low -= ta_from_f16(static_cast<uint16_t>(part));
+    high -= ta_from_f16(static_cast<uint16_t>(part >> 16));
+    return part;
+}
+
 /* Store the parts of a weight `stride` bytes apart. */
 template <class Type> TA_DEVICE void ta_store_weight(char *to, int32_t stride, float weight)
 {
-    float rest = weight * ta_weight_scale(Type());
+    float rest = weight * ta_weight_scale(Type()), none = 0.0f;
 #pragma unroll
-    for (int part = 0; part < Type::weight_parts; part++) {
-        uint16_t x = Type::to(rest);
-        *reinterpret_cast<uint16_t *>(to + part * stride) = x;
-        rest -= Type::from(x);
-    }
+    for (int part = 0; part < Type::weight_parts; part++)
+        *reinterpret_cast<uint16_t *>(to + part * stride) =
+            static_cast<uint16_t>(ta_take_part(Type(), rest, none));
 }
 
 /* Bit 15 or 31 is set if that half of a word is an infinity or NaN: one more would be too large an

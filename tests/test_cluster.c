@@ -144,7 +144,7 @@ static void test_bad_descriptions(void)
     refuses(NULL, "description is NULL", "h100:16x8");
     refuses("", "description is empty", NULL);
     refuses("h100", "'h100'", "PRESET:NODESxRANKS");
-    refuses("b200:1x8", "preset is 'b200'", "h100, a100, mi300x, rtx4090 or local");
+    refuses("b200:1x8", "preset is 'b200'", "h100, a100, mi300x, l40s, rtx4090 or local");
     refuses("h100:8", "nodes is '8'", "COUNTxRANKS");
     refuses("h100:0x8", "nodes is '0x8'", "COUNTxRANKS");
     refuses("h100:2x-1", "nodes is '2x-1'", "COUNTxRANKS");
@@ -180,6 +180,18 @@ static void test_bad_numbers(void)
             snprintf(value, sizeof value, "must be %s", key->right);
             refuses(path, line, value);
         }
+    }
+}
+
+/* What an error calls right is what is accepted: "a number of bytes from 1 to 1e18". */
+static void test_ranges_are_as_they_are_said(void)
+{
+    for (int i = 0; i < TA_CLUSTER_KEYS; ++i) {
+        const ta_cluster_key *key = &ta_cluster_keys[i];
+        const char *low = strstr(key->right, " from "), *high = strstr(key->right, " to ");
+        TEST_ASSERT_TRUE_MESSAGE(low && high, key->right);
+        TEST_ASSERT_EQUAL_DOUBLE_MESSAGE(strtod(low + 6, NULL), key->low, key->name);
+        TEST_ASSERT_EQUAL_DOUBLE_MESSAGE(strtod(high + 4, NULL), key->high, key->name);
     }
 }
 
@@ -390,6 +402,7 @@ int main(void)
     RUN_TEST(test_files_there_and_back);
     RUN_TEST(test_bad_descriptions);
     RUN_TEST(test_bad_numbers);
+    RUN_TEST(test_ranges_are_as_they_are_said);
     RUN_TEST(test_missing_keys);
     RUN_TEST(test_bad_lines);
     RUN_TEST(test_what_is_no_file);

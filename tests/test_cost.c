@@ -202,6 +202,12 @@ static ta_status run_exchange(const trial *t, ta_group *group)
     job.sent = memory + partial;
     job.received = memory + 2 * partial;
     TA_TRY(ta_exchange_prepare(&job));
+    if (t->kind == TA_EXCHANGE_DIRECT) { /* sharing is part of a plan, not of a run */
+        int skipped;
+        job.group = ((recording *)group)->inner;
+        TA_TRY(ta_exchange_share(&job, TA_OK, &skipped));
+        job.group = group;
+    }
     ta_status status = ta_exchange_run(&job, NULL);
     ta_exchange_release(&job);
     free(memory);
@@ -282,10 +288,11 @@ static void try_exchanges(const ta_nodes *nodes, int ranks, int heads, ta_placem
                              .tallies = tallies,
                              .head_bytes = rows * record,
                              .placement = placement,
-                             .nodes = nodes},
+                             .nodes = nodes,
+                             .shares_memory = 1},
                    .kind = (ta_exchange)kind};
         t.shape.root = placement == TA_PLACE_ROOT ? ranks / 2 : 0;
-        int knows_nodes = kind == TA_EXCHANGE_TWO_LEVEL; /* the others need to run only once */
+        int knows_nodes = ta_exchange_kinds[kind].by_nodes; /* the others need to run only once */
         if ((knows_nodes || nodes->most == 1) && ta_exchange_supports(t.kind, &t.shape))
             run_and_compare(&t);
     }

@@ -59,6 +59,7 @@ static void test_decode(void)
 {
     int cases = count(40);
     case_launch = launch;
+    options.messages = true;
     run_cases(first_seed(100), cases, TA_ALGORITHM_AUTO);
     run_cases(first_seed(200), cases / 2 + 1, TA_ALGORITHM_RING_KV);
     run_cases(first_seed(300), cases / 2 + 1, TA_ALGORITHM_RING_Q);
@@ -69,6 +70,7 @@ static void test_ragged(void)
 {
     bound_worst worst = {0};
     case_launch = launch;
+    options.messages = true;
     options.algorithm = TA_ALGORITHM_AUTO;
     for (int i = 0; i < count(40); ++i) {
         decode_case c = case_random_on(first_seed(400) + (uint64_t)i, 2 + i % 4);
@@ -88,6 +90,7 @@ static void test_combine(void)
 {
     bound_worst worst = {0};
     case_launch = launch;
+    options.messages = true;
     for (int i = 0; i < count(120); ++i) {
         combine_case c = combine_case_random(first_seed(0) + (uint64_t)i, 0);
         if (!combine_case_run(&c, &worst, failure, sizeof failure))
@@ -99,6 +102,7 @@ static void test_combine(void)
 static void test_append(void)
 {
     case_launch = launch;
+    options.messages = true;
     for (int i = 0; i < count(80); ++i) {
         append_case c = append_case_random(first_seed(0) + (uint64_t)i, 0);
         if (i % 4)

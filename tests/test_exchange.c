@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/partial.h"
+#include "group/signals.h"
 #include "lib/expect.h"
 #include "lib/random.h"
 
@@ -32,6 +33,7 @@ typedef struct trial {
     ta_placement placement;
     int root;
     ta_exchange kind;
+    int shots;            /* of a direct exchange */
     int ranks_per_node;   /* 0: all on one node */
     int fault_rank;       /* -1: none */
     int other_fault_rank; /* a higher one, or -1: only the lower is reported */
@@ -88,6 +90,16 @@ static ta_status check_fault(const trial *t, int rank, const ta_fault *fault)
     return TA_OK;
 }
 
+/* Counting begins so that it wraps in some trials, and is odd in some. */
+static ta_status share(ta_exchange_job *job)
+{
+    int skipped;
+    TA_TRY(ta_exchange_share(job, TA_OK, &skipped));
+    RANK_EXPECT(!skipped);
+    ta_signals_start(job->signals, UINT32_MAX - (uint32_t)job->shape.heads % 3);
+    return ta_group_barrier(job->group, NULL);
+}
+
 static ta_status exchange_rank(ta_group *group, void *context)
 {
     trial *t = context;
@@ -104,12 +116,16 @@ static ta_status exchange_rank(ta_group *group, void *context)
                                     .head_bytes = ROWS * RECORD * sizeof(float),
                                     .placement = t->placement,
                                     .root = t->root,
-                                    .nodes = &nodes};
+                                    .nodes = &nodes,
+                                    .shares_memory = 1,
+                                    .shots = t->shots};
     job.chunks = ta_exchange_chunks(t->kind, &job.shape);
     size_t pieces = 2 + ta_exchange_received(&job);
     float *memory = malloc(pieces * floats * sizeof(float));
     memset(memory, 0xff, pieces * floats * sizeof(float));
     TA_TRY(ta_exchange_prepare(&job));
+    if (t->kind == TA_EXCHANGE_DIRECT && job.shape.ranks > 1)
+        TA_TRY(share(&job));
     job.records = memory;
     job.sent = ta_exchange_sent(&job) ? memory + floats : NULL;
     job.received = memory + 2 * floats;
@@ -180,7 +196,8 @@ static bool has_head(const trial *t, int ranks, int rank, int head)
 /* The most merges that lie on a path of one rank's partial to the result. */
 static int merges(const trial *t, int ranks)
 {
-    if (t->kind == TA_EXCHANGE_ALL_GATHER || t->kind == TA_EXCHANGE_SCATTER)
+    if (t->kind == TA_EXCHANGE_ALL_GATHER || t->kind == TA_EXCHANGE_SCATTER ||
+        t->kind == TA_EXCHANGE_DIRECT)
         return ranks;
     return t->kind == TA_EXCHANGE_TWO_LEVEL ? 8 : 5;
 }
@@ -214,13 +231,17 @@ static void for_every_kind(trial *t, int ranks, void (*try)(trial *t, int ranks)
 {
     static const int per_node[] = {0, 2, 3, 5};
     for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind)
-        for (int i = 0; i < (kind == TA_EXCHANGE_TWO_LEVEL ? 4 : 1); ++i) {
+        for (int i = 0; i < (ta_exchange_kinds[kind].by_nodes ? 4 : 1); ++i) {
             ta_nodes nodes;
             t->kind = (ta_exchange)kind;
             t->ranks_per_node = per_node[i];
+            t->shots = 1 + (ranks + t->heads) % 2;
             EXPECT_OK(make_nodes(t, ranks, &nodes));
-            ta_exchange_shape shape = {
-                .ranks = ranks, .heads = t->heads, .placement = t->placement, .nodes = &nodes};
+            ta_exchange_shape shape = {.ranks = ranks,
+                                       .heads = t->heads,
+                                       .placement = t->placement,
+                                       .nodes = &nodes,
+                                       .shares_memory = 1};
             int supported = ranks == 1 || ta_exchange_supports(t->kind, &shape);
             ta_nodes_free(&nodes);
             if (supported)

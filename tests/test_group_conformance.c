@@ -1,6 +1,7 @@
 /* The conformance suite (conformance.h) on ranks that are threads. */
 #include "lib/conformance.h"
 #include "lib/expect.h"
+#include "lib/patience.h"
 
 void setUp(void)
 {
@@ -18,7 +19,7 @@ static ta_status run_rank(ta_group *group, void *context)
 static ta_status run_on(int ranks, size_t most_bytes)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 20000;
+    config.timeout_ms = PATIENCE_MS(20000);
     return ta_group_run_threads(ranks, &config, run_rank, &most_bytes);
 }
 

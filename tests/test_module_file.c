@@ -216,6 +216,43 @@ static void test_a_damaged_dynamic_section(void)
         }
 }
 
+/* The module with one entry of its dynamic section turned into one that nobody knows. */
+static void write_without(ElfW(Sxword) tag)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    char *copy = malloc(whole_bytes);
+    memcpy(copy, whole, whole_bytes);
+    int found = 0;
+    for (int i = 0; i < header.e_phnum; ++i) {
+        ElfW(Phdr) segment;
+        memcpy(&segment, whole + header.e_phoff + (size_t)i * header.e_phentsize, sizeof segment);
+        if (segment.p_type != PT_DYNAMIC)
+            continue;
+        for (size_t at = 0; at < segment.p_filesz; at += sizeof(ElfW(Dyn))) {
+            ElfW(Dyn) entry;
+            memcpy(&entry, copy + segment.p_offset + at, sizeof entry);
+            found += entry.d_tag == tag;
+            if (entry.d_tag == tag)
+                entry.d_tag = DT_DEBUG;
+            memcpy(copy + segment.p_offset + at, &entry, sizeof entry);
+        }
+    }
+    write_module(copy, whole_bytes);
+    free(copy);
+    TEST_ASSERT_EQUAL_INT(1, found);
+}
+
+/* Address 0 is in the first segment, so a table that is missing is not found by its place. */
+static void test_a_table_is_missing(void)
+{
+    static const int tables[] = {DT_STRTAB, DT_STRSZ, DT_SYMTAB};
+    for (int i = 0; i < 3; ++i) {
+        write_without(tables[i]);
+        expect_error("dynamic section is damaged", "without entry", (size_t)tables[i]);
+    }
+}
+
 static void test_what_is_no_module(void)
 {
     static const char text[4096] = "#!/bin/sh\n";
@@ -268,6 +305,7 @@ int main(void)
     RUN_TEST(test_variables_of_threads);
     RUN_TEST(test_damaged_segments);
     RUN_TEST(test_a_damaged_dynamic_section);
+    RUN_TEST(test_a_table_is_missing);
     RUN_TEST(test_what_is_no_module);
     free(whole);
     rmdir(scratch);

@@ -53,7 +53,8 @@ static void try_line(const char *folder, const char *line)
     ta_step_shape shape = {.problem = &problem,
                            .cluster = cluster,
                            .ranks = cluster->ranks,
-                           .out_placement = placement_of(placement)};
+                           .out_placement = placement_of(placement),
+                           .shares_memory = strcmp(cluster->device, "host") == 0};
     ta_choice choice = {0};
     EXPECT_OK(ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, &choice));
     const char *advice = ta_choice_one_device_is_cheaper(&choice) ? "do-not-shard" : "shard";
@@ -151,12 +152,14 @@ static ta_status plan_rank(ta_group *group, void *context)
     return status;
 }
 
+/* Ranks of a node do not read each other's memory, as far as it says. */
 static ta_cluster *slow_network(const char *nodes)
 {
     char description[200];
     ta_cluster *cluster;
     snprintf(description, sizeof description,
-             "local:%s network.latency_seconds=0.01 network.rank_bytes_per_second=1e6 "
+             "local:%s node.signal_seconds=0 network.latency_seconds=0.01 "
+             "network.rank_bytes_per_second=1e6 "
              "network.total_bytes_per_second=1e6",
              nodes);
     EXPECT_OK(ta_cluster_create(description, &cluster));
@@ -194,7 +197,7 @@ static void test_all_ranks_follow_rank_0(void)
 static void test_a_ring_where_it_is_cheaper(void)
 {
     ta_cluster *cluster;
-    EXPECT_OK(ta_cluster_create("local:1x3 node.latency_seconds=1e-9 "
+    EXPECT_OK(ta_cluster_create("local:1x3 node.signal_seconds=0 node.latency_seconds=1e-9 "
                                 "node.rank_bytes_per_second=1e3 node.total_bytes_per_second=2e3",
                                 &cluster));
     trial *auto_trial = trial_on(cluster), *t = trial_on(NULL);
@@ -222,6 +225,24 @@ static void test_a_ring_where_it_is_cheaper(void)
     says(t->text, "us, but the config asks for an exchange\n");
     trial_free(auto_trial);
     trial_free(t);
+}
+
+/* Where ranks read each other's memory, inside a node and in each of two. */
+static void test_direct_where_it_is_cheapest(void)
+{
+    static const char *const nodes[] = {"local:1x4", "local:2x2 network.rank_bytes_per_second=1e6 "
+                                                     "network.total_bytes_per_second=1e6"};
+    for (int i = 0; i < 2; ++i) {
+        ta_cluster *cluster;
+        EXPECT_OK(ta_cluster_create(nodes[i], &cluster));
+        trial *t = trial_on(cluster);
+        EXPECT_OK(ta_group_run_threads(4, NULL, plan_rank, t));
+        for (int rank = 0; rank < 4; ++rank)
+            TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_DIRECT, t->got[rank]);
+        says(t->text, "exchange: direct, each rank reads the others' partials where they are");
+        says(t->text, i ? "between nodes" : "signal and read partials");
+        trial_free(t);
+    }
 }
 
 /* Rings are compared, and lose, where a tree has fewer rounds. */
@@ -285,6 +306,10 @@ static void test_what_cannot_be_asked_for(void)
                  ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_ALL_REDUCE, &choice),
                  "TA_EXCHANGE_ALL_REDUCE", "device memory");
     ta_choice_free(&choice);
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED,
+                 ta_planner_choose(&shape, TA_ALGORITHM_AUTO, TA_EXCHANGE_DIRECT, &choice),
+                 "TA_EXCHANGE_DIRECT", "on host devices");
+    ta_choice_free(&choice);
 }
 
 /* ---- The explanation ---- */
@@ -333,6 +358,7 @@ int main(void)
     RUN_TEST(test_all_ranks_follow_rank_0);
     RUN_TEST(test_a_ring_where_it_is_cheaper);
     RUN_TEST(test_the_tree_where_it_is_cheaper);
+    RUN_TEST(test_direct_where_it_is_cheapest);
     RUN_TEST(test_every_exchange_can_be_asked_for);
     RUN_TEST(test_what_cannot_be_asked_for);
     RUN_TEST(test_explanation_with_a_cluster);

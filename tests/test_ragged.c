@@ -141,16 +141,17 @@ static void run_placements(decode_case *c)
 
 static void test_tree(void)
 {
-    static const ta_exchange exchanges[] = {TA_EXCHANGE_DOUBLING,   TA_EXCHANGE_BINOMIAL,
-                                            TA_EXCHANGE_SCATTER,    TA_EXCHANGE_ALL_GATHER,
-                                            TA_EXCHANGE_ALL_REDUCE, TA_EXCHANGE_TWO_LEVEL};
+    static const ta_exchange exchanges[] = {
+        TA_EXCHANGE_DOUBLING,   TA_EXCHANGE_BINOMIAL,  TA_EXCHANGE_SCATTER, TA_EXCHANGE_ALL_GATHER,
+        TA_EXCHANGE_ALL_REDUCE, TA_EXCHANGE_TWO_LEVEL, TA_EXCHANGE_DIRECT};
     for (int ranks = 1; ranks <= 5; ranks += 2)
-        for (int i = 0; i < 6; ++i)
+        for (int i = 0; i < 7; ++i)
             for (int tile = 0; tile <= 16; tile += 16) {
                 decode_case c = base_case((uint64_t)(1000 * ranks + 100 * i + tile), ranks);
                 c.plan.algorithm = TA_ALGORITHM_TREE;
                 c.plan.exchange = exchanges[i];
                 if ((options.ccl && exchanges[i] == TA_EXCHANGE_ALL_REDUCE) ||
+                    (!options_direct() && exchanges[i] == TA_EXCHANGE_DIRECT) ||
                     (ranks < 3 && exchanges[i] == TA_EXCHANGE_TWO_LEVEL))
                     continue;
                 if (tile)

@@ -62,7 +62,15 @@ static bool possible(const decode_case *c)
         return c->ranks > 2;
     if (kind == TA_EXCHANGE_ALL_REDUCE && options.ccl)
         return false;
+    if (kind == TA_EXCHANGE_DIRECT)
+        return options_direct();
     return kind != TA_EXCHANGE_DOUBLING || c->plan.out_placement != TA_PLACE_ROOT;
+}
+
+/* Direct exchanges are tried on one node and on several. */
+static bool uses_nodes(ta_exchange kind, int ranks)
+{
+    return kind == TA_EXCHANGE_TWO_LEVEL || (kind == TA_EXCHANGE_DIRECT && ranks >= 5);
 }
 
 /* Nodes of two ranks each, so that two levels have something to do. */
@@ -126,12 +134,12 @@ static void test_the_whole_product(void)
         case_kept first = run(&c);
         for (int i = 0; i < 5; ++i)
             for (int map = 0; map < MAPS; ++map)
-                for (int kind = TA_EXCHANGE_DOUBLING; kind <= TA_EXCHANGE_ALL_REDUCE; ++kind)
+                for (int kind = TA_EXCHANGE_DOUBLING; kind <= TA_EXCHANGE_DIRECT; ++kind)
                     for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
                         c.ranks = rank_counts[i];
                         c.threads = options_host() && (kind + map) % 3 == 0 ? 1 + map : 1;
                         c.plan.exchange = (ta_exchange)kind;
-                        c.plan.cluster = kind == TA_EXCHANGE_TWO_LEVEL ? cluster : NULL;
+                        c.plan.cluster = uses_nodes((ta_exchange)kind, c.ranks) ? cluster : NULL;
                         set_map(&c, map);
                         set_placement(&c, (ta_placement)placement);
                         if (possible(&c) && chosen(number++))
@@ -172,8 +180,8 @@ static void run_seed(uint64_t seed, const ta_cluster *cluster)
         c.plan.query_placement = (ta_placement)random_int(r, 0, 2);
         c.plan.query_root =
             c.plan.query_placement == TA_PLACE_ROOT ? random_int(r, 0, c.ranks - 1) : 0;
-        c.plan.exchange = (ta_exchange)random_int(r, 0, TA_EXCHANGE_ALL_REDUCE);
-        c.plan.cluster = c.plan.exchange == TA_EXCHANGE_TWO_LEVEL ? cluster : NULL;
+        c.plan.exchange = (ta_exchange)random_int(r, 0, TA_EXCHANGE_DIRECT);
+        c.plan.cluster = uses_nodes(c.plan.exchange, c.ranks) ? cluster : NULL;
         if (!possible(&c))
             c.plan.exchange = TA_EXCHANGE_AUTO;
         expect_same(&first, &c);

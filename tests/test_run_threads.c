@@ -1,5 +1,6 @@
 /* One function on every rank of a group of threads, and one status for all
  * (src/group/run_threads.c). */
+#include <errno.h>
 #include <pthread.h>
 
 #include "base/clock.h"
@@ -7,8 +8,26 @@
 #include "lib/expect.h"
 #include "lib/small_step.h"
 
+static int threads_left = -1; /* that can be started; -1: any number */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
+
+/* The linker puts this in the place of pthread_create(). */
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context)
+{
+    if (threads_left == 0)
+        return EAGAIN;
+    threads_left -= threads_left > 0;
+    return __real_pthread_create(thread, attributes, run, context);
+}
+
 void setUp(void)
 {
+    threads_left = -1;
 }
 
 void tearDown(void)
@@ -194,6 +213,40 @@ static void test_bad_arguments(void)
     TEST_ASSERT_EQUAL_INT(0, marks[0]);
 }
 
+/* What each rank heard while it waited for all. */
+typedef struct heard {
+    ta_status status;
+    char error[200];
+} heard;
+
+static ta_status wait_for_all(ta_group *group, void *context)
+{
+    heard *own = &((heard *)context)[ta_group_rank(group)];
+    own->status = ta_group_barrier(group, NULL);
+    snprintf(own->error, sizeof own->error, "%s", ta_last_error());
+    return own->status;
+}
+
+/* A thread that the system does not give: the ranks that run hear of it, and do not wait for the
+ * time to be up. */
+static void test_a_thread_that_cannot_be_started(void)
+{
+    for (int running = 0; running < 3; ++running) {
+        char sentence[80];
+        heard ranks[3] = {0};
+        threads_left = running;
+        snprintf(sentence, sizeof sentence, "thread of rank %d could not be started", running);
+        EXPECT_ERROR(TA_ERR_SYSTEM, ta_group_run_threads(3, NULL, wait_for_all, ranks), sentence,
+                     strerror(EAGAIN));
+        for (int rank = 0; rank < running; ++rank) {
+            TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, ranks[rank].status);
+            TEST_ASSERT_NOT_NULL_MESSAGE(strstr(ranks[rank].error, "could not be started"),
+                                         ranks[rank].error);
+        }
+        TEST_ASSERT_EQUAL_STRING("", ranks[running].error);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -205,6 +258,7 @@ int main(void)
     RUN_TEST(test_a_status_without_a_sentence);
     RUN_TEST(test_an_abort_without_a_failing_rank);
     RUN_TEST(test_the_timeout_of_the_config);
+    RUN_TEST(test_a_thread_that_cannot_be_started);
     RUN_TEST(test_bad_arguments);
     return UNITY_END() != 0;
 }

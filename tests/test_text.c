@@ -62,11 +62,22 @@ static void test_no_buffer_only_counts(void)
     TEST_ASSERT_EQUAL_size_t(3, text.length);
 }
 
+/* As JSON wants it, which has no control characters in a string. */
+static void test_quoted(void)
+{
+    char data[64];
+    ta_text text;
+    ta_text_init(&text, data, sizeof data);
+    ta_text_add_quoted(&text, "a \"b\" \\ \n\x1f \xc3\xa9%s");
+    TEST_ASSERT_EQUAL_STRING("\"a \\\"b\\\" \\\\ \\u000a\\u001f \xc3\xa9%s\"", data);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_pieces_are_joined);
     RUN_TEST(test_every_capacity);
     RUN_TEST(test_no_buffer_only_counts);
+    RUN_TEST(test_quoted);
     return UNITY_END() != 0;
 }

@@ -35,12 +35,14 @@ static uint32_t float_bits(float value)
     return bits;
 }
 
-/* Only for 0 and for normal numbers that the type holds exactly, which the grid's are. */
+/* Only for numbers that the type holds exactly, which the grid's are. */
 static uint16_t exact_f16(float value)
 {
     uint32_t bits = float_bits(value);
     uint32_t sign = bits >> 16 & 0x8000u;
-    return (uint16_t)(value == 0 ? sign : sign | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
+    if (fabsf(value) < 0x1p-14f) /* subnormal */
+        return (uint16_t)(sign | (uint32_t)(fabsf(value) * 0x1p24f));
+    return (uint16_t)(sign | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
 }
 
 /* The 64 random bits that element `index` takes its own from; *word keeps them for the next one. */

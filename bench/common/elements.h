@@ -25,7 +25,7 @@ double element_floor(ta_dtype dtype);
 
 /* Fill elements [first, first + count) of an array with values that depend on the seed and the
  * element's index alone: uniform in [-range, range], on a grid that the type holds exactly.
- * `range` is a power of two from 1 to 16. `data` is the address of element `first`. */
+ * `range` is a power of two from 2^-13 to 16. `data` is the address of element `first`. */
 void element_fill(ta_dtype dtype, void *data, int64_t first, int64_t count, uint64_t seed,
                   float range);
 

@@ -43,6 +43,11 @@ void launch_sum(double *values, int count);
 /* all[r] becomes process r's all[r], each of `bytes`. */
 void launch_share(void *all, size_t bytes);
 
+/* What exchanges are compared with: MPI's own sum of floats, in place, and its gathering of as many
+ * from each process. */
+void launch_all_reduce(float *values, int count);
+void launch_all_gather(const float *own, float *all, int count);
+
 /* Does one of the usual launchers say that it started this process? */
 int launch_by_launcher(void);
 

@@ -103,3 +103,15 @@ void launch_share(void *all, size_t bytes)
     if (launch.mpi)
         MPI_Allgather(MPI_IN_PLACE, 0, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
 }
+
+void launch_all_reduce(float *values, int count)
+{
+    if (launch.mpi)
+        MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+void launch_all_gather(const float *own, float *all, int count)
+{
+    if (launch.mpi)
+        MPI_Allgather(own, count, MPI_FLOAT, all, count, MPI_FLOAT, MPI_COMM_WORLD);
+}

@@ -51,3 +51,16 @@ void launch_share(void *all, size_t bytes)
     (void)all;
     (void)bytes;
 }
+
+void launch_all_reduce(float *values, int count)
+{
+    (void)values;
+    (void)count;
+}
+
+void launch_all_gather(const float *own, float *all, int count)
+{
+    (void)own;
+    (void)all;
+    (void)count;
+}

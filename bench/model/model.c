@@ -15,6 +15,7 @@
 #include "common/exit_code.h"
 #include "common/json.h"
 #include "common/sweep.h"
+#include "kinds.h"
 
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
 static const char *const work_words[] = {"decode", "attention", NULL};
@@ -25,7 +26,7 @@ enum { WORK_DECODE, WORK_ATTENTION };
 typedef struct model_options {
     const char *cluster;
     arg_list tokens, ranks;
-    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, help;
+    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, kinds, help;
     const char *json;
 } model_options;
 
@@ -45,6 +46,8 @@ static const arg_flag flags[] = {
     {0, "placement", ARG_CHOICE, AT(placement), 0, 0, placement_words, "WORD",
      "decode: of the output: all, root, heads", NULL},
     {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "attention: causal or full", NULL},
+    {0, "kinds", ARG_SET, AT(kinds), 0, 0, NULL, "",
+     "decode: every kind of exchange in place of rings", NULL},
     {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE", "write every candidate there", NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
@@ -251,7 +254,10 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
     if (ranks.count == 0)
         ranks = (arg_list){1, {cluster_ranks(cluster, o)}};
     int code = EXIT_OK;
-    print_header(o, name);
+    if (o->kinds)
+        model_kinds_header(name);
+    else
+        print_header(o, name);
     for (int r = 0; r < ranks.count && code == EXIT_OK; r++)
         for (int t = 0; t < o->tokens.count && code == EXIT_OK; t++) {
             model_row row = {.tokens = o->tokens.values[t], .ranks = (int)ranks.values[r]};
@@ -259,7 +265,10 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
                 code = fail(ta_last_error());
                 continue;
             }
-            print_row(&row);
+            if (o->kinds)
+                model_kinds_row(row.tokens, row.ranks, row.candidates, row.count);
+            else
+                print_row(&row);
             if (json)
                 write_row(json, name, &row);
         }

@@ -142,4 +142,11 @@ run 0 attention --help
 says out "--columns LIST"
 
 [ "$failed" = 0 ] && echo "ok"
+# Exchanges by kind: the direct one is predicted for GPUs too, chosen on hosts only.
+run 0 model h100:1x8 --tokens 80000 --ranks 2,8 --kinds
+grep -q '^ *80000 *8 direct .* -$' "$work/out" || fail 'no direct exchange of GPUs, or not marked'
+[ "$(grep -c '\*$' "$work/out")" = 2 ] || fail 'not one chosen kind for each number of ranks'
+run 0 model local:1x4 --tokens 80000 --kinds
+grep -q '^ *80000 *4 direct .*\*$' "$work/out" || fail 'the direct exchange is not chosen'
+
 exit "$failed"

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "direct.h"
 #include "gpu.h"
 
 /* How a problem is computed. The number of splits depends on the plan, on how many sequences and
@@ -77,15 +78,29 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *p, int align
     return m;
 }
 
+/* Can the direct kernels compute this problem on the device? gfx90a takes more registers for f16
+ * than it has if there are 256 dimensions (mma.h). */
+static int fits_direct(const ta_gpu_device *gpu, const ta_problem *p)
+{
+    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && strncmp(gpu->properties.arch, "gfx90a", 6) == 0)
+        return 0;
+    return ta_direct_fits(&gpu->limits, p);
+}
+
+/* Whether a call can go to the direct kernels is known when its tensors are: there is room for
+ * both. */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
     int64_t splits = problem->tally_tile ? ta_ceil_div(problem->max_tokens, problem->tally_tile)
                                          : splits_room(limits, problem, problem->plan_rows);
-    if (splits == 1 && !problem->tally_tile && problem->plan_rows == 1)
-        return 0;
-    return (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
-           (size_t)split_floats(problem) * sizeof(float);
+    size_t direct =
+        fits_direct((const ta_gpu_device *)device, problem) ? ta_direct_bytes(limits, problem) : 0;
+    size_t split = 0;
+    if (splits > 1 || problem->tally_tile || problem->plan_rows > 1)
+        split = (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
+                (size_t)split_floats(problem) * sizeof(float);
+    return direct > split ? direct : split;
 }
 
 static int tensor_aligned(const ta_tensor *t, int64_t size)
@@ -159,6 +174,33 @@ ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv 
     return status;
 }
 
+static ta_status fail_grid(int64_t rows, int64_t blocks)
+{
+    return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
+                             "%lld query rows in %lld blocks: a GPU can launch %d", (long long)rows,
+                             (long long)blocks, INT32_MAX);
+}
+
+static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *params, float *records,
+                               void *stream)
+{
+    const ta_problem *p = &params->problem;
+    TA_TRY(ta_gpu_check_launch(gpu, ta_launch_direct(params, gpu->limits.wave, stream)));
+    if (p->tally_tile) {
+        ta_merge_splits_params merge = {.problem = *p,
+                                        .lengths = params->kv.lengths,
+                                        .bounds = params->kv.bounds,
+                                        .bounds_stride = params->kv.bounds_stride,
+                                        .split_records = params->records,
+                                        .splits = params->tiles,
+                                        .split_floats = params->split_floats,
+                                        .records = records};
+        return ta_gpu_check_launch(gpu, ta_launch_tally_splits(&merge, stream));
+    }
+    return params->blocks ? ta_gpu_check_launch(gpu, ta_launch_merge_pieces(params, stream))
+                          : TA_OK;
+}
+
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
                         void *stream)
@@ -168,14 +210,23 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     if (!ta_type_exists(problem->kv_dtype)) /* then there is no shape either */
         return ta_gpu_check_launch(
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
+    int before;
+    if (fits_direct(gpu, problem) && ta_direct_fits_call(q, kv)) {
+        ta_direct_params direct;
+        ta_score_rule rule = score_rule(problem);
+        ta_direct_prepare(&gpu->limits, problem, q, kv, &rule, records, workspace, &direct);
+        direct.tell = *tell;
+        int64_t direct_rows = ta_problem_rows(problem) * problem->query_heads;
+        if (direct.grid > INT32_MAX || direct_rows > INT32_MAX)
+            return fail_grid(direct_rows, direct.grid);
+        TA_ON_GPU(gpu, attend_direct(gpu, &direct, records, stream));
+    }
     int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
     method m = choose(&gpu->limits, problem, aligned);
     int64_t blocks = problem->kv_heads * m.splits * ta_all_groups(problem, &m.shape);
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
     if (blocks > INT32_MAX || rows > INT32_MAX)
-        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
-                                 "%lld query rows in %lld blocks: a GPU can launch %d",
-                                 (long long)rows, (long long)blocks, INT32_MAX);
+        return fail_grid(rows, blocks);
     ta_attend_params params;
     memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
     params.problem = *problem;
@@ -187,7 +238,6 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     params.records = m.splits == 1 && !problem->tally_tile ? records : workspace;
     params.split_floats = m.split_floats;
     params.tell = *tell;
-    int before;
     TA_TRY(ta_gpu_enter(gpu, &before));
     ta_status status = launch(gpu, &params, aligned, records, stream);
     ta_gpu_leave(gpu, before);

@@ -8,54 +8,13 @@
  * turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else, so it
  * counts once. What merging is, partial.h says; this is who merges what. device.c launches them. */
 #include "arrived.h"
+#include "merge_block.h"
 
-static const int merge_threads = 256; /* at least TA_SPLITS_MAX */
 /* So few on a unit leave enough registers that none is spilled to fit more. */
 static const int merge_blocks = 4;
 static const int record_threads = 128;
 
-/* Threads that reduce by exchanges; divides every wave. */
-static const int reduce_lanes = 32;
-static const int reduce_groups = merge_threads / reduce_lanes;
-
 static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
-
-/* NaN is larger than anything. */
-TA_DEVICE float larger(float a, float b)
-{
-    return a != a || a >= b ? a : b;
-}
-
-struct take_larger {
-    __device__ __forceinline__ float operator()(float a, float b) const
-    {
-        return larger(a, b);
-    }
-};
-
-struct take_sum {
-    __device__ __forceinline__ float operator()(float a, float b) const
-    {
-        return a + b;
-    }
-};
-
-/* What all threads have, put together in an order that never changes. `scratch` has a place for
- * each group of lanes. */
-template <class Take> TA_DEVICE float reduce_block(float x, Take take, float *scratch)
-{
-    int thread = static_cast<int>(threadIdx.x);
-    for (int mask = reduce_lanes / 2; mask > 0; mask /= 2)
-        x = take(x, ta_shfl_xor(x, mask));
-    ta_syncthreads(); /* the last reduction has been read */
-    if (thread % reduce_lanes == 0)
-        scratch[thread / reduce_lanes] = x;
-    ta_syncthreads();
-    x = scratch[0];
-    for (int i = 1; i < reduce_groups; i++)
-        x = take(x, scratch[i]);
-    return x;
-}
 
 /* Which splits of a row were written. */
 TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence)
@@ -64,33 +23,6 @@ TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence
     ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     int32_t tokens = all.end - all.first;
     return static_cast<int32_t>(ta_ceil_div(tokens, ta_split_tokens(tokens, p.splits)));
-}
-
-/* Four columns at a time; `groups` threads share a column, each takes every groups-th split. */
-TA_DEVICE void merge_columns(const float *from, int64_t stride, int32_t splits, int32_t v_dim,
-                             const float *scales, float *scratch, float *to)
-{
-    int32_t thread = static_cast<int32_t>(threadIdx.x);
-    int32_t columns = v_dim / 4, groups = merge_threads / columns;
-    int32_t column = thread % columns, group = thread / columns;
-    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (group < groups) {
-#pragma unroll 4
-        for (int32_t split = group; split < splits; split += groups) {
-            ta_vec16 o = ta_load16(from + split * stride + column * 4);
-            for (int i = 0; i < 4; i++)
-                sum[i] = fmaf(ta_as_float(o.word[i]), scales[split], sum[i]);
-        }
-        for (int i = 0; i < 4; i++)
-            scratch[(group * columns + column) * 4 + i] = sum[i];
-    }
-    ta_syncthreads();
-    for (int32_t i = thread; i < v_dim; i += merge_threads) {
-        float total = scratch[i];
-        for (int32_t g = 1; g < groups; g++)
-            total += scratch[g * v_dim + i];
-        to[i] = total;
-    }
 }
 
 __global__ void __launch_bounds__(merge_threads, merge_blocks)
@@ -119,7 +51,7 @@ __global__ void __launch_bounds__(merge_threads, merge_blocks)
     if (thread < splits)
         scales[thread] = scale;
     float total = reduce_block(l * scale, take_sum(), reduced);
-    merge_columns(from, stride, splits, v_dim, scales, scratch, to);
+    merge_columns(from, 0, stride, splits, v_dim, scales, scratch, to);
     if (thread == 0) {
         to[v_dim] = largest;
         to[v_dim + 1] = total;

@@ -20,7 +20,7 @@ extern "C" {
  *     PRESET:RACKSxNODESxRANKS [KEY=…]     "mi300x:4x16x8 network.latency_seconds=4e-6"
  *     the path of a file                   has a '/' in it or ends with ".cluster"
  *
- * Presets are h100, a100, mi300x, rtx4090 and local (this machine, roughly). A file has lines
+ * Presets are h100, a100, mi300x, l40s, rtx4090 and local (this machine, roughly). A file has lines
  * `key = value` as ta_cluster_text() writes them; docs/model.md lists the keys. */
 TA_API ta_status ta_cluster_create(const char *description, ta_cluster **cluster);
 

@@ -156,8 +156,10 @@ typedef struct ta_device_config {
         sizeof(ta_device_config), 0, 0, NULL                                                       \
     }
 
-/* Open a device by name: "host", or "auto" for the best one here. `config` may be NULL. Close it
- * with ta_device_close(). */
+/* Open a device by name: "host", a GPU like "cuda:0" or "rocm:3", or "auto" for the best one here:
+ * the first GPU of an architecture that the kernels were written for, or else the host. The log
+ * (TA_LOG_INFO) and ta_info() name those that are passed over; a GPU that fails in another way is
+ * an error. `config` may be NULL. Close it with ta_device_close(). */
 TA_API ta_status ta_device_open(const char *name, const ta_device_config *config,
                                 ta_device **device);
 
@@ -393,7 +395,11 @@ typedef enum ta_exchange {
     TA_EXCHANGE_TWO_LEVEL = 4, /* heads scattered inside each node, a tree for each part between the
                                    nodes; needs a cluster of several nodes with several ranks */
     TA_EXCHANGE_ALL_GATHER = 5, /* one all-gather, every rank merges all partials */
-    TA_EXCHANGE_ALL_REDUCE = 6  /* two all-reduces: the largest scores, then the sums */
+    TA_EXCHANGE_ALL_REDUCE = 6, /* two all-reduces: the largest scores, then the sums */
+    TA_EXCHANGE_DIRECT = 7      /* no messages: every rank reads the others' partials where they
+                                   are; for threads and for MPI processes of one host, with host
+                                   devices; on several nodes of the cluster inside each of them,
+                                   with a tree of messages for each part of the heads between */
 } ta_exchange;
 
 /* Where the ranks are and how fast they reach each other: cluster.h. */

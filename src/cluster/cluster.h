@@ -38,6 +38,9 @@ struct ta_cluster {
     double nics_per_node;      /* whole; they share total_bytes_per_s evenly */
     double nodes_per_rack;     /* whole; 0: all nodes are in one rack */
     ta_level levels[TA_LEVEL_COUNT];
+    /* Inside a node, without messages: all of its ranks tell each other that something is there,
+     * and see it; what one rank reads of another's memory. 0: they do not address it. */
+    double signal_s, read_bytes_per_s;
     int ranks, nodes;
     int *node_of; /* [ranks] */
     /* Inside the nodes, if anything is known. */
@@ -51,6 +54,9 @@ ta_level_kind ta_cluster_level(const ta_cluster *cluster, int a, int b);
 
 /* Do links inside a package have numbers of their own? */
 int ta_cluster_has_packages(const ta_cluster *cluster);
+
+/* Can ranks of a node read each other's memory, as far as is known? */
+int ta_cluster_shares_memory(const ta_cluster *cluster);
 
 /* What two-level exchanges take for nodes, a number for each rank: nodes; on one node its
  * packages, if each rank's is known and they are a level. NULL without a cluster. */
@@ -69,7 +75,7 @@ typedef struct ta_cluster_key {
     const char *right; /* what a value must be */
 } ta_cluster_key;
 
-#define TA_CLUSTER_KEYS 27
+#define TA_CLUSTER_KEYS 29
 extern const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS];
 
 /* A cluster on its way from text: which keys were given, and what errors call the text. */

@@ -135,6 +135,13 @@ void ta_cost_local(ta_cost *cost, const char *phase, double seconds)
     cost->seconds += seconds;
 }
 
+void ta_cost_signals(ta_cost *cost, const char *phase, int signals, double bytes, double work_s)
+{
+    const ta_cluster *c = cost->cluster;
+    double read_s = c && c->read_bytes_per_s > 0 ? bytes / c->read_bytes_per_s : 0;
+    ta_cost_local(cost, phase, c ? signals * c->signal_s + read_s + work_s : 0);
+}
+
 void ta_cost_repeat(ta_cost *cost, int64_t times)
 {
     cost->times = times;

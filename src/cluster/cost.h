@@ -63,6 +63,10 @@ void ta_cost_overlap(ta_cost *cost, double seconds);
 /* The round is complete and belongs to this phase. */
 void ta_cost_round(ta_cost *cost, const char *phase);
 
+/* Ranks of a node signal each other so many times; each reads so many bytes of others' memory, and
+ * its own work takes `work_s`. */
+void ta_cost_signals(ta_cost *cost, const char *phase, int signals, double bytes, double work_s);
+
 /* Work of all ranks at once, outside of rounds. */
 void ta_cost_local(ta_cost *cost, const char *phase, double seconds);
 

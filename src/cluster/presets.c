@@ -26,6 +26,16 @@
  * with the 0.3 µs of an InfiniBand or Ethernet switch that stores and forwards. */
 #define RACK_HOP_S 0.6e-6
 
+/* Ranks that read each other's memory: a signal is the fence behind the partial, which goes there
+ * and back, and the flag, one hop each. Over NVLink and PCIe that is NCCL's hop, three times; so an
+ * all-gather of 2 GPUs over PCIe would take 3 µs and a kernel, and 4.1 µs are reported for one by
+ * peer stores (against 8.3 µs by messages). Over Infinity Fabric the 6.4 µs that are reported for
+ * 24 KB between 8 MI355X, less a kernel. All are of others' programs: this library does not run
+ * direct exchanges on GPUs, and predicts them only. */
+#define NVLINK_SIGNAL_S (3 * NVLINK_HOP_S)
+#define PCIE_SIGNAL_S (3 * PCIE_HOP_S)
+#define XGMI_SIGNAL_S (6.4e-6 - GPU_KERNEL_S)
+
 /* Of messages that are never announced. */
 #define LEVEL(latency, rank, total)                                                                \
     {                                                                                              \
@@ -46,6 +56,8 @@ static const ta_cluster h100 = {
     .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 450e9, 8 * 450e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+    .signal_s = NVLINK_SIGNAL_S,
+    .read_bytes_per_s = 450e9,
 };
 
 /* NVIDIA A100 data sheet (SXM4, 80 GB): 2,039 GB/s, 19.5 TFLOP/s in f32, 312 in bf16; NVLink 600
@@ -61,6 +73,8 @@ static const ta_cluster a100 = {
     .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 300e9, 8 * 300e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 8 * 25e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9)},
+    .signal_s = NVLINK_SIGNAL_S,
+    .read_bytes_per_s = 300e9,
 };
 
 /* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7
@@ -78,6 +92,26 @@ static const ta_cluster mi300x = {
     .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 64e9, 8 * 7 * 64e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
                LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+    .signal_s = XGMI_SIGNAL_S,
+    .read_bytes_per_s = 7 * 64e9,
+};
+
+/* NVIDIA L40S data sheet: 48 GB, 864 GB/s, 91.6 TFLOP/s in f32, 362 in bf16 (dense), PCIe 4.0 x16,
+ * 31.5 GB/s each way, with peer access. The node's total is assumed to be four such pairs at once,
+ * and the network one adapter of 200 Gb/s for two GPUs. */
+static const ta_cluster l40s = {
+    .name = "l40s",
+    .device = "NVIDIA L40S 48 GB",
+    .memory_bytes = 48e9,
+    .memory_bytes_per_s = 864e9,
+    .kernel_s = GPU_KERNEL_S,
+    .flops_per_s = {91.6e12, 362e12},
+    .nics_per_node = 4,
+    .levels = {LEVEL(NCCL_CALL_S + PCIE_HOP_S, 31.5e9, 8 * 31.5e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 4 * 25e9),
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 32 * 25e9)},
+    .signal_s = PCIE_SIGNAL_S,
+    .read_bytes_per_s = 31.5e9,
 };
 
 /* NVIDIA GeForce RTX 4090 data sheet and Ada white paper: 24 GB, 1,008 GB/s, 82.6 TFLOP/s in f32,
@@ -100,7 +134,8 @@ static const ta_cluster rtx4090 = {
 /* Ranks that are threads of one process on a machine with two memory channels or less: docs/
  * performance.md measured 19 GB/s of reading on one thread and 30 GB/s on two; a copy reads and
  * writes. Attention is assumed to reach half of one core's two FMAs of 8 floats at 3 GHz. Two
- * threads hand over a message in about 2 µs when both are awake (assumed). More than
+ * threads hand over a message in about 2 µs when both are awake, and signal each other in half of
+ * it (assumed). More than
  * one node is assumed to be joined by 10 Gb/s Ethernet at 30 µs. Better: ta_cluster_probe(). */
 static const ta_cluster local = {
     .name = "local",
@@ -111,6 +146,8 @@ static const ta_cluster local = {
     .nics_per_node = 1,
     .levels = {LEVEL(2e-6, 9.5e9, 15e9), LEVEL(30e-6, 1.25e9, 1.25e9),
                LEVEL(40e-6, 1.25e9, 1.25e9)},
+    .signal_s = 1e-6,
+    .read_bytes_per_s = 9.5e9,
 };
 
 static double this_machines_memory_bytes(void)
@@ -121,7 +158,7 @@ static double this_machines_memory_bytes(void)
 
 ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
 {
-    static const ta_cluster *const presets[] = {&h100, &a100, &mi300x, &rtx4090, &local};
+    static const ta_cluster *const presets[] = {&h100, &a100, &mi300x, &l40s, &rtx4090, &local};
     for (size_t i = 0; i < sizeof presets / sizeof *presets; ++i) {
         if (strcmp(presets[i]->name, name) != 0)
             continue;
@@ -132,6 +169,6 @@ ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
         return TA_OK;
     }
     return ta_fail(TA_ERR_INVALID,
-                   "%s: preset is '%s': must be h100, a100, mi300x, rtx4090 or local", draft->where,
-                   name);
+                   "%s: preset is '%s': must be h100, a100, mi300x, l40s, rtx4090 or local",
+                   draft->where, name);
 }

@@ -1,8 +1,8 @@
 /* ta_cluster_probe(): measure the cluster that a group runs on. find.c says where the
  * ranks are; latencies and bandwidths are those of short swaps between pairs of ranks
  * (pairs.c), the way exchanges talk, inside packages and nodes and then between them;
- * memory is timed by copying it. Every rank ends with the slowest rank's numbers, so all have
- * the same cluster. */
+ * memory that ranks share is probe_shared.c's; memory is timed by copying it. Every rank ends with
+ * the slowest rank's numbers, so all have the same cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "find.h"
 #include "group/group.h"
 #include "pairs.h"
+#include "probe.h"
 
 #define SMALL_BYTES 64
 #define LARGE_BYTES (256 * 1024)
@@ -45,8 +46,7 @@ static ta_status settle(ta_device *device)
     return device && device->ops->synchronize ? device->ops->synchronize(device, NULL) : TA_OK;
 }
 
-/* The slowest rank's value, on all ranks. */
-static ta_status largest_of_all(ta_group *group, double *value)
+ta_status ta_probe_largest(ta_group *group, double *value)
 {
     ta_status status;
     size_t ranks = (size_t)group->size, *offsets = calloc(ranks + 1, sizeof *offsets);
@@ -95,7 +95,7 @@ static ta_status time_swaps(probe *p, ta_level_kind level, int alone, size_t byt
             best = each;
     }
     *seconds = best;
-    return largest_of_all(p->group, seconds);
+    return ta_probe_largest(p->group, seconds);
 }
 
 /* Seconds for each byte beyond LARGE_BYTES. What a message takes beside its bytes cancels out. */
@@ -168,8 +168,8 @@ static ta_status probe_memory(probe *p, char *memory, ta_cluster *cluster)
         copy = batch == 0 || copied - begin < copy ? copied - begin : copy;
         merge = batch == 0 || merged < merge ? merged : merge;
     }
-    TA_TRY(largest_of_all(p->group, &copy));
-    TA_TRY(largest_of_all(p->group, &merge));
+    TA_TRY(ta_probe_largest(p->group, &copy));
+    TA_TRY(ta_probe_largest(p->group, &merge));
     cluster->memory_bytes_per_s = 2.0 * COPY_BYTES / (copy > 0 ? copy : 1e-9);
     cluster->kernel_s = merge;
     return TA_OK;
@@ -185,7 +185,7 @@ static ta_status probe_rates(probe *p, ta_cluster *cluster)
         if (status != TA_OK)
             ta_group_abort(p->group, ta_last_error());
         TA_TRY(status);
-        TA_TRY(largest_of_all(p->group, &flop_s));
+        TA_TRY(ta_probe_largest(p->group, &flop_s));
         cluster->flops_per_s[i] = flop_s > 0 ? 1 / flop_s : 0;
     }
     return TA_OK;
@@ -283,6 +283,7 @@ ta_status ta_cluster_probe(ta_group *group, ta_device *device, ta_cluster **clus
     p.cluster = made;
     TA_TRY_GOTO(ta_cluster_find(group, device, made), destroy_made);
     TA_TRY_GOTO(probe_links(&p, made), destroy_made);
+    TA_TRY_GOTO(ta_probe_shared(group, device, made), destroy_made);
     TA_TRY_GOTO(probe_device(&p, made), destroy_made);
     TA_TRY_GOTO(probe_rates(&p, made), destroy_made);
     fill_levels(made);

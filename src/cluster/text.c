@@ -62,6 +62,9 @@ const ta_cluster_key ta_cluster_keys[TA_CLUSTER_KEYS] = {
     LEVEL("network", TA_LEVEL_NETWORK, 0),
     LEVEL("rack", TA_LEVEL_RACK, 0),
     LEVEL("package", TA_LEVEL_PACKAGE, 1),
+    {"node.signal_seconds", offsetof(ta_cluster, signal_s), 0, 100, 0, 1, SECONDS},
+    {"node.read_bytes_per_second", offsetof(ta_cluster, read_bytes_per_s), 1, 1e18, 0, 1,
+     BYTES_PER_SECOND},
 };
 
 /* What a message shows of a value. */

@@ -54,7 +54,8 @@ static void add_why(const ta_plan *plan, ta_text *out)
     else if (choice->wanted != TA_EXCHANGE_AUTO)
         ta_text_add(out, "the config asks for it");
     else if (choice->candidates.list)
-        ta_text_add(out, "the least predicted time of all exchanges on this cluster");
+        ta_text_add(out, "the least predicted time of all exchanges on this cluster%s%s",
+                    *choice->not_possible ? "; not direct: " : "", choice->not_possible);
     else if (choice->exchange == TA_EXCHANGE_BINOMIAL)
         ta_text_add(out, "the default for output on one rank; no cluster was given");
     else

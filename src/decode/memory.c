@@ -173,6 +173,8 @@ static void set_offsets(const ta_plan *plan, size_t head_bytes, size_t *at)
 void ta_plan_fit(ta_plan *plan, int64_t rows)
 {
     ta_exchange_job *job = &plan->job;
+    if (ta_exchange_in_place(job)) /* not the same for every exchange */
+        plan->records = job->records = ta_exchange_place(job);
     if (plan->fitted_rows == rows)
         return;
     plan->fitted_rows = rows;

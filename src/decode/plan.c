@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arguments.h"
+#include "base/format.h"
 #include "base/shard_map.h"
 #include "base/status.h"
 #include "config.h"
@@ -17,6 +18,14 @@ const ta_algorithm_ops *const ta_algorithms[] = {
     [TA_ALGORITHM_RING_KV] = &ta_ring_kv_algorithm,
     [TA_ALGORITHM_RING_Q] = &ta_ring_q_algorithm,
 };
+
+/* Do the ranks of a node address each other's memory, as far as this one knows? Its partials must
+ * be in the host's. */
+static int shares_memory(const ta_plan *plan)
+{
+    return plan->ranks > 1 && plan->group->ops->share && !plan->group->device &&
+           !plan->device->ops->alloc_host;
+}
 
 /* Take over what was chosen: the algorithm, a ring of one rank being a tree, and the exchange. That
  * is in the device's memory if the group can reach it. Otherwise it is in host memory, on a host
@@ -42,7 +51,9 @@ static void take_choice(ta_plan *plan)
                                      .placement = plan->out_placement,
                                      .root = plan->out_root,
                                      .nodes = &plan->choice.nodes,
-                                     .device_memory = ta_plan_tracks(plan)};
+                                     .device_memory = ta_plan_tracks(plan),
+                                     .shares_memory = shares_memory(plan),
+                                     .shots = plan->shots};
     job->chunks = plan->ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
 }
 
@@ -82,6 +93,18 @@ static ta_status check_checks(const ta_plan_config *config, ta_plan *plan)
     return TA_OK;
 }
 
+/* For tests and measurements: in how many shots direct exchanges go. */
+static ta_status check_shots(ta_plan *plan)
+{
+    const char *asked = secure_getenv("TREEATTN_DIRECT_SHOTS");
+    if (!asked || !*asked)
+        return TA_OK;
+    if (strcmp(asked, "1") != 0 && strcmp(asked, "2") != 0)
+        return ta_fail(TA_ERR_INVALID, "TREEATTN_DIRECT_SHOTS is '%.40s': must be 1 or 2", asked);
+    plan->shots = asked[0] - '0';
+    return TA_OK;
+}
+
 /* Whether what the plan will run gives reproducible bits, if the config asks for them. */
 static ta_status check_reproducible(const ta_plan *plan, const ta_plan_config *config)
 {
@@ -92,6 +115,20 @@ static ta_status check_reproducible(const ta_plan *plan, const ta_plan_config *c
                        "reproducible, must be TA_ALGORITHM_TREE or TA_ALGORITHM_AUTO",
                        (int)config->algorithm, tile);
     return TA_OK;
+}
+
+static ta_step_shape shape_of(const ta_plan *plan, const ta_plan_config *config)
+{
+    return (ta_step_shape){.problem = &plan->problem,
+                           .cluster = config->cluster,
+                           .ranks = plan->ranks,
+                           .query_placement = plan->query_placement,
+                           .out_placement = plan->out_placement,
+                           .query_root = plan->query_root,
+                           .out_root = plan->out_root,
+                           .device_memory = plan->group && plan->group->device,
+                           .shares_memory = shares_memory(plan),
+                           .shots = plan->shots};
 }
 
 /* Everything of a plan but its memory. */
@@ -115,6 +152,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     TA_TRY(ta_check_int("append_scattered", config->append_scattered, 0, 1));
     plan->gathers_tokens = config->append_scattered;
     TA_TRY(check_checks(config, plan));
+    TA_TRY(check_shots(plan));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;
@@ -123,14 +161,7 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
     TA_TRY(check_reproducible(plan, config));
-    ta_step_shape shape = {.problem = &plan->problem,
-                           .cluster = config->cluster,
-                           .ranks = plan->ranks,
-                           .query_placement = plan->query_placement,
-                           .out_placement = plan->out_placement,
-                           .query_root = plan->query_root,
-                           .out_root = plan->out_root,
-                           .device_memory = group && group->device};
+    ta_step_shape shape = shape_of(plan, config);
     TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
     take_choice(plan);
     return TA_OK;
@@ -151,14 +182,36 @@ ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
     return status;
 }
 
-/* What the config leaves open is as rank 0 decided. A rank without memory for a plan takes part. */
-static ta_status follow_rank_0(ta_group *group, ta_plan *plan, ta_status status)
+/* The memory of an exchange that shares some. If that can't be had, the ranks choose again. */
+static ta_status share_memory(ta_group *group, const ta_plan_config *config, ta_plan *plan,
+                              ta_choice *choice, ta_status status)
 {
-    ta_choice none = {0};
-    ta_status followed = ta_planner_follow(group, plan ? &plan->choice : &none, status);
-    ta_nodes_free(&none.nodes);
+    ta_exchange_job none = {.group = group, .rank = group->rank}, *job = plan ? &plan->job : &none;
+    int skipped;
+    if (!ta_exchange_kinds[choice->exchange].shares || choice->algorithm != TA_ALGORITHM_TREE)
+        return status;
+    job->group = group; /* a plan that failed has none yet */
+    ta_status shared = ta_exchange_share(job, status, &skipped);
+    if (status != TA_OK || shared == TA_OK || shared != TA_ERR_UNSUPPORTED)
+        return status != TA_OK ? status : shared;
+    ta_step_shape shape = shape_of(plan, config);
+    char why[160];
+    ta_format(why, sizeof why, "%s", ta_last_error());
+    TA_TRY(ta_planner_without(group, &shape, choice->exchange, why, choice));
+    take_choice(plan);
+    return TA_OK;
+}
+
+/* What the config leaves open is as rank 0 decided. A rank without memory for a plan takes part. */
+static ta_status follow_rank_0(ta_group *group, const ta_plan_config *config, ta_plan *plan,
+                               ta_status status)
+{
+    ta_choice none = {0}, *choice = plan ? &plan->choice : &none;
+    ta_status followed = ta_planner_follow(group, choice, status);
     if (followed == TA_OK)
         take_choice(plan);
+    followed = share_memory(group, config, plan, choice, followed);
+    ta_nodes_free(&none.nodes);
     return followed;
 }
 
@@ -198,7 +251,7 @@ ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_confi
     if (status == TA_OK)
         status = describe_plan(group, device, &known, made);
     if (ta_group_size(group) > 1)
-        status = follow_rank_0(group, made, status);
+        status = follow_rank_0(group, &known, made, status);
     if (status == TA_OK)
         status = keep_turns(&known, made);
     if (status == TA_OK)

@@ -77,6 +77,7 @@ struct ta_plan {
     int query_root, out_root;
     int lengths_hidden; /* on some rank, maybe another, the host cannot see the lengths of a step */
     int checks;         /* checked mode */
+    int shots;          /* of a direct exchange, if the environment says */
     int replays;        /* steps are captured, and replayed where they can be */
     ta_algorithm algorithm;
     const ta_algorithm_ops *runs; /* its table */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/format.h"
 #include "base/status.h"
 
 static ta_exchange default_exchange(ta_placement placement)
@@ -36,10 +37,12 @@ static ta_status check_wanted(const ta_step_shape *shape, const ta_nodes *nodes,
                                   .placement = shape->out_placement,
                                   .root = shape->out_root,
                                   .nodes = nodes,
-                                  .device_memory = shape->device_memory};
+                                  .device_memory = shape->device_memory,
+                                  .shares_memory = shape->shares_memory};
     if (shape->ranks == 1 || ta_exchange_supports(wanted, &exchange))
         return TA_OK;
     exchange.device_memory = 0;
+    exchange.shares_memory = 1;
     ta_status status =
         ta_exchange_supports(wanted, &exchange) ? TA_ERR_UNSUPPORTED : TA_ERR_INVALID;
     return ta_fail(status, "config.exchange is %s: must be another kind, it needs %s",
@@ -85,6 +88,15 @@ static void take_fastest(ta_choice *choice)
         choice->algorithm = (ta_algorithm)choice->candidates.list[best].algorithm;
 }
 
+/* Where the ranks are, as this exchange takes it. */
+static ta_status find_nodes(const ta_step_shape *shape, ta_exchange kind, ta_choice *choice)
+{
+    const int *units = ta_exchange_units(kind, shape->cluster);
+    ta_nodes_free(&choice->nodes);
+    choice->by_package = shape->cluster && units != shape->cluster->node_of;
+    return ta_nodes_make(units, shape->ranks, &choice->nodes);
+}
+
 ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, ta_exchange wanted,
                             ta_choice *choice)
 {
@@ -96,8 +108,7 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
         return ta_fail(TA_ERR_INVALID,
                        "config.cluster has %d ranks: must have at least the group's %d",
                        cluster->ranks, shape->ranks);
-    TA_TRY(ta_nodes_make(ta_cluster_units(cluster), shape->ranks, &choice->nodes));
-    choice->by_package = cluster && ta_cluster_units(cluster) != cluster->node_of;
+    TA_TRY(find_nodes(shape, wanted, choice));
     choice->wanted_algorithm = algorithm;
     choice->algorithm = algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : algorithm;
     choice->wanted = wanted;
@@ -112,7 +123,7 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
     if (shape->ranks > 1)
         take_fastest(choice);
     note_chosen(choice, shape->ranks);
-    return TA_OK;
+    return find_nodes(shape, choice->exchange, choice);
 }
 
 /* Where rank 0 says that the ranks are. */
@@ -148,14 +159,39 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
     ta_status heard = ta_group_broadcast_host(group, decided, sizeof decided, 0);
     if (heard == TA_OK && ta_exchange_kinds[decided[1]].by_nodes)
         heard = follow_nodes(group, status == TA_OK, choice);
-    if (status != TA_OK)
+    if (status != TA_OK) {
+        choice->exchange = (ta_exchange)decided[1]; /* in which it takes part no less */
+        choice->algorithm = (ta_algorithm)decided[0];
         return status;
+    }
+    /* Without rank 0's decision there will be no plan: nobody begins to share memory for one. */
+    if (decided[1] == TA_EXCHANGE_AUTO && ta_exchange_kinds[choice->exchange].shares)
+        choice->exchange = TA_EXCHANGE_BINOMIAL;
     if (heard == TA_OK && decided[1] != TA_EXCHANGE_AUTO) {
         choice->algorithm = (ta_algorithm)decided[0];
         choice->exchange = (ta_exchange)decided[1];
         note_chosen(choice, group->size);
     }
     return heard;
+}
+
+ta_status ta_planner_without(ta_group *group, const ta_step_shape *shape, ta_exchange kind,
+                             const char *why, ta_choice *choice)
+{
+    ta_exchange wanted = choice->wanted;
+    if (wanted == kind)
+        return ta_fail(TA_ERR_UNSUPPORTED, "config.exchange is %s: must be another kind, %s",
+                       ta_exchange_kinds[kind].symbol, why);
+    ta_format(choice->not_possible, sizeof choice->not_possible, "%s", why);
+    choice->exchange = default_exchange(shape->out_placement);
+    ta_status status = TA_OK;
+    if (choice->candidates.list) {
+        choice->candidates.list[ta_way_of(TA_ALGORITHM_TREE, kind)].possible = 0;
+        take_fastest(choice);
+        note_chosen(choice, shape->ranks);
+        status = find_nodes(shape, choice->exchange, choice);
+    }
+    return ta_planner_follow(group, choice, status);
 }
 
 void ta_choice_free(ta_choice *choice)

@@ -10,9 +10,10 @@ typedef struct ta_choice {
     ta_algorithm wanted_algorithm; /* what the config asks for */
     ta_algorithm algorithm;
     ta_exchange wanted;
-    ta_exchange exchange;     /* of the tree */
-    ta_nodes nodes;           /* where the ranks are, if there is a cluster */
-    int by_package;           /* the `nodes` are packages of one node, see ta_cluster_units() */
+    ta_exchange exchange;   /* of the tree */
+    ta_nodes nodes;         /* where the ranks are, if there is a cluster */
+    char not_possible[160]; /* why a cheaper exchange was given up when the plan was made; or "" */
+    int by_package;         /* the `nodes` are packages of one node, see ta_cluster_units() */
     ta_candidates candidates; /* by ta_way, if there is a cluster */
 } ta_choice;
 
@@ -24,6 +25,11 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
 /* All ranks take over what rank 0 decided. Collective; a rank that could not decide, because its
  * config is wrong, takes part with that status. */
 ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status);
+
+/* What was chosen turned out to be impossible on these ranks, as `why` says: choose again without
+ * it, unless the config asks for it. Collective. */
+ta_status ta_planner_without(ta_group *group, const ta_step_shape *shape, ta_exchange kind,
+                             const char *why, ta_choice *choice);
 
 void ta_choice_free(ta_choice *choice);
 

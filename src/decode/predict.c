@@ -97,14 +97,21 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         .root = shape->out_root,
         .nodes = &nodes,
         .device_memory = shape->device_memory,
+        .shares_memory = shape->shares_memory,
+        .shots = shape->shots,
     };
-    TA_TRY(ta_nodes_make(ta_cluster_units(shape->cluster), shape->ranks, &nodes));
+    TA_TRY(ta_nodes_make(ta_exchange_units(kind, shape->cluster), shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->possible =
         shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
     if (entry->max_ranks && shape->ranks > entry->max_ranks)
         c->possible = 0;
-    if (!c->possible)
+    if (entry->shares && shape->ranks > 1) {
+        int known = shape->cluster && ta_cluster_shares_memory(shape->cluster);
+        c->possible &= known;
+        exchange.shares_memory = known; /* its time is known also where it does not run */
+    }
+    if (!c->possible && !(entry->shares && ta_exchange_supports(kind, &exchange)))
         goto free_nodes;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
     TA_TRY_GOTO(predict_notices(shape, entry, cost), free_nodes);
@@ -116,6 +123,8 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         ta_cost_local(cost, "attend", ta_attend_s(shape->cluster, shard_bytes));
     TA_TRY_GOTO(ta_exchange_estimate(kind, &exchange, cost), free_nodes);
     double buffers = shape->ranks == 1 ? 1 : entry->gathers ? shape->ranks + 1 : 3;
+    if (entry->shares) /* its two places, and its share of the room for a merged partial */
+        buffers = 2 + 1.0 / nodes.lanes;
     c->memory_bytes = shard_bytes + buffers * partial_bytes(p);
 
 free_nodes:
@@ -255,7 +264,8 @@ ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, in
                            .query_placement = known.query_placement,
                            .out_placement = known.out_placement,
                            .query_root = known.query_root,
-                           .out_root = known.out_root};
+                           .out_root = known.out_root,
+                           .shares_memory = strcmp(cluster->device, "host") == 0};
     ta_status status = ta_planner_choose(&shape, known.algorithm, known.exchange, &choice);
     if (status == TA_OK) {
         const ta_candidate *c = &choice.candidates.list[candidate];

@@ -16,6 +16,8 @@ typedef struct ta_step_shape {
     ta_placement query_placement, out_placement;
     int query_root, out_root;
     int device_memory; /* partials are exchanged in the devices' memory, not in the hosts' */
+    int shares_memory; /* ranks of a node can address memory of each other */
+    int shots;         /* of a direct exchange, 1 or 2; 0: by its bytes */
 } ta_step_shape;
 
 /* A way of doing it: one of these, in this order. */

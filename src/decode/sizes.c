@@ -11,11 +11,13 @@ static int compares_first(const ta_plan *plan)
            !plan->lengths_hidden;
 }
 
-/* With output on one root, an exchange in rounds tells nobody else. */
+/* With output on one root, an exchange in rounds tells nobody else; nor does a direct one that has
+ * some between nodes. */
 static int tells_root_alone(const ta_plan *plan)
 {
+    const ta_exchange_entry *kind = &ta_exchange_kinds[plan->job.kind];
     return plan->out_placement == TA_PLACE_ROOT && !ta_plan_is_ring(plan) &&
-           ta_exchange_kinds[plan->job.kind].rounds;
+           (kind->rounds || (kind->shares && plan->choice.nodes.count > 1));
 }
 
 int ta_sizes_are_agreed(const ta_plan *plan)

@@ -21,9 +21,15 @@ ta_status ta_device_open(const char *name, const ta_device_config *config, ta_de
     if (config)
         TA_TRY(ta_struct_read(TA_STRUCT(ta_device_config), "config", config, &known));
     TA_TRY(ta_check_int("reserved", known.reserved, 0, 0));
-    char best[32];
-    if (strcmp(name, "auto") == 0)
-        name = ta_modules_best(best, sizeof best) ? best : "host";
+    if (strcmp(name, "auto") == 0) {
+        ta_device *gpu = NULL;
+        TA_TRY(ta_modules_open_best(&known, &gpu));
+        if (gpu) {
+            *device = gpu;
+            return TA_OK;
+        }
+        name = "host";
+    }
     if (strcmp(name, "host") != 0)
         return ta_modules_open(name, &known, device);
     return ta_host_open(&known, device);

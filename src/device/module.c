@@ -137,21 +137,27 @@ ta_status ta_modules_open(const char *name, const ta_device_config *config, ta_d
     if (index < 0 || index >= devices)
         return ta_fail(TA_ERR_NOT_FOUND, "no device \"%s\": module %s sees %d devices", name,
                        m->name, devices);
-    return m->module->open(index, config, device);
+    ta_status status = m->module->open(index, config, device);
+    /* A module refuses quietly, because "auto" may go on. */
+    return status == TA_ERR_UNSUPPORTED ? ta_fail(status, "%s", ta_last_error()) : status;
 }
 
-int ta_modules_best(char *name, size_t capacity)
+ta_status ta_modules_open_best(const ta_device_config *config, ta_device **device)
 {
     static const char *const real[] = {"cuda", "rocm"}; /* never the emulation */
     for (size_t i = 0; i < sizeof real / sizeof real[0]; ++i) {
         loaded *m = load(real[i], strlen(real[i]));
         int devices = 0;
-        if (m->module && m->module->count(&devices) == TA_OK && devices > 0) {
-            snprintf(name, capacity, "%s:0", m->name);
-            return 1;
+        if (!m->module || m->module->count(&devices) != TA_OK)
+            continue;
+        for (int index = 0; index < devices; ++index) {
+            ta_status status = m->module->open(index, config, device);
+            if (status != TA_ERR_UNSUPPORTED)
+                return status;
+            ta_log_info("device auto passes %s:%d over: %s", m->name, index, ta_last_error());
         }
     }
-    return 0;
+    return TA_OK;
 }
 
 int ta_modules_has(const char *name)

@@ -11,9 +11,10 @@
 /* group/group.h: which ranks of a group go into a part of it. */
 typedef struct ta_members ta_members;
 
-/* Grows when anything in this file, device.h, attention.h, group.h, place.h, shard.h, partial.h,
- * base/tally.h or fault.h changes its layout or meaning. A module of another number is refused. */
-#define TA_MODULE_ABI 10
+/* Grows when anything in this file, device.h, attention.h, group.h, shared.h, place.h, shard.h,
+ * partial.h, base/tally.h or fault.h changes its layout or meaning. A module of another number is
+ * refused. */
+#define TA_MODULE_ABI 11
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -34,6 +35,7 @@ typedef struct ta_core {
     ta_status (*all_gather_host)(ta_group *group, void *data, const size_t *offsets);
     ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
     void (*members_free)(ta_members *members);
+    int (*host_threads)(void);
 } ta_core;
 
 /* That of this library; group/core.c. */
@@ -50,7 +52,8 @@ typedef struct ta_module {
      * NULL: a module without devices. */
     ta_status (*count)(int *devices);
 
-    /* Open device `index`; sets device->ops and device->name. */
+    /* Open device `index`; sets device->ops and device->name. One that the kernels were not written
+     * for is TA_ERR_UNSUPPORTED, by fail_quietly(): "auto" takes the next one then. */
     ta_status (*open)(int index, const ta_device_config *config, ta_device **device);
 
     /* Lines for ta_info(): runtime and driver versions, the devices and their memory. */

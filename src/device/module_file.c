@@ -148,8 +148,8 @@ static const char *check_dynamic(const object *o, const ElfW(Phdr) * dynamic)
         string_bytes = entries[i].d_tag == DT_STRSZ ? entries[i].d_un.d_val : string_bytes;
         symbols = entries[i].d_tag == DT_SYMTAB ? entries[i].d_un.d_ptr : symbols;
     }
-    if (i == count || !string_bytes || !find_loaded(o, strings, string_bytes, 1) ||
-        !find_loaded(o, symbols, sizeof(ElfW(Sym)), 1))
+    if (i == count || !strings || !string_bytes || !symbols ||
+        !find_loaded(o, strings, string_bytes, 1) || !find_loaded(o, symbols, sizeof(ElfW(Sym)), 1))
         return "its dynamic section is damaged";
     return NULL;
 }

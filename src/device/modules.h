@@ -11,8 +11,10 @@
 /* Open a device by a name like "cuda:3". */
 ta_status ta_modules_open(const char *name, const ta_device_config *config, ta_device **device);
 
-/* The name of the first GPU; returns 0 if there is none. */
-int ta_modules_best(char *name, size_t capacity);
+/* Open the first GPU that can be used; *device stays as it is if there is none. One of an
+ * architecture without kernels is passed over, and the log says so. Any other failure is returned:
+ * a GPU that should work and does not is not to be found out by how slow the host is. */
+ta_status ta_modules_open_best(const ta_device_config *config, ta_device **device);
 
 /* As ta_group_create_mpi(), by module "mpi"; the config is checked and complete. */
 ta_status ta_modules_create_mpi(const void *comm, const ta_group_config *config, ta_group **group);

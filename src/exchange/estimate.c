@@ -22,7 +22,7 @@ static void add_work(const ta_exchange_shape *shape, const ta_round *round, int 
     ta_cost_work(cost, kernels, bytes);
 }
 
-static void estimate_rounds(const ta_round_ops *ops, const ta_exchange_shape *shape, ta_cost *cost)
+void ta_rounds_estimate_all(const ta_round_ops *ops, const ta_exchange_shape *shape, ta_cost *cost)
 {
     int rounds = ops->rounds(shape);
     for (int index = 0; index < rounds; ++index) {
@@ -49,7 +49,7 @@ ta_status ta_rounds_estimate(const ta_exchange_entry *kind, const ta_exchange_sh
         ta_exchange_shape part = *shape;
         part.heads =
             (int)(shape->heads * (chunk + 1) / chunks) - (int)(shape->heads * chunk / chunks);
-        estimate_rounds(kind->rounds, &part, cost);
+        ta_rounds_estimate_all(kind->rounds, &part, cost);
     }
     return TA_OK;
 }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "group/shared.h"
 
 /* ---- The kinds ---- */
 
@@ -78,11 +79,28 @@ const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS] = {
                                 .supports = ta_all_reduce_supports,
                                 .run = ta_all_reduce_run,
                                 .estimate = ta_all_reduce_estimate},
+    [TA_EXCHANGE_DIRECT] = {.name = "direct",
+                            .what = "each rank reads the others' partials where they are",
+                            .symbol = "TA_EXCHANGE_DIRECT",
+                            .needs = "ranks that can address each other's memory, threads or MPI "
+                                     "processes of one host, on host devices",
+                            .supports = ta_direct_supports,
+                            .run = ta_direct_run,
+                            .estimate = ta_direct_estimate,
+                            .by_nodes = 1,
+                            .shares = 1},
 };
 
 int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
 {
     return ta_exchange_kinds[kind].supports(shape);
+}
+
+const int *ta_exchange_units(ta_exchange kind, const ta_cluster *cluster)
+{
+    if (cluster && ta_exchange_kinds[kind].shares) /* packages of one node share its memory */
+        return cluster->node_of;
+    return ta_cluster_units(cluster);
 }
 
 int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape)
@@ -154,30 +172,43 @@ void ta_exchange_release(ta_exchange_job *job)
 {
     free(job->gather_at);
     job->gather_at = NULL;
+    if (job->slab)
+        job->slab->release(job->slab);
+    job->slab = NULL;
+    job->signals = NULL;
 }
 
 size_t ta_exchange_received(const ta_exchange_job *job)
 {
-    int ranks = job->shape.ranks;
-    return ranks == 1 ? 0 : ta_exchange_kinds[job->kind].gathers ? (size_t)ranks : 1;
+    const ta_exchange_shape *shape = &job->shape;
+    if (shape->ranks == 1)
+        return 0;
+    if (ta_exchange_kinds[job->kind].shares) /* between nodes: what comes, and what it goes into */
+        return shape->nodes && shape->nodes->count > 1 ? 2 : 0;
+    return ta_exchange_kinds[job->kind].gathers ? (size_t)shape->ranks : 1;
 }
 
 /* Whole partials go out from where they are, with the fault behind them. */
 size_t ta_exchange_sent(const ta_exchange_job *job)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[job->kind];
+    if (kind->shares)
+        return ta_exchange_received(job) > 0;
     int whole = kind->whole && (job->shape.placement != TA_PLACE_HEADS || kind->gathers);
     return job->shape.ranks > 1 && !(whole && job->chunks == 1);
 }
 
 int ta_exchange_in_place(const ta_exchange_job *job)
 {
-    return job->defers && job->shape.ranks > 1 && ta_exchange_kinds[job->kind].gathers;
+    const ta_exchange_entry *kind = &ta_exchange_kinds[job->kind];
+    return job->defers && job->shape.ranks > 1 && (kind->gathers || kind->shares);
 }
 
 float *ta_exchange_place(const ta_exchange_job *job)
 {
     size_t floats = ta_exchange_partial_bytes(job) / sizeof(float);
+    if (ta_exchange_kinds[job->kind].shares)
+        return ta_direct_place(job);
     return job->received ? job->received + (size_t)job->rank * floats : NULL;
 }
 
@@ -273,7 +304,13 @@ static ta_status send_and_receive(ta_exchange_job *job, const ta_round *round, v
 
 ta_status ta_rounds_run(ta_exchange_job *job, ta_heads heads, void *stream)
 {
-    rounds r = {ta_exchange_kinds[job->kind].rounds, job->shape, job->rank, heads.first};
+    return ta_rounds_run_all(job, ta_exchange_kinds[job->kind].rounds, heads, stream);
+}
+
+ta_status ta_rounds_run_all(ta_exchange_job *job, const ta_round_ops *ops, ta_heads heads,
+                            void *stream)
+{
+    rounds r = {ops, job->shape, job->rank, heads.first};
     ta_round now, next;
     int copied = 0; /* this round's message was made by the last merge */
     r.shape.heads = heads.end - heads.first;

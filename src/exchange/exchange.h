@@ -24,16 +24,27 @@ typedef struct ta_exchange_job {
     float *received;   /* ta_exchange_received() partials */
     float *sent;       /* ta_exchange_sent() partials */
     size_t *gather_at; /* [ranks + 1] byte offsets of an all-gather; ta_exchange_prepare() */
+    /* Of a direct exchange, ta_exchange_share(): the partials of all ranks of this node, each of at
+     * most so many bytes; and what they signal, which is the group's. */
+    struct ta_shared *slab;
+    struct ta_signals *signals;
+    size_t most_bytes;
 
     /* Set by each run: where the merged records and the fault are, and what finish() has still to
      * merge into them. A rank's own heads under the shape's placement are complete then, the other
      * heads are left in any state. */
     ta_merge last;
+    ta_fault heard; /* direct: what `last` has for a fault */
 } ta_exchange_job;
 
 /* What a kind needs to run, once the shape is there; free it with ta_exchange_release(). */
 ta_status ta_exchange_prepare(ta_exchange_job *job);
 void ta_exchange_release(ta_exchange_job *job);
+
+/* Collective, of a kind that shares memory: make it, on all ranks or on none. `status` is this
+ * rank's own so far. Where one failed, or partials are not of the same size, there is no memory and
+ * no error: *skipped is 1, and whoever compares plans says what is wrong. */
+ta_status ta_exchange_share(ta_exchange_job *job, ta_status status, int *skipped);
 
 /* Let the next runs be of partials with so many bytes to a head, at most those that the memory was
  * cut for. Where the records are `in_place` they have another place now. */
@@ -44,7 +55,8 @@ size_t ta_exchange_partial_bytes(const ta_exchange_job *job);
 size_t ta_exchange_received(const ta_exchange_job *job);
 size_t ta_exchange_sent(const ta_exchange_job *job);
 
-/* Are this rank's `records` a place in `received`? Then it takes no copy to get them there. */
+/* Are this rank's `records` a place in `received`, or where other ranks read them? Then it takes no
+ * copy to get them there. In a direct exchange the place is another one after each run. */
 int ta_exchange_in_place(const ta_exchange_job *job);
 float *ta_exchange_place(const ta_exchange_job *job);
 

@@ -10,7 +10,7 @@
 struct ta_exchange_job;
 
 /* One more than the last ta_exchange. */
-#define TA_EXCHANGE_KINDS (TA_EXCHANGE_ALL_REDUCE + 1)
+#define TA_EXCHANGE_KINDS (TA_EXCHANGE_DIRECT + 1)
 
 typedef struct ta_exchange_entry ta_exchange_entry;
 struct ta_exchange_entry {
@@ -29,6 +29,7 @@ struct ta_exchange_entry {
     const ta_round_ops *rounds; /* that run() and estimate() go through; NULL: it has none */
     int whole;     /* unless the output is scattered, each message is a whole partial */
     int gathers;   /* all ranks' partials arrive at once, each in a place of its own */
+    int shares;    /* ranks address each other's memory, which ta_exchange_share() makes */
     int by_nodes;  /* which rank is on which node decides what it does */
     int max_ranks; /* above so many it is slower than any other, and not worth adding up; 0: none */
 };
@@ -38,6 +39,10 @@ extern const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS];
 
 /* Can this kind give the shape's placement, where it is exchanged? */
 int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape);
+
+/* What a kind takes for nodes, a number for each rank: those of the cluster, or what
+ * ta_cluster_units() says. NULL without a cluster. */
+const int *ta_exchange_units(ta_exchange kind, const ta_cluster *cluster);
 
 /* A large partial goes in chunks of some heads, one after the other, so that a staged device copies
  * one while the last is on its way: how many. The same on all ranks; only of whole partials. */
@@ -51,20 +56,34 @@ ta_status ta_nodes_make(const int *node_of, int ranks, ta_nodes *nodes);
 void ta_nodes_free(ta_nodes *nodes);
 
 /* What the entries are made of: rounds.c, two_level.c; exchange.c and estimate.c for rounds;
- * all_gather.c, all_reduce.c. */
+ * all_gather.c, all_reduce.c, direct.c. */
 extern const ta_round_ops ta_doubling_rounds, ta_binomial_rounds, ta_scatter_rounds,
     ta_two_level_rounds;
+/* Of these only those between nodes. */
+extern const ta_round_ops ta_two_level_across;
 int ta_doubling_supports(const ta_exchange_shape *shape);
 int ta_two_level_supports(const ta_exchange_shape *shape);
 int ta_all_reduce_supports(const ta_exchange_shape *shape);
+int ta_direct_supports(const ta_exchange_shape *shape);
 ta_status ta_rounds_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
+/* The rounds of `ops`, whatever the job's kind has. */
+ta_status ta_rounds_run_all(struct ta_exchange_job *job, const ta_round_ops *ops, ta_heads heads,
+                            void *stream);
 ta_status ta_all_gather_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
 ta_status ta_all_reduce_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
 ta_status ta_rounds_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
                              ta_cost *cost);
+void ta_rounds_estimate_all(const ta_round_ops *ops, const ta_exchange_shape *shape, ta_cost *cost);
 ta_status ta_all_gather_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
                                  ta_cost *cost);
 ta_status ta_all_reduce_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
                                  ta_cost *cost);
+
+/* direct.c: in how many shots partials of this shape go. */
+int ta_direct_shots(const ta_exchange_shape *shape);
+ta_status ta_direct_run(struct ta_exchange_job *job, ta_heads heads, void *stream);
+ta_status ta_direct_estimate(const ta_exchange_entry *kind, const ta_exchange_shape *shape,
+                             ta_cost *cost);
+float *ta_direct_place(const struct ta_exchange_job *job);
 
 #endif

@@ -36,6 +36,8 @@ typedef struct ta_exchange_shape {
     int root;
     const ta_nodes *nodes; /* NULL: all ranks are on one node */
     int device_memory;     /* where it is exchanged, if not in host memory */
+    int shares_memory;     /* ranks of a node can address memory of each other */
+    int shots;             /* of a direct exchange, 1 or 2; 0: by its bytes */
 } ta_exchange_shape;
 
 /* One rank's part in one round. */

@@ -153,3 +153,15 @@ static void round_of(const ta_exchange_shape *shape, int rank, int index, ta_rou
 }
 
 const ta_round_ops ta_two_level_rounds = {rounds, round_of};
+
+static int rounds_across(const ta_exchange_shape *shape)
+{
+    return make_phases(shape).across;
+}
+
+static void round_across(const ta_exchange_shape *shape, int rank, int index, ta_round *round)
+{
+    across(shape, shape->nodes->node_of[rank], shape->nodes->local_of[rank], index, round);
+}
+
+const ta_round_ops ta_two_level_across = {rounds_across, round_across};

@@ -19,4 +19,5 @@ const ta_core ta_core_calls = {
     .all_gather_host = ta_group_all_gather_host,
     .members_gather = ta_members_gather,
     .members_free = ta_members_free,
+    .host_threads = ta_host_threads,
 };

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/modules.h"
+#include "signals.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
 
@@ -66,6 +67,8 @@ void ta_group_destroy(ta_group *group)
     if (!group)
         return;
     ta_device *held = group->holds_device ? group->device : NULL;
+    while (group->signals)
+        ta_signals_drop(group, group->signals);
     group->ops->destroy(group);
     if (held)
         ta_device_let_go(held);

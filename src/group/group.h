@@ -36,6 +36,10 @@ static inline size_t ta_element_bytes(ta_element_kind element)
 /* Reductions over exchange() go piece by piece; the cost model counts the pieces. */
 #define TA_REDUCE_PIECE_BYTES 65536
 
+/* shared.h: memory that ranks of a group can all address; signals.h. */
+struct ta_shared;
+struct ta_signals;
+
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
 
@@ -73,6 +77,20 @@ typedef struct ta_group_ops {
                             ta_element_kind element, ta_reduction reduction, void *stream);
     ta_status (*reduce_scatter)(ta_group *group, const void *from, void *to, const size_t *offsets,
                                 ta_element_kind element, ta_reduction reduction, void *stream);
+
+    /* Optional, all three or none: ranks address each other's memory. NULL: they do not, and there
+     * is no direct exchange.
+     * share(): collective over `ranks`, ascending numbers of the group with this one among them:
+     * memory of so many bytes for all of them, zero at first. TA_ERR_UNSUPPORTED if it can't be had
+     * here, as on another host; then another rank may think that it has it, and the caller
+     * finds out.
+     * await(): wait until a word in such memory, of `peer`, has come to `epoch`. `ranks` of them
+     * may be waiting at once: where there are fewer CPUs, the CPU is given up at once.
+     * wake(): a word was set that this rank may be asleep for. */
+    ta_status (*share)(ta_group *group, const int *ranks, int count, size_t bytes,
+                       struct ta_shared **shared);
+    ta_status (*await)(ta_group *group, int peer, int ranks, const uint32_t *word, uint32_t epoch);
+    void (*wake)(ta_group *group, int peer);
 } ta_group_ops;
 
 struct ta_group {
@@ -86,6 +104,7 @@ struct ta_group {
      * with every message, and one with another label is TA_ERR_MISMATCH. */
     uint64_t label;
     ta_group_stats stats;
+    struct ta_signals *signals; /* of its direct exchanges, one for each set of ranks that share */
 };
 
 /* The calls below count into group->stats, engines do not: each message of exchange(), and a

@@ -13,12 +13,16 @@
 #include "base/clock.h"
 #include "base/rank_list.h"
 #include "base/status.h"
+#include "device/device.h"
 #include "label.h"
+#include "shared.h"
 #include "threads.h"
 
 /* How often a waiting rank looks before it sleeps: a few microseconds, then a few time slices. */
 #define SPINS 512
 #define YIELDS 16
+/* The same for a word in shared memory, which a rank that attends to a longer shard sets later. */
+#define WORD_SPINS 4096
 
 /* A message on its way. `withdrawn` by its sender only if the receiver has not started to copy. */
 enum { CHANNEL_EMPTY, CHANNEL_POSTED, CHANNEL_COPYING };
@@ -42,6 +46,7 @@ typedef struct ta_seat {
 typedef struct ta_team {
     int size;
     int timeout_ms;
+    int cpus; /* that its threads have */
     atomic_int handles;
     pthread_mutex_t broken_mutex;
     atomic_int broken; /* the ta_status that all calls return, TA_OK while all is well */
@@ -135,59 +140,79 @@ static ta_status fail_missing(ta_team *team, int rank, int missing)
                      team->timeout_ms, rank, others);
 }
 
-/* May the wait end? Because the channel changed, the team broke, or the peer left for good. */
-static int wait_over(ta_team *team, ta_channel *channel, int wanted, int peer)
+/* What a rank waits for: a state of a channel, or a word of `peer` in memory that they share. */
+typedef struct awaited {
+    int peer;
+    ta_channel *channel;
+    int state;
+    const uint32_t *word; /* or NULL */
+    uint32_t epoch;
+    int spins; /* how often to look before the CPU is given up */
+} awaited;
+
+static int has_come(const awaited *a)
 {
-    return atomic_load(&channel->state) == wanted || atomic_load(&team->broken) != TA_OK ||
-           atomic_load(&team->seats[peer].left);
+    return a->word ? ta_word_reached(a->word, a->epoch)
+                   : atomic_load(&a->channel->state) == a->state;
 }
 
-static int sleep_until_over(ta_team *team, int rank, ta_channel *channel, int wanted, int peer)
+/* May the wait end? Because it came, the team broke, or the peer left for good. */
+static int wait_over(ta_team *team, const awaited *a)
+{
+    return has_come(a) || atomic_load(&team->broken) != TA_OK ||
+           atomic_load(&team->seats[a->peer].left);
+}
+
+static int sleep_until_over(ta_team *team, int rank, const awaited *a)
 {
     ta_seat *seat = &team->seats[rank];
     struct timespec deadline = ta_clock_after_ms(CLOCK_MONOTONIC, team->timeout_ms);
     int result = 0;
     pthread_mutex_lock(&seat->mutex);
     atomic_store(&seat->asleep, 1);
-    while (!wait_over(team, channel, wanted, peer) && result != ETIMEDOUT)
+    while (!wait_over(team, a) && result != ETIMEDOUT)
         result = pthread_cond_timedwait(&seat->wake, &seat->mutex, &deadline);
     atomic_store(&seat->asleep, 0);
     pthread_mutex_unlock(&seat->mutex);
-    return wait_over(team, channel, wanted, peer);
+    return wait_over(team, a);
 }
 
 /* Look so many times, giving up the CPU in between or not. */
-static int over_soon(ta_team *team, ta_channel *channel, int wanted, int peer, int times,
-                     int yields)
+static int over_soon(ta_team *team, const awaited *a, int times, int yields)
 {
     for (int i = 0; i < times; ++i) {
-        if (wait_over(team, channel, wanted, peer))
+        if (wait_over(team, a))
             return 1;
         if (yields)
             sched_yield();
     }
-    return wait_over(team, channel, wanted, peer);
+    return wait_over(team, a);
+}
+
+static ta_status wait_until(ta_team *team, int rank, const awaited *a)
+{
+    ta_status status = TA_OK;
+    if (!over_soon(team, a, a->spins, 0)) {
+        /* Before the CPU is given up, maybe for longer than the timeout: this rank is here. */
+        atomic_store(&team->seats[rank].waits_for, a->peer);
+        if (!over_soon(team, a, YIELDS, 1) && !sleep_until_over(team, rank, a))
+            status = fail_missing(team, rank, find_missing(team, a->peer));
+        /* Only now: others that time out at this moment follow the chain through this rank. */
+        atomic_store(&team->seats[rank].waits_for, -1);
+    }
+    TA_TRY(status);
+    if (has_come(a))
+        return TA_OK;
+    TA_TRY(broken_status(team));
+    return fail_team(team, TA_ERR_ABORTED,
+                     "rank %d destroyed its group while rank %d waited for it", a->peer, rank);
 }
 
 /* Wait until a channel between `rank` and `peer` has the wanted state. */
 static ta_status wait_for(ta_team *team, int rank, ta_channel *channel, int wanted, int peer)
 {
-    ta_status status = TA_OK;
-    if (!over_soon(team, channel, wanted, peer, SPINS, 0)) {
-        /* Before the CPU is given up, maybe for longer than the timeout: this rank is here. */
-        atomic_store(&team->seats[rank].waits_for, peer);
-        if (!over_soon(team, channel, wanted, peer, YIELDS, 1) &&
-            !sleep_until_over(team, rank, channel, wanted, peer))
-            status = fail_missing(team, rank, find_missing(team, peer));
-        /* Only now: others that time out at this moment follow the chain through this rank. */
-        atomic_store(&team->seats[rank].waits_for, -1);
-    }
-    TA_TRY(status);
-    if (atomic_load(&channel->state) == wanted)
-        return TA_OK;
-    TA_TRY(broken_status(team));
-    return fail_team(team, TA_ERR_ABORTED,
-                     "rank %d destroyed its group while rank %d waited for it", peer, rank);
+    awaited a = {.peer = peer, .channel = channel, .state = wanted, .spins = SPINS};
+    return wait_until(team, rank, &a);
 }
 
 static void post(ta_team *team, int rank, int to, const void *data, size_t bytes, uint64_t label)
@@ -280,6 +305,21 @@ static ta_status threads_exchange(ta_group *group, const void *send, size_t send
     return threads_finish(group, stream);
 }
 
+static ta_status threads_await(ta_group *group, int peer, int ranks, const uint32_t *word,
+                               uint32_t epoch)
+{
+    ta_team *team = ((thread_group *)group)->team;
+    awaited a = {.peer = peer, .word = word, .epoch = epoch};
+    a.spins = ranks <= team->cpus ? WORD_SPINS : 0;
+    TA_TRY(broken_status(team));
+    return wait_until(team, group->rank, &a);
+}
+
+static void threads_wake(ta_group *group, int peer)
+{
+    wake_rank(((thread_group *)group)->team, peer);
+}
+
 static void threads_abort(ta_group *group, const char *reason)
 {
     ta_team *team = ((thread_group *)group)->team;
@@ -319,6 +359,9 @@ static const ta_group_ops threads_ops = {
     .abort = threads_abort,
     .destroy = threads_destroy,
     .split = ta_threads_split,
+    .share = ta_threads_share,
+    .await = threads_await,
+    .wake = threads_wake,
 };
 
 static ta_team *make_team(int ranks, int timeout_ms)
@@ -336,6 +379,7 @@ static ta_team *make_team(int ranks, int timeout_ms)
     }
     team->size = ranks;
     team->timeout_ms = timeout_ms;
+    team->cpus = ta_host_threads();
     atomic_init(&team->handles, ranks);
     pthread_mutex_init(&team->broken_mutex, NULL);
     pthread_condattr_t monotonic;

@@ -82,12 +82,18 @@ if ((fresh)) || [[ $(cat -- "$home/$stamp" 2>/dev/null) != "$packages" ]]; then
     say "made in $((SECONDS - begin)) s"
 fi
 
-# The tree is copied, with its times, so that a second build compiles what changed only.
+# The tree is copied, with its times, so that a second build compiles what changed only. Each tree
+# has a directory of its own: in another's, files that are older than what was built there last
+# would not be compiled. Those of the 4 trees that were built last are kept.
 root=$home
 enter_root
-there=/srv/treeattn
+there=/srv/treeattn/$(printf %s "$tree" | sha256sum | cut -c 1-16)
+mkdir -p -- "$root$there"
+touch -- "$root$there"
+find "$root/srv/treeattn" -mindepth 1 -maxdepth 1 -printf '%T@ %p\0' | sort -z -n -r |
+    tail -z -n +5 | cut -z -d ' ' -f 2- | xargs -0 -r rm -rf --one-file-system --
 rm -rf --one-file-system -- "$root$there/tree"
-mkdir -p -- "$root$there/tree"
+mkdir -- "$root$there/tree"
 (
     cd -- "$tree"
     git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |

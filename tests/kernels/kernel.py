@@ -42,14 +42,24 @@ class Kernel:
         name = re.sub(r'\(append_source\)(\d)', lambda m: APPEND_SOURCES[int(m[1])], demangled)
         self.name = re.sub(r'^void |\(.*', '', name).replace('ta_type_', '')
         self.family = self.name.split('<')[0]
-        yes, no = ('keys', 'queries') if 'backward' in self.family else ('aligned', 'any alignment')
+        yes, no = ('aligned', 'any alignment')
+        if 'backward' in self.family:
+            yes, no = 'keys', 'queries'
+        if self.direct:
+            yes, no = 'any', 'plain'
         self.name = self.name.replace('true', yes).replace('false', no)
         found = re.search(r'<(.*)>', self.name)
         self.arguments = tuple(found[1].split(', ')) if found else ()
 
     @property
     def attends(self):
-        return self.family.startswith('attend')
+        """Has it a shape of hip/attend/shape.h?"""
+        return self.family in ('attend_fma', 'attend_mma')
+
+    @property
+    def direct(self):
+        """Its loops are counted in machine code (direct.py)."""
+        return self.family == 'attend_direct'
 
     @property
     def tiles_kv(self):

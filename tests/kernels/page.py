@@ -12,6 +12,10 @@ again: see [gpu.md](gpu.md). CI compares it with a new build, and fails on a spi
 K or V narrower than 16 bytes in the tile loop of a kernel for aligned caches. No GPU ran any of
 this: nothing here is a measurement.
 
+- `attend_direct<element type, head dimension, wave width, rows, variant>`: 16-bit caches of 64, 128
+  and 256 dimensions, without shared memory in the loop over tiles. The plain variant has one loop
+  for tiles that all rows see and another for the rest; the other takes any pages, soft-caps and
+  ALiBi, and has the second only.
 - `attend_fma<element type, rows of a team, alignment of the cache>`: few query rows, or any
   layout. `attend_mma<element type, tiles of the output per 32 lanes of a wave, wave width>`: 8
   rows and more, matrix cores.
@@ -36,7 +40,7 @@ this: nothing here is a measurement.
 DERIVED = '''### Can they saturate memory?
 
 {devices}: one KV head of 128 dimensions in bf16, a long aligned cache without masks. Derived, not
-measured.
+measured. Of the kernels that take what the direct ones do not, as if they were given this.
 
 - **in flight**: bytes of K and V that the resident blocks of a unit have asked for: of one
   tensor's tile at least, of both at most. **needed**: bandwidth × latency of the unit's share
@@ -54,6 +58,23 @@ COUNTED = {
     'NVIDIA': 'Counted in PTX, without copies of registers, which are not in machine code.',
     'AMD': 'Vector instructions; scalar ones are issued beside them.',
 }
+
+DIRECT = '''### The loops of the direct kernels
+
+Counted in machine code: {how}. All instructions of the loop over tiles that all rows see, whether
+they are reached or not, and what they are for each 16 bytes of K and V. **before**: what
+`attend_fma` and `attend_mma` have for them, with {rows}, where it was counted. A unit
+holds as many blocks as `hip/attend/direct.h` says; **in flight** is what they have asked for while
+they compute.
+
+CI fails above 20 instructions for 16 bytes with 8 rows and 32 with 16 rows on NVIDIA, 30 with 16
+rows on AMD, of 128 dimensions; if there is a barrier, an access of shared memory or a spill in the
+loop; and if less is in flight than twice what Little's law asks for on H100 and MI300X.
+
+'''
+
+BEFORE_ROWS = {'NVIDIA': '1, 4 and 8 rows or with 16', 'AMD': '1, 4, 8 and 16 rows'}
+HOW = {'NVIDIA': 'SASS, by nvdisasm', 'AMD': 'the assembly, scalar instructions too'}
 
 CONSTANTS = '''
 Constants:
@@ -162,8 +183,8 @@ def constants(devices):
     return '\n'.join(rows)
 
 
-def part(vendor, kernels, compiler):
-    """What the page says of one vendor."""
+def part(vendor, kernels, compiler, loops):
+    """What the page says of one vendor. `loops`: the table of the direct kernels' loops."""
     archs = sorted({k.arch for k in kernels}, key=lambda a: (len(a), a))
     kernels = sorted(kernels, key=lambda k: archs.index(k.arch))
     devices = [n for n, d in saturate.DEVICES.items() if d['arch'] in archs]
@@ -174,6 +195,9 @@ def part(vendor, kernels, compiler):
         text += [DERIVED.format(devices=' and '.join(devices), counted=COUNTED[vendor.VENDOR])
                  + saturation(vendor, kernels, devices),
                  CONSTANTS.format(constants=constants(devices))]
+    if loops:
+        text += [DIRECT.format(how=HOW[vendor.VENDOR], rows=BEFORE_ROWS[vendor.VENDOR]) + loops,
+                 '']
     for arch in archs:
         text += [f'### {arch}', '', table([k for k in kernels if k.arch == arch]), '']
     return '\n'.join(text) + '<!-- end -->\n'

@@ -5,7 +5,8 @@
     tests/kernels/report.py --check --cuda build-cuda --rocm build-rocm    compare
 
 Fails on a spill, on a load of K or V narrower than 16 bytes in the tile loop of a kernel for
-aligned caches, and with --check if the page is not what the compilers say now. With one build
+aligned caches, where the loop of a direct kernel is too long, waits or uses shared memory
+(direct.py), and with --check if the page is not what the compilers say now. With one build
 only, or another compiler than the page's, the rest of the page is left as it is, and that is said.
 kernel.py has the checks, page.py the text, saturate.py what is derived."""
 import argparse
@@ -16,11 +17,13 @@ import sys
 sys.dont_write_bytecode = True
 
 import amd
+import direct
 import nvidia
 import page
 from assembly import TREE
 from kernel import name_all
-from saturate import Changed
+from saturate import DEVICES, Changed, per_16_bytes
+from shapes import UNITS
 
 PAGE = os.path.join(TREE, 'docs', 'kernels.md')
 
@@ -32,6 +35,27 @@ def read_page():
         return file.read()
 
 
+def old_loops(kernels):
+    """What the kernels that do not take what the direct ones do would need for it, on AMD."""
+    return {(device['arch'], 16): [
+        per_16_bytes(name, page.kernel_for(kernels, device['arch'], rows), amd, rows)
+        for rows in (1, 4, 8, 16)]
+        for name, device in DEVICES.items() if any(k.arch == device['arch'] for k in kernels)}
+
+
+def inspect_loops(vendor, kernels, build):
+    """The table of the direct kernels' loops, and what is wrong with them."""
+    loops = direct.read_amd(kernels) if vendor is amd else direct.read_nvidia(build)
+    if loops is None:
+        return '', ['no nvdisasm: the loops of the direct kernels cannot be counted; '
+                    'tests/kernels/fetch-nvdisasm.sh brings one']
+    if not loops and any(kernel.direct for kernel in kernels):
+        return '', [f'{vendor.VENDOR}: the direct kernels were not found in machine code']
+    before = old_loops(kernels) if vendor is amd else direct.BEFORE_NVIDIA
+    table, wrong = direct.table(loops, DEVICES, UNITS, before)
+    return table, wrong + [text for loop in loops for text in loop.complaints()]
+
+
 def inspect(vendor, build):
     """The vendor's part of the page, its compiler, and what is wrong."""
     kernels, compiler = vendor.read(build)
@@ -41,11 +65,15 @@ def inspect(vendor, build):
     for kernel in kernels:
         kernel.count_loads(vendor)
     wrong = [text for kernel in kernels for text in kernel.complaints()]
-    print(f'kernels: {vendor.VENDOR}: {len(kernels)} by {compiler}, {len(wrong)} complaints')
     try:
-        return page.part(vendor, kernels, compiler), compiler, wrong
+        loops, complaints = inspect_loops(vendor, kernels, build)
+        wrong += complaints
+        text = page.part(vendor, kernels, compiler, loops)
     except Changed as change:
-        return '', compiler, wrong + [str(change)]
+        text = ''
+        wrong.append(str(change))
+    print(f'kernels: {vendor.VENDOR}: {len(kernels)} by {compiler}, {len(wrong)} complaints')
+    return text, compiler, wrong
 
 
 def main():

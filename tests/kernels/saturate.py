@@ -125,13 +125,13 @@ def share_of_waves(instruction, s, wave):
     return 1
 
 
-def derive(device, kernel, vendor, rows):
-    """What the page has of one kernel on one device, as a dictionary."""
-    d, dtype = DEVICES[device], kernel.arguments[0]
-    s = shape(d['arch'], dtype, rows, True)
+def count_in_tile(device, kernel, vendor, rows):
+    """The shape of the launch, and a function that sums a measure of instructions over all waves of
+    a block while they take a tile."""
+    s = shape(DEVICES[device]['arch'], kernel.arguments[0], rows, True)
     loops = loops_of(kernel, vendor)
     if s['matrix']:
-        count_mma_trips(kernel, loops, s, dtype)
+        count_mma_trips(kernel, loops, s, kernel.arguments[0])
     else:
         count_fma_trips(kernel, loops, s)
     waves = s['threads'] // kernel.limits['wave']
@@ -140,7 +140,24 @@ def derive(device, kernel, vendor, rows):
         return waves * sum(l.trips * measure(i) * share_of_waves(i, s, kernel.limits['wave'])
                            for l in loops for i in l.code)
 
-    tile_bytes = s['tile'] * 2 * HEAD_DIM * 2
+    return s, in_all
+
+
+def bytes_of_tile(s):
+    return s['tile'] * 2 * HEAD_DIM * 2
+
+
+def per_16_bytes(device, kernel, vendor, rows):
+    """Instructions of any kind of a thread for 16 bytes of K and V."""
+    s, in_all = count_in_tile(device, kernel, vendor, rows)
+    return in_all(lambda instruction: 1) * kernel.limits['wave'] / bytes_of_tile(s) * 16
+
+
+def derive(device, kernel, vendor, rows):
+    """What the page has of one kernel on one device, as a dictionary."""
+    d = DEVICES[device]
+    s, in_all = count_in_tile(device, kernel, vendor, rows)
+    tile_bytes = bytes_of_tile(s)
     reads = math.ceil(rows / s['rows'])  # row groups that read the same K and V
     clocks = tile_bytes / reads / (d['gbs'] / UNITS[d['arch']] / d['ghz'])  # while a tile arrives
     blocks = min(kernel.blocks(s['threads'], s['shared_bytes']), s['blocks_per_unit'])

@@ -10,6 +10,7 @@
 #include "device_array.h"
 #include "number.h"
 #include "options.h"
+#include "patience.h"
 
 /* ---- The case ---- */
 
@@ -428,7 +429,7 @@ bool append_case_run(const append_case *c, char *failure, size_t capacity)
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     append_case told = *c;
     char line[512];
-    config.timeout_ms = 30000;
+    config.timeout_ms = PATIENCE_MS(30000);
     if (!options_ranks(c->ranks))
         return true;
     ta_status status = case_launch(c->ranks, &config, run_rank, &told);

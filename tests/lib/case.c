@@ -230,9 +230,11 @@ static void choose_simd(random_source *r, decode_case *c)
 /* Any kind, and half of the time none in particular. Two levels need several ranks on a node. */
 static void choose_exchange(random_source *r, decode_case *c)
 {
-    c->plan.exchange = random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, 6) : TA_EXCHANGE_AUTO;
+    c->plan.exchange =
+        random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, TA_EXCHANGE_DIRECT) : TA_EXCHANGE_AUTO;
     if ((c->plan.exchange == TA_EXCHANGE_TWO_LEVEL && c->ranks < 3) ||
         (c->plan.exchange == TA_EXCHANGE_ALL_REDUCE && options.ccl) ||
+        (c->plan.exchange == TA_EXCHANGE_DIRECT && !options_direct()) ||
         (c->plan.exchange == TA_EXCHANGE_DOUBLING && c->plan.out_placement == TA_PLACE_ROOT))
         c->plan.exchange = TA_EXCHANGE_AUTO;
     if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL) /* with a cluster others could be chosen */

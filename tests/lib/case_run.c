@@ -14,6 +14,7 @@
 #include "group/group.h"
 #include "number.h"
 #include "options.h"
+#include "patience.h"
 
 case_launch_fn case_launch = ta_group_run_threads;
 int case_steps = 2;
@@ -248,7 +249,8 @@ ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
     give_other_options(c, &config);
-    if (config.exchange == TA_EXCHANGE_TWO_LEVEL)
+    if (config.exchange == TA_EXCHANGE_TWO_LEVEL ||
+        (config.exchange == TA_EXCHANGE_DIRECT && c->ranks > 2 && c->seed % 2))
         TA_TRY(make_cluster(c->ranks, &cluster));
     config.cluster = cluster;
     if (c->own_workspace)
@@ -372,7 +374,7 @@ bool case_run_keep(const decode_case *given, bound_worst *worst, case_kept *kept
     char found[700] = "", line[1024];
     whole_run *run = calloc(1, sizeof *run);
     ta_group_config group = TA_GROUP_CONFIG_INIT;
-    group.timeout_ms = 30000;
+    group.timeout_ms = PATIENCE_MS(30000);
     run->c = c;
     case_data_make(c, &run->data);
     if (kept)

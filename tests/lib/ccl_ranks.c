@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "patience.h"
 #include "simt/simt_ccl.h"
 
 typedef struct whole {
@@ -64,7 +65,7 @@ ta_status ccl_run(int ranks, int timeout_ms, ccl_rank_fn fn, void *context)
 {
     whole w = {fn, context, timeout_ms};
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 60000;
+    config.timeout_ms = PATIENCE_MS(60000);
     return ta_group_run_threads(ranks, &config, run_rank, &w);
 }
 

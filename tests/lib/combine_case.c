@@ -12,6 +12,7 @@
 #include "case.h"
 #include "device_array.h"
 #include "options.h"
+#include "patience.h"
 
 /* ---- The case ---- */
 
@@ -42,10 +43,11 @@ combine_case combine_case_random(uint64_t seed, int ranks)
     c.out_dtype = (ta_dtype)random_int(&r, TA_F32, NUMBER_DTYPE_END - 1);
     c.placement = (ta_placement)random_int(&r, 0, 2);
     c.root = c.placement == TA_PLACE_ROOT ? random_int(&r, 0, c.ranks - 1) : 0;
-    c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_ALL_REDUCE);
+    c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_DIRECT);
     if ((c.placement == TA_PLACE_ROOT && c.exchange == TA_EXCHANGE_DOUBLING) ||
         (c.ranks < 3 && c.exchange == TA_EXCHANGE_TWO_LEVEL) ||
-        (options.ccl && c.exchange == TA_EXCHANGE_ALL_REDUCE))
+        (options.ccl && c.exchange == TA_EXCHANGE_ALL_REDUCE) ||
+        (!options_direct() && c.exchange == TA_EXCHANGE_DIRECT))
         c.exchange = TA_EXCHANGE_AUTO;
     c.sinks = (combine_sinks)random_int(&r, 0, 2);
     c.part = (combine_layout)random_int(&r, 0, COMBINE_LAYOUTS - 1);
@@ -413,7 +415,7 @@ bool combine_case_run(const combine_case *c, bound_worst *worst, char *failure, 
     whole *w = calloc(1, sizeof *w);
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     char line[512], found[700] = "";
-    config.timeout_ms = 30000;
+    config.timeout_ms = PATIENCE_MS(30000);
     make_whole(c, w);
     ta_status status = case_launch(c->ranks, &config, run_rank, w);
     if (status != TA_OK)

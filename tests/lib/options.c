@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-test_options options = {"host", false, 0, 0, 1, TA_ALGORITHM_AUTO, false, 0};
+test_options options = {.device = "host", .every = 1};
 
 static int left_out;
 
@@ -67,6 +67,11 @@ bool options_chosen(uint64_t number)
 bool options_host(void)
 {
     return !strcmp(options.device, "host");
+}
+
+bool options_direct(void)
+{
+    return options_host() && !options.ccl && !options.messages;
 }
 
 bool options_ranks(int ranks)

@@ -19,6 +19,7 @@ typedef struct test_options {
     int cases;              /* 0: the program's own number */
     int every;              /* 1 unless told */
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
+    bool messages;          /* set by a program whose group only has messages */
     bool ccl;               /* ranks have a device each, and a group that moves their memory */
     int ranks;              /* the most that a case may have; 0: any number */
 } test_options;
@@ -29,6 +30,10 @@ extern test_options options;
 bool options_read(int argc, char **argv);
 
 bool options_host(void);
+
+/* May ranks read each other's memory? On host devices, unless a program says that its group does
+ * not have it. */
+bool options_direct(void);
 
 /* Is this one of the cases that `--every` leaves? Spread so that no loop is always left out. */
 bool options_chosen(uint64_t number);

@@ -50,12 +50,36 @@ static ta_status split_never(ta_group *group, int color, int key, ta_group **par
     return ta_fail(TA_ERR_UNSUPPORTED, "a recording group is not split");
 }
 
+/* What goes without messages is not recorded. */
+static ta_status share_inner(ta_group *group, const int *ranks, int count, size_t bytes,
+                             struct ta_shared **shared)
+{
+    ta_group *inner = ((recording *)group)->inner;
+    return inner->ops->share(inner, ranks, count, bytes, shared);
+}
+
+static ta_status await_inner(ta_group *group, int peer, int ranks, const uint32_t *word,
+                             uint32_t epoch)
+{
+    ta_group *inner = ((recording *)group)->inner;
+    return inner->ops->await(inner, peer, ranks, word, epoch);
+}
+
+static void wake_inner(ta_group *group, int peer)
+{
+    ta_group *inner = ((recording *)group)->inner;
+    inner->ops->wake(inner, peer);
+}
+
 static const ta_group_ops ops = {
     .name = "recording",
     .exchange = pass_on,
     .abort = abort_inner,
     .destroy = destroy_nothing,
     .split = split_never,
+    .share = share_inner,
+    .await = await_inner,
+    .wake = wake_inner,
 };
 
 void recording_init(recording *r, ta_group *inner)

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/neighbors.h"
@@ -360,6 +362,143 @@ static ta_status killed(ta_group *world)
     }
 }
 
+/* ---- Faults of a direct exchange: the same in memory that processes share ---- */
+
+typedef struct direct_step {
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+} direct_step;
+
+static ta_status direct_begin(ta_group *world, direct_step *d)
+{
+    small_step_init(&d->step, ta_group_rank(world), ta_group_size(world));
+    d->step.config.exchange = TA_EXCHANGE_DIRECT;
+    TA_TRY(ta_device_open("host", NULL, &d->device));
+    TA_TRY(ta_plan_create(world, d->device, &d->step.config, &d->plan));
+    for (int i = 0; i < 5; ++i) {
+        TA_TRY(small_step_decode(&d->step, d->plan));
+        RANK_EXPECT(small_step_right(&d->step));
+    }
+    return TA_OK;
+}
+
+static void direct_end(direct_step *d)
+{
+    ta_plan_destroy(d->plan);
+    ta_device_close(d->device);
+}
+
+/* No name is left of the memory that all have mapped. Other programs may be at work. */
+static ta_status expect_no_segment(const ta_group *world)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    int mapped = 0;
+    RANK_EXPECT(maps);
+    while (fgets(line, sizeof line, maps)) {
+        char *name = strstr(line, "/dev/shm/treeattn-");
+        if (!name)
+            continue;
+        ++mapped;
+        RANK_EXPECT(strstr(name, "(deleted)"));
+    }
+    fclose(maps);
+    RANK_EXPECT(ta_group_size(world) == 1 || mapped > 0);
+    return TA_OK;
+}
+
+/* A new group of the same processes works. */
+static ta_status expect_new_group(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group *group;
+    direct_step d;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = 20000;
+    TA_TRY(ta_group_create_mpi(&comm, &config, &group));
+    ta_status status = direct_begin(group, &d);
+    if (status == TA_OK)
+        direct_end(&d);
+    ta_group_destroy(group);
+    return status;
+}
+
+/* Rank 2 does not come to a step in time. When it does, all it needs is there: it hears of it
+ * later. */
+static ta_status direct_late(ta_group *world)
+{
+    direct_step d;
+    ta_status status = TA_OK;
+    TA_TRY(direct_begin(world, &d));
+    TA_TRY(expect_no_segment(world));
+    if (ta_group_rank(world) == 2)
+        sleep_ms(3 * TIMEOUT_MS);
+    do
+        status = small_step_decode(&d.step, d.plan);
+    while (ta_group_rank(world) == 2 && status == TA_OK);
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", "1000 ms"));
+    direct_end(&d);
+    return expect_new_group();
+}
+
+/* All wait for rank 1, of which another thread aborts. */
+static ta_status direct_aborted(ta_group *world)
+{
+    direct_step d;
+    pthread_t thread;
+    TA_TRY(direct_begin(world, &d));
+    int rank = ta_group_rank(world);
+    if (rank == 1) {
+        RANK_EXPECT(pthread_create(&thread, NULL, abort_later, world) == 0);
+        sleep_ms(400);
+    }
+    ta_status status = small_step_decode(&d.step, d.plan);
+    if (rank == 1)
+        pthread_join(thread, NULL);
+    TA_TRY(rank_expect_error(TA_ERR_ABORTED, status, "rank 1 aborted", "the user pressed stop"));
+    direct_end(&d);
+    return expect_new_group();
+}
+
+/* Rank 1 is killed between two steps, in which the others wait for it; killed.sh looks at what is
+ * left. */
+static ta_status direct_killed(ta_group *world)
+{
+    direct_step d;
+    TA_TRY(direct_begin(world, &d));
+    for (int step = 0;; ++step) {
+        if (ta_group_rank(world) == 1 && step == 100)
+            raise(SIGKILL);
+        ta_status status = small_step_decode(&d.step, d.plan);
+        if (status != TA_OK)
+            return rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms");
+    }
+}
+
+/* Rank 1 is stopped, longer than the others wait, and goes on when they are done with it. */
+static ta_status direct_stopped(ta_group *world)
+{
+    direct_step d;
+    ta_status status = TA_OK;
+    TA_TRY(direct_begin(world, &d));
+    if (ta_group_rank(world) == 1) {
+        pid_t stopped = getpid(), child = fork();
+        if (child == 0) {
+            sleep_ms(3 * TIMEOUT_MS);
+            kill(stopped, SIGCONT);
+            _exit(0);
+        }
+        raise(SIGSTOP);
+        waitpid(child, NULL, 0);
+    }
+    while (status == TA_OK)
+        status = small_step_decode(&d.step, d.plan);
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms"));
+    direct_end(&d);
+    return expect_new_group();
+}
+
 /* ---- */
 
 static const struct {
@@ -384,6 +523,10 @@ static const struct {
     {"part_aborted", part_aborted},
     {"mpi_error", mpi_error},
     {"killed", killed},
+    {"direct_late", direct_late},
+    {"direct_aborted", direct_aborted},
+    {"direct_killed", direct_killed},
+    {"direct_stopped", direct_stopped},
 };
 
 /* Before MPI_Init(): the only one that needs no launcher. */

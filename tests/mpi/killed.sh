@@ -1,10 +1,19 @@
 #!/bin/sh
-# A rank is killed in mid-exchange: the job ends by itself, with an error, and leaves no process.
-#     killed.sh LAUNCHER... mpi_faults
+# A rank is killed in mid-exchange: the job ends by itself, with an error, and leaves no process and
+# no shared memory with a name.
+#     killed.sh FAULT LAUNCHER... mpi_faults
 set -eu
+fault=$1
+shift
+# Of the jobs that other tests run at this time there may be some, for moments.
+segments()
+{
+    find /dev/shm -maxdepth 1 -name 'treeattn-*' 2>/dev/null | sort
+}
+before=$(segments)
 
 mark=killed-$$ # an argument that the ranks ignore, to find them by
-"$@" killed "$mark" &
+"$@" "$fault" "$mark" &
 job=$!
 left=
 for _ in $(seq 80); do
@@ -21,4 +30,9 @@ fi
 status=0
 wait "$job" || status=$?
 echo "the job ended with status $status"
+for segment in $(segments); do
+    case $before in *"$segment"*) continue ;; esac
+    sleep 2 # another test's is gone by now
+    [ ! -e "$segment" ] || { echo "it left $segment"; exit 1; }
+done
 [ "$status" != 0 ]

@@ -15,10 +15,11 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 
-host=(group_threads host_pool run_threads)
+host=(direct group_threads host_pool run_threads)
 steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
 glue=(ccl_lifetime ccl_steps simt_ccl simt_streams)
-kernels=({gpu_caller,gpu_device,merge}' wave 32 random' 'gpu_device wave 64 random')
+kernels=({gpu_caller,gpu_device,gpu_direct,merge}' wave 32 random'
+    {gpu_device,gpu_direct}' wave 64 random')
 
 give_up()
 {
@@ -35,7 +36,8 @@ fi
 status=0 # of meson, which may also end before it has counted
 if [[ ${1:-} == --short ]]; then
     shift
-    programs=("${host[@]}" "${steps[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device merge)
+    programs=("${host[@]}" "${steps[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct
+        merge)
     ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
         tests/simt/test_simt_{ccl,streams} >"$log" 2>&1 || give_up
     meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${steps[@]}" \

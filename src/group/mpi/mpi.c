@@ -53,6 +53,9 @@ static const ta_group_ops mpi_ops = {
     .abort = mpi_abort,
     .destroy = mpi_destroy,
     .split = mpi_split,
+    .share = ta_mpi_share,
+    .await = ta_mpi_await,
+    .wake = ta_mpi_wake,
 };
 
 /* One block: the slots, the messages to each rank, the requests. */
@@ -89,6 +92,7 @@ static ta_status make_group(int rank, int size, int timeout_ms, ta_mpi_group **m
     g->silent = (char *)(g->answers + size);
     g->memory = memory;
     g->waits_for = -1;
+    g->cpus = ta_mpi_core->host_threads();
     atomic_init(&g->owner, pthread_self());
     pthread_mutex_init(&g->broken_mutex, NULL);
     *made = g;

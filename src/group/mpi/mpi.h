@@ -6,6 +6,7 @@
  * exchange.c  messages, cut into pieces that go through the group's own buffers
  * control.c   waiting: how long, for whom, and how a failure gets to all ranks
  * deferred_free.c     what MPI may still touch after a failure
+ * shared.c    memory that processes of one host share
  *
  * No call waits inside MPI: everything is started, then tested until it is done, the group is
  * broken, or the time is up. */
@@ -86,6 +87,7 @@ typedef struct ta_mpi_group {
     atomic_int broken; /* the ta_status that all calls return, TA_OK while all is well */
     char reason[TA_MPI_REASON_BYTES]; /* written once, before `broken` */
     atomic_int told;                  /* the others know, or are being told */
+    int cpus;                         /* that this process has */
     int waits_for;                    /* the rank it waits for, -1 when it does not wait */
     int *answers;                     /* [size]: whom each waits for, see control.c */
     char *silent;                     /* [size]: those that did not say */
@@ -137,6 +139,13 @@ ta_status ta_mpi_exchange(ta_group *group, const void *send, size_t send_bytes, 
 ta_status ta_mpi_start(ta_group *group, const void *send, size_t send_bytes, int to, void *receive,
                        size_t receive_bytes, int from, void *stream);
 ta_status ta_mpi_finish(ta_group *group, void *stream);
+
+/* ---- shared.c ---- */
+
+ta_status ta_mpi_share(ta_group *group, const int *ranks, int count, size_t bytes,
+                       struct ta_shared **shared);
+ta_status ta_mpi_await(ta_group *group, int peer, int ranks, const uint32_t *word, uint32_t epoch);
+void ta_mpi_wake(ta_group *group, int peer);
 
 /* ---- control.c ---- */
 

@@ -1,0 +1,190 @@
+/* See flags.h. */
+#include "flags.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/elements.h"
+#include "common/launch.h"
+#include "common/sweep.h"
+
+/* As decoder_prefill_kind; the last is what the weights suggest. */
+static const char *const prefill_words[] = {"grid", "chunks", "none", "auto", NULL};
+enum { PREFILL_AUTO = 3 };
+static const char *const weights_words[] = {"replicated", "tensor", NULL};
+static const char *const algorithm_words[] = {"tree", "ring-kv", "ring-q", NULL};
+static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,
+                                          TA_ALGORITHM_RING_Q};
+static const char *const pages_words[] = {"small", "huge", NULL};
+
+#define AT(field) offsetof(llama_flags, field)
+static const arg_flag flag_table[] = {
+    {0, "model", ARG_TEXT, AT(model), 0, 0, NULL, "MODEL",
+     "3.1-8b, 3.2-1b, 3-70b or tiny; a folder with config.json and safetensors files; or a "
+     "config.json alone",
+     NULL},
+    {0, "random", ARG_SET, AT(random), 0, 0, NULL, "",
+     "random weights even if the folder has some; all other models have random ones", NULL},
+    {0, "tokens", ARG_INTS, AT(tokens), 1, 1 << 30, NULL, "LIST", "tokens of the prompt", NULL},
+    {0, "words", ARG_TEXT, AT(words), 0, 0, NULL, "FILE",
+     "the prompt as numbers of words, with space or commas between them; --tokens then counts for "
+     "nothing",
+     "words by chance"},
+    {0, "new", ARG_INT, AT(new_words), 1, 100000, NULL, "N", "words to decode after the prompt",
+     NULL},
+    {0, "algo", ARG_CHOICES, AT(algorithms), 0, 0, algorithm_words, "LIST",
+     "of decode steps: tree, ring-kv, ring-q; they take turns at each word, and are compared with "
+     "the first",
+     NULL},
+    {0, "weights", ARG_CHOICE, AT(tensor), 0, 0, weights_words, "KIND",
+     "replicated: every rank computes every word; tensor: heads and columns are divided", NULL},
+    {0, "prefill", ARG_CHOICE, AT(prefill), 0, 0, prefill_words, "KIND",
+     "grid: each rank its own tokens, replicated weights alone; chunks: one after the other by all "
+     "ranks; none: random numbers in the cache; auto: grid where it can be",
+     NULL},
+    {0, "ranks", ARG_INTS, AT(ranks), 1, 1024, NULL, "LIST",
+     "ranks, as threads of this process; under mpirun the processes are the ranks", NULL},
+    {'t', "threads", ARG_INT, AT(threads), 1, 1024, NULL, "N", "threads of each rank",
+     "CPUs / ranks"},
+    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
+     "host; GPUs have no operations of a layer yet, beside attention", NULL},
+    {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, element_words, "TYPE", "of random weights", NULL},
+    {0, "kv-dtype", ARG_CHOICE, AT(kv_dtype), 0, 0, element_words, "TYPE", "of the cache", NULL},
+    {0, "chunk", ARG_INT, AT(chunk), 1, 1024, NULL, "TOKENS", "computed at a time in the prompt",
+     NULL},
+    {0, "block", ARG_INT, AT(block), 1, 1 << 20, NULL, "TOKENS", "of the shard map", NULL},
+    {0, "page-tokens", ARG_INT, AT(page_tokens), 1, 1 << 20, NULL, "TOKENS",
+     "of a page of the cache", NULL},
+    {0, "reproducible", ARG_INT, AT(tile), 16, 1 << 20, NULL, "TOKENS",
+     "the same bits on any number of ranks, with tiles of so many tokens, of which --block is a "
+     "multiple: tree and chunks with replicated weights, products of a fixed order",
+     "off"},
+    {0, "matmul", ARG_TEXT, AT(matmul), 0, 0, NULL, "LIBRARY",
+     "products of many rows: own, or the file name of a BLAS",
+     "the first BLAS that is here, or own"},
+    {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND", "memory of random weights",
+     NULL},
+    {0, "seed", ARG_INT, AT(seed), 0, INT32_MAX, NULL, "N", "of weights, prompt and sampling",
+     NULL},
+    {0, "temperature", ARG_INT, AT(temperature), 0, 10000, NULL, "PERCENT",
+     "choose words by chance: 100 is the model's own distribution; 0 the likeliest word", NULL},
+    {'w', "warmup", ARG_INT, AT(warmup), 0, 1000, NULL, "N", "steps before the first that counts",
+     NULL},
+    {0, "read", ARG_INT, AT(read), 0, 1, NULL, "0|1",
+     "alternate with reading the same bytes of weights and cache, for the fraction", NULL},
+    {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "TEXT",
+     "also predict each row on this cluster: h100:1x8, mi300x:1x4, a file … (see treeattn-bench "
+     "model)",
+     NULL},
+    {0, "predict", ARG_SET, AT(predict), 0, 0, NULL, "",
+     "predict alone, on --cluster with all its ranks: nothing runs", NULL},
+    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE", "write all results to this file", NULL},
+    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    {0},
+};
+static const arg_flag *const tables[] = {flag_table, NULL};
+
+static llama_flags defaults(void)
+{
+    return (llama_flags){
+        .model = "tiny",
+        .device = "host",
+        .tokens = sweep_one(1024),
+        .ranks = sweep_one(1),
+        .algorithms = {3, {0, 1, 2}},
+        .new_words = 10,
+        .warmup = 1,
+        .prefill = PREFILL_AUTO,
+        .dtype = 2,
+        .kv_dtype = 2,
+        .chunk = 256,
+        .block = 64,
+        .page_tokens = 16,
+        .read = 1,
+    };
+}
+
+/* What no flag can check alone; the first sentence that is not NULL. */
+static const char *disagreement(const llama_flags *f)
+{
+    if (f->tensor && f->prefill == PREFILL_GRID)
+        return "--prefill is grid, but with --weights tensor must be chunks or none: the grid "
+               "needs "
+               "all weights on every rank";
+    if (f->predict && !f->cluster)
+        return "--predict needs --cluster, such as h100:1x8";
+    if (f->tile && f->tensor)
+        return "--reproducible needs --weights replicated: sums over ranks have another order";
+    if (f->tile && f->prefill == PREFILL_GRID)
+        return "--reproducible needs --prefill chunks or none";
+    if (f->tile && (f->algorithms.count != 1 || f->algorithms.values[0] != 0))
+        return "--reproducible needs --algo tree: rings have no order of their own to keep";
+    if (f->tile && f->matmul && strcmp(f->matmul, "own") != 0)
+        return "--reproducible needs --matmul own";
+    if (f->tile && f->block % f->tile != 0)
+        return "--block must be a multiple of --reproducible";
+    if (f->algorithms.count > DECODER_ALGORITHMS)
+        return "--algo has more than 4 values";
+    return NULL;
+}
+
+int llama_flags_parse(int argc, char **argv, llama_flags *flags, char *error, size_t capacity)
+{
+    *flags = defaults();
+    flags->ranks.count = 0;
+    if (args_parse(tables, flags, argc, argv, error, capacity) != 0)
+        return -1;
+    if (launch.mpi && flags->ranks.count > 0 &&
+        (flags->ranks.count != 1 || flags->ranks.values[0] != launch.ranks)) {
+        snprintf(error, capacity, "--ranks is given, but there are %d MPI processes: leave it out",
+                 launch.ranks);
+        return -1;
+    }
+    if (launch.mpi || flags->ranks.count == 0)
+        flags->ranks = sweep_one(launch.mpi ? launch.ranks : 1);
+    const char *wrong = disagreement(flags);
+    if (wrong)
+        snprintf(error, capacity, "%s", wrong);
+    if (flags->tile && !flags->matmul)
+        flags->matmul = "own";
+    if (flags->prefill == PREFILL_AUTO)
+        flags->prefill = flags->tensor || flags->tile ? PREFILL_CHUNKS : PREFILL_GRID;
+    return wrong ? -1 : 0;
+}
+
+void llama_flags_help(FILE *file)
+{
+    llama_flags usual = defaults();
+    fputs(
+        "usage: treeattn-bench llama [FLAGS]\n"
+        "\n"
+        "Run a model of the Llama family on a sharded KV cache: a prompt, then words one by one,\n"
+        "each by all algorithms in turn. Weights are random unless --model has some; their\n"
+        "values change no times.\n"
+        "\n",
+        file);
+    args_print(file, tables, &usual);
+}
+
+decoder_prefill_kind llama_flags_prefill(const llama_flags *flags)
+{
+    return (decoder_prefill_kind)flags->prefill;
+}
+
+const char *llama_flags_prefill_name(const llama_flags *flags)
+{
+    return prefill_words[flags->prefill];
+}
+
+ta_algorithm llama_flags_algorithm(const llama_flags *flags, int index)
+{
+    return algorithms[flags->algorithms.values[index]];
+}
+
+const char *llama_algorithm_word(ta_algorithm algorithm)
+{
+    for (int i = 0; algorithm_words[i]; i++)
+        if (algorithms[i] == algorithm)
+            return algorithm_words[i];
+    return "?";
+}

@@ -1,0 +1,38 @@
+/* The table of `treeattn-bench llama`, and its JSON. docs/llama.md explains both. */
+#ifndef BENCH_LLAMA_SUMMARY_H
+#define BENCH_LLAMA_SUMMARY_H
+
+#include "common/json.h"
+#include "forecast.h"
+#include "timing.h"
+
+/* What was run with, for the head of both. */
+typedef struct llama_head {
+    const llama_flags *flags;
+    const bench_machine *machine;
+    const llama_config *config;
+    const char *weights; /* where they are from */
+    int argc;
+    char **argv;
+} llama_head;
+
+void summary_header(const llama_head *head);
+
+/* Rows of one result: one for each algorithm. `forecasts` has as many, or is NULL. */
+void summary_rows(const llama_head *head, const llama_result *result,
+                  const llama_forecast *forecasts);
+void summary_footer(const llama_head *head);
+
+/* With --predict: a table of forecasts alone. */
+void summary_forecast_header(const llama_head *head);
+void summary_forecast(const llama_row *row, ta_algorithm algorithm, const llama_forecast *forecast,
+                      const llama_forecast *first, int64_t new_words);
+
+void summary_json_begin(json_writer *json, const llama_head *head);
+void summary_json_rows(json_writer *json, const llama_head *head, const llama_result *result,
+                       const llama_forecast *forecasts);
+void summary_json_forecast(json_writer *json, const llama_row *row, ta_algorithm algorithm,
+                           const llama_forecast *forecast);
+void summary_json_end(json_writer *json);
+
+#endif

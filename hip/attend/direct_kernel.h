@@ -1,0 +1,231 @@
+/* attend_direct. Grid: a block for each that the device holds at a time, or for each item if there
+ * are more, of 4 waves; in reproducible mode one for each tile, sequence, KV head and row group.
+ *
+ * Attention of up to 16 query rows over 16-bit caches of 64, 128 or 256 dimensions. Every wave
+ * works by itself on its own tiles of 16 tokens: K and V go from memory straight into the operands
+ * of the matrix cores, and the loop has no barrier and no shared memory.
+ *
+ *     block's piece   |tile 0|tile 1|tile 2|tile 3|tile 4|tile 5| …
+ *     wave            |  0   |  1   |  2   |  3   |  0   |  1   | …
+ *
+ * At the end of a piece the waves merge what they have, in their order, and the record is written:
+ * to its place if the piece is a whole item, else to the workspace for merge_pieces (pieces.hip).
+ * shares.h says which pieces a block has, direct_lanes.h which lane has what. The .hip file of each
+ * head dimension includes this. */
+#ifndef TA_HIP_DIRECT_KERNEL_H
+#define TA_HIP_DIRECT_KERNEL_H
+
+#include "direct_edge.h"
+#include "softmax.h"
+#include "tell.h"
+
+/* What the waves of a block meet in at the end of a piece. */
+template <int Dim, int Rows, int Teams> struct ta_direct_meeting {
+    float m[Teams][Rows], l[Teams][Rows];
+    float o[Rows][Dim + 4];
+};
+
+/* NaN is larger than anything. */
+TA_DEVICE float ta_direct_larger(float a, float b)
+{
+    return a != a || a >= b ? a : b;
+}
+
+template <int Dim, int Rows, int Teams>
+TA_DEVICE float ta_meeting_m(const ta_direct_meeting<Dim, Rows, Teams> &all, int32_t row)
+{
+    float m = all.m[0][row];
+    for (int i = 1; i < Teams; i++)
+        m = ta_direct_larger(m, all.m[i][row]);
+    return m;
+}
+
+/* Each team writes down its m and l. */
+template <class Type, int Dim, int Wave, int Rows, int Teams>
+TA_DEVICE void ta_show_sums(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                            ta_direct_meeting<Dim, Rows, Teams> &all)
+{
+    typedef ta_lanes<Wave> lanes;
+#pragma unroll
+    for (int r = 0; r < w.slots; r++) {
+        float l = w.l[r];
+#pragma unroll
+        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
+            l += ta_shfl_xor(l, mask);
+        /* One for each row. */
+        if (w.first_column() == 0 && (ta_lane() & (lanes::end_mask - lanes::first_mask)) == 0) {
+            all.m[w.team()][lanes::row(r)] = l != l ? l : w.m[r];
+            all.l[w.team()][lanes::row(r)] = l;
+        }
+    }
+}
+
+/* One team adds its o to those of the teams before it. */
+template <class Type, int Dim, int Wave, int Rows, int Teams>
+TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                           ta_direct_meeting<Dim, Rows, Teams> &all)
+{
+    typedef ta_lanes<Wave> lanes;
+    const int columns = ta_direct_wave<Type, Dim, Wave, Rows>::columns;
+    int32_t team = w.team();
+#pragma unroll
+    for (int r = 0; r < w.slots; r++) {
+        int32_t row = lanes::row(r);
+        float scale = ta_merge_scale(ta_meeting_m(all, row), all.m[team][row]).b *
+                      (1.0f / ta_weight_scale(Type()));
+#pragma unroll
+        for (int t = 0; t < w.products; t++)
+#pragma unroll
+            for (int i = 0; i < lanes::elements; i++) {
+                float &to = all.o[row][w.first_column() + ta_value_column<Wave, columns>(t, i)];
+                float own = w.o[r][t][i] * scale;
+                to = team == 0 ? own : to + own;
+            }
+    }
+}
+
+/* Merge what the waves have and write the records. */
+template <class Type, int Dim, int Wave, int Rows, int Teams>
+TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                            const ta_direct_piece &b, ta_direct_meeting<Dim, Rows, Teams> &all)
+{
+    int32_t thread = static_cast<int32_t>(threadIdx.x);
+    ta_show_sums(w, all);
+    ta_syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < Teams; i++) {
+        if (w.team() == i)
+            ta_add_team(w, all);
+        ta_syncthreads();
+    }
+    int32_t rows = ta_uniform(b.row_count);
+#pragma unroll 1
+    for (int32_t i = thread; i < rows * Dim; i += Wave * TA_DIRECT_WAVES)
+        ta_piece_record(b, i / Dim)[i % Dim] = all.o[i / Dim][i % Dim];
+    if (thread < rows) {
+        float m = ta_meeting_m(all, thread), l = 0.0f;
+        for (int i = 0; i < Teams; i++)
+            l += all.l[i][thread] * ta_merge_scale(m, all.m[i][thread]).b;
+        float *record = ta_piece_record(b, thread);
+        record[Dim] = m;
+        record[Dim + 1] = l;
+    }
+}
+
+/* The tiles from `t` to `last`, which all rows see whole, while the next is on its way. */
+template <class Type, int Dim, int Wave, int Rows>
+TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                                  const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
+                                  int32_t last)
+{
+    const int32_t step = w.step;
+    typename ta_direct_wave<Type, Dim, Wave, Rows>::plain_places places(p, c);
+    places.look_up(t);
+#pragma unroll 1
+    for (; t <= last && !places.exists(); t += step) {
+        w.lose_all();
+        places.look_up(t + step);
+    }
+    if (t > last)
+        return;
+    places.find(t);
+    places.look_up(t + step);
+    w.load_k(places);
+    if (w.v_ahead)
+        w.load_v(places);
+#pragma unroll 1
+    for (; t + step <= last; t += step)
+        w.template take_seen_tile<true>(p, places, t + step);
+    w.template take_seen_tile<false>(p, places, t);
+}
+
+/* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there is a
+ * reason to take all of them for such. */
+template <bool Any, class Type, int Dim, int Wave, int Rows>
+TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_direct_params &p,
+                             const ta_direct_piece &b)
+{
+    const int32_t step = w.step;
+    ta_direct_cache c = ta_find_direct_cache(p, b);
+    c.v += w.first_column() * 2;
+    int32_t end = ta_uniform(b.end), own = ta_uniform(b.first) + w.team() * ta_direct_tile;
+    int32_t first = end, last = -1; /* of those that every row sees */
+    if (!Any) {
+        int32_t before = max(ta_uniform(b.all_see.first) - own, 0);
+        first = own + (before + step - 1) / step * step;
+        last = min(ta_uniform(b.all_see.end), c.end) - ta_direct_tile;
+    }
+#pragma unroll 1
+    for (int32_t t = own; t < end; t += step) {
+        if (t >= first && t <= last)
+            t += (last - t) / step * step;
+        else
+            ta_take_edge_tile<Any>(w, ta_params_again(p), b, c, t);
+    }
+    if constexpr (!Any)
+        if (first <= last)
+            ta_take_seen_tiles(w, ta_params_again(p), c, first, last);
+}
+
+template <class Type, int Dim, int Wave, int Rows, bool Any>
+__global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
+    attend_direct(ta_direct_params params)
+{
+    TA_ONLY_WAVE(Wave);
+    /* Never launched: there are not enough registers (attend.c). */
+    if (TA_MMA_CONVERTS_F16 && Dim == 256 && std::is_same<Type, ta_type_f16>::value)
+        return;
+    typedef ta_direct_meeting<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> meeting;
+    TA_SHARED(ta_direct_piece, b);
+    TA_SHARED(meeting, all);
+    ta_tell_step(params.problem, params.kv, params.tell);
+    if (params.blocks)
+        ta_deal(ta_params_again(params), b);
+#pragma unroll 1
+    for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
+        ta_direct_wave<Type, Dim, Wave, Rows> w;
+        const ta_direct_params &p = ta_params_again(params);
+        w.start(p, b);
+        ta_take_tiles<Any>(w, p, b);
+        ta_end_piece(w, b, all);
+    }
+}
+
+template <class Type, int Dim, int Wave, int Rows>
+static ta_launch_result ta_launch_rows(const ta_direct_params &p, hipStream_t stream)
+{
+    dim3 grid(static_cast<unsigned>(p.grid));
+    const unsigned threads = Wave * TA_DIRECT_WAVES;
+    if (p.plain)
+        return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, false>), grid, threads, 0, stream,
+                         p);
+    return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, true>), grid, threads, 0, stream, p);
+}
+
+template <class Type, int Dim, int Wave>
+static ta_launch_result ta_launch_wave(const ta_direct_params &p, hipStream_t stream)
+{
+    if constexpr (!ta_mma_has(Wave))
+        return {hipErrorInvalidValue, "attend_direct"};
+    else if constexpr (Wave == 64)
+        return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);
+    else if constexpr (Dim == 256)
+        return ta_launch_rows<Type, Dim, Wave, 8>(p, stream);
+    else if (p.rows == 8)
+        return ta_launch_rows<Type, Dim, Wave, 8>(p, stream);
+    else
+        return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);
+}
+
+/* The launcher of one head dimension. */
+template <int Dim>
+static ta_launched ta_launch_dim(const ta_direct_params *params, int wave, void *stream)
+{
+    hipStream_t s = static_cast<hipStream_t>(stream);
+    ta_launch_result result = ta_no_type("attend_direct", params->problem.kv_dtype);
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, params->problem.kv_dtype, Type,
+                   TA_WAVE_SWITCH(wave, Wave, result = ta_launch_wave<Type, Dim, Wave>(*params, s)))
+    return ta_launched_of(result);
+}
+
+#endif

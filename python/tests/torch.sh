@@ -1,0 +1,44 @@
+#!/bin/sh
+# The tests that need PyTorch and transformers, in an environment of their own that is kept in the
+# user's cache directory: several GB from PyPI, the first time.
+#
+#     torch.sh BUILD_DIR     run the tests with the library of a build
+#     torch.sh --prepare     make the environment, if it is not there
+set -eu
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+environment=${XDG_CACHE_HOME:-$HOME/.cache}/treeattn/python-env
+python=$environment/bin/python
+
+if ! "$python" -c 'import torch, transformers, numpy, mpi4py' 2>/dev/null; then
+    system=/usr/bin/python3
+    [ -x "$system" ] || system=python3
+    echo "getting PyTorch and transformers from PyPI into $environment"
+    if ! { "$system" -m venv "$environment" &&
+        "$environment/bin/pip" install -q torch transformers numpy mpi4py; }; then
+        exit 1
+    fi
+fi
+[ "$1" != --prepare ] || exit 0
+build=$(cd -- "$1" && pwd)
+
+passed=0
+failed=0
+run() # TEST
+{
+    if "$here/run.py" "$build/src/libtreeattn.so" "$1"; then
+        passed=$((passed + 1))
+    else
+        echo "FAILED   $1"
+        failed=$((failed + 1))
+    fi
+}
+
+# The wheel, all of it built from the source distribution, with the Python that users have.
+! command -v ccache >/dev/null || export CC="${CC:-ccache cc}"
+run test_wheel.py
+export TREEATTN_PYTHON="$python"
+run torch_ops.py
+run torch_models.py
+run torch_generate.py
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

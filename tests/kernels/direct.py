@@ -1,0 +1,205 @@
+"""The loops of the direct kernels, in machine code: what a tile of K and V costs. NVIDIA's is
+disassembled from the cubins of a build with -Dkernel_report=true by nvdisasm, AMD's is the
+assembly. report.py checks the limits, page.py prints the table. Nothing here was measured."""
+import functools
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import assembly
+
+FAMILY = 'attend_direct'
+TILE = 16  # tokens of a wave
+WAVES = 4  # of a block
+
+# Instructions of a thread for 16 bytes of K and V, at most: (wave, rows) of 128 dimensions.
+# On gfx90a elements of f16 are converted first: no limit there.
+LIMITS = {(32, 8): 20, (32, 16): 32, (64, 16): 30}
+NO_LIMIT = {('gfx90a', 'f16')}
+
+# What 16 bytes of K and V took before, by (architecture, rows of the group): attend_fma with 1 and
+# 4 rows, attend_mma with 8 and 16, 128 dimensions in bf16. Counted once, in SASS; of AMD's,
+# report.py counts those kernels in the same build.
+BEFORE_NVIDIA = {('sm_90', 8): (92, 120, 145), ('sm_90', 16): (145,)}
+
+
+class Sass:
+    """The syntax of nvdisasm, for assembly.py."""
+    LABEL = re.compile(r'(\.L_x_\w+):')
+    CODE = re.compile(r'\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)')
+    BRANCH = re.compile(r'\bBRA\b.*?`\((\.L_x_\w+)\)')
+    CONDITIONAL = re.compile(r'@!?U?P|\bBRA\.')  # BRA.U has its condition as an operand
+    END = re.compile(r'\*/\s+(?:EXIT|RET\S*|BRX\S*)\s')
+
+
+def find_nvdisasm():
+    """The path of nvdisasm: $NVDISASM, the PATH, the CUDA toolkit, or where fetch-nvdisasm.sh puts
+    it. None if there is none."""
+    cache = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
+    places = [os.environ.get('NVDISASM'), shutil.which('nvdisasm'), '/usr/local/cuda/bin/nvdisasm',
+              os.path.join(cache, 'treeattn', 'nvdisasm')]
+    return next((p for p in places if p and os.access(p, os.X_OK)), None)
+
+
+class DirectLoop:
+    """What one loop over tiles has, of one kernel and architecture."""
+
+    def __init__(self, name, arch, code):
+        self.name, self.arch = name, arch
+        self.arguments = re.search(r'<(.*)>', name)[1].split(', ')
+        self.dim, self.wave, self.rows = (int(n) for n in self.arguments[1:4])
+        self.plain = self.arguments[4] == 'plain'
+        loop = smallest_loop(code)
+        self.instructions = len(loop)
+        self.loaded = sum(map(load_bytes, loop))
+        self.loads = sum(load_bytes(i) > 0 for i in loop)
+        self.barriers = sum(bool(BARRIER.match(i.name)) for i in loop)
+        self.shared = sum(bool(SHARED.match(i.name)) for i in loop)
+        self.local = sum(bool(LOCAL.match(i.name)) for i in loop)
+        self.matrix = sum(i.name.startswith(('HMMA', 'v_mfma')) for i in loop)
+
+    @property
+    def sharers(self):
+        """Waves that make the scores of the same tile."""
+        return 2 if self.dim == 256 else 1
+
+    @property
+    def per_load(self):
+        """Instructions for each 16 bytes of K and V."""
+        return self.instructions * self.sharers / (TILE * self.dim * 4 / 16 / self.wave)
+
+    @property
+    def tile_bytes(self):
+        """Of K and V that a wave has on its way while it computes: of K alone where V waits."""
+        both = TILE * self.dim * 4
+        return both // 2 if self.dim == 256 else both
+
+    def complaints(self):
+        if not self.plain:
+            return
+        where = f'{self.name} on {self.arch}: its loop over tiles'
+        limit = LIMITS.get((self.wave, self.rows))
+        if (self.arch, self.arguments[0]) in NO_LIMIT:
+            limit = None
+        if self.dim == 128 and limit and self.per_load > limit:
+            yield (f'{where} has {self.per_load:.1f} instructions for 16 bytes of K and V: '
+                   f'at most {limit}')
+        if self.barriers:
+            yield f'{where} has {self.barriers} barriers'
+        if self.shared:
+            yield f'{where} has {self.shared} accesses of shared memory'
+        if self.local:
+            yield f'{where} has {self.local} accesses of spilled registers'
+        expected = TILE * (self.dim * 2 + self.dim * 2 // self.sharers) / self.wave
+        if self.loaded != expected:
+            yield (f'{where} loads {self.loaded} bytes of K and V in a thread: '
+                   f'expected {expected:.0f}')
+
+
+# Barriers of a block; on NVIDIA those of a wave are WARPSYNC. Exchanges between lanes are no access
+# of shared memory: SHFL and ds_bpermute use its wires only.
+BARRIER = re.compile(r'BAR\b|s_barrier')
+SHARED = re.compile(r'(?:LDS|STS|LDSM|ATOMS)\b|ds_(?!bpermute|permute|swizzle)')
+LOCAL = re.compile(r'(?:LDL|STL)\b|scratch_|buffer_(?:load|store)')
+WIDTHS = {'128': 16, 'dwordx4': 16, 'b128': 16, '64': 8, 'dwordx2': 8, 'b64': 8}
+LOAD = re.compile(r'(?:LDG\S*\.|global_load_)(128|64|dwordx4|dwordx2|b128|b64)\b')
+
+
+def load_bytes(instruction):
+    """Of a wide load, which only K and V have in these loops; 0 for anything else."""
+    found = LOAD.match(instruction.name)
+    return WIDTHS[found[1]] if found else 0
+
+
+def smallest_loop(code):
+    """The instructions of the loop over tiles: the shortest with several wide loads."""
+    loops = {}
+    for instruction in code:
+        for head in instruction.loops:
+            loops.setdefault(head, []).append(instruction)
+    wide = [body for body in loops.values() if sum(map(load_bytes, body)) >= 64]
+    if not wide:
+        sys.exit('direct.py: a kernel has no loop over tiles of K and V')
+    return min(wide, key=len)
+
+
+def demangle(symbol):
+    text = subprocess.run(['c++filt', symbol], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.strip()
+    text = re.sub(r'^void |\(.*', '', text).replace('ta_type_', '')
+    return text.replace('false', 'plain').replace('true', 'any')  # as kernel.py does
+
+
+def read_cubin(path, nvdisasm):
+    text = subprocess.run([nvdisasm, '-c', path], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+    arch = re.search(r'\.target\s+(sm_\d+)', text)[1]
+    for part in re.split(r'\n\s*\.section\s+\.text\.', text)[1:]:
+        symbol = part.split(',')[0]
+        if FAMILY in symbol:
+            yield DirectLoop(demangle(symbol), arch,
+                             assembly.read_kernel(part.split('\n'), {}, Sass))
+
+
+@functools.lru_cache(maxsize=None)
+def read_nvidia(build):
+    """All loops of a build's cubins; None without nvdisasm."""
+    nvdisasm = find_nvdisasm()
+    if not nvdisasm:
+        return None
+    paths = sorted(glob.glob(os.path.join(build, 'hip', 'direct_*.cubin')))
+    return [loop for path in paths for loop in read_cubin(path, nvdisasm)]
+
+
+def in_flight(loop, blocks):
+    """Bytes of K and V that the blocks of a unit have asked for."""
+    return blocks * WAVES * loop.tile_bytes
+
+
+def blocks_per_unit(dim):
+    """TA_DIRECT_BLOCKS of hip/attend/direct.h, as it is written there."""
+    path = os.path.join(assembly.TREE, 'hip', 'attend', 'direct.h')
+    with open(path, encoding='utf-8') as file:
+        text = re.search(r'#define TA_DIRECT_BLOCKS\(dim\) (.*)', file.read())[1]
+    if text != '((dim) == 64 ? 3 : 2)':
+        sys.exit(f'direct.py: TA_DIRECT_BLOCKS is {text}: tell blocks_per_unit()')
+    return 3 if dim == 64 else 2
+
+
+def little(loop, device, units):
+    """Little's law: bytes that a unit must have asked for to keep the device's memory busy."""
+    return device['gbs'] / units * device['ns']
+
+
+def table(loops, devices, units, before):
+    """The page's table, and complaints about bytes in flight: of the devices of these loops.
+    `before` is as BEFORE_NVIDIA."""
+    rows = ['| kernel | | instructions | matrix | loads | instructions / 16 bytes | before '
+            '| barriers, shared memory, spills | in flight | needed |', '| --- ' * 10 + '|']
+    wrong = []
+    for loop in sorted(loops, key=lambda l: (l.arch, l.dim, l.rows, l.name)):
+        if not loop.plain:
+            continue
+        flight, needed = in_flight(loop, blocks_per_unit(loop.dim)), '–'
+        for name, device in devices.items():
+            if device['arch'] == loop.arch:
+                least = little(loop, device, units[loop.arch])
+                needed = f'{least / 1024:.0f} KiB ({name})'
+                if name in ('H100', 'MI300X') and flight < 2 * least:
+                    wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, twice '
+                                 f'{least:.0f} are needed')
+        known = before.get((loop.arch, loop.rows), ())
+        if loop.arguments[:2] != ['bf16', '128']:
+            known = ()
+        old = ', '.join(f'{n:.0f}' for n in known) or '–'
+        rows.append(f'| `{loop.name}` | {loop.arch} | {loop.instructions} | {loop.matrix} | '
+                    f'{loop.loads} | {loop.per_load:.1f} | {old} | {loop.barriers}, '
+                    f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
+    return '\n'.join(rows), wrong
+
+
+def read_amd(kernels):
+    return [DirectLoop(k.name, k.arch, k.code) for k in kernels if k.family == FAMILY]

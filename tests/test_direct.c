@@ -1,0 +1,250 @@
+/* The direct exchange (src/exchange/direct.c, src/group/signals.c) over many steps: the bits of the
+ * all-gather exchange on every rank, with ranks that come late by turns, records in place, plans
+ * that take turns on one group, counts that wrap, one shot and two; and its faults on threads: a
+ * rank that is late for good, one that aborts. test_exchange.c has every placement
+ * and size of one step; tests/mpi/faults.c the faults of processes. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "exchange/exchange.h"
+#include "group/signals.h"
+#include "lib/expect.h"
+#include "lib/random.h"
+#include "lib/small_step.h"
+
+#define ROWS 2
+#define V_DIM 8
+#define RECORD (V_DIM + 2)
+#define HEADS 5
+#define STEPS 200
+#define FLOATS (HEADS * ROWS * RECORD)
+
+void setUp(void)
+{
+}
+
+void tearDown(void)
+{
+}
+
+static void sleep_us(int microseconds)
+{
+    struct timespec time = {0, (long)microseconds * 1000};
+    nanosleep(&time, NULL);
+}
+
+typedef struct trial {
+    int shots, jobs;
+    uint32_t start;
+    ta_placement placement;
+} trial;
+
+static void fill(float *records, int step, int rank)
+{
+    random_source source = random_from((uint64_t)(step * 64 + rank));
+    for (int i = 0; i < FLOATS; ++i)
+        records[i] = (float)random_normal(&source);
+    for (int i = 0; i < HEADS * ROWS; ++i)
+        records[i * RECORD + V_DIM + 1] = 1 + (float)random_unit(&source);
+}
+
+/* All ranks' partials merged in the order of the ranks, by the device that merges in a run. */
+static ta_status merge_all(ta_device *device, int step, int ranks, float *merged)
+{
+    float *next = malloc(FLOATS * sizeof *next);
+    ta_status status = next ? TA_OK : TA_ERR_NO_MEMORY;
+    fill(merged, step, 0);
+    for (int rank = 1; rank < ranks && status == TA_OK; ++rank) {
+        fill(next, step, rank);
+        status = ta_device_merge(device, merged, next, HEADS * ROWS, V_DIM, NULL);
+    }
+    free(next);
+    return status;
+}
+
+/* What finish() would read: `last`, with what it has still to merge. */
+static ta_status finish(ta_exchange_job *job, float *records)
+{
+    ta_merge last = job->last;
+    RANK_EXPECT(last.fault->status == TA_OK);
+    memcpy(records, last.records, FLOATS * sizeof *records);
+    last.records = records;
+    last.fault = NULL;
+    return last.messages ? job->device->ops->merge(job->device, &last, NULL) : TA_OK;
+}
+
+static ta_status make_job(ta_group *group, ta_device *device, const trial *t, const ta_nodes *nodes,
+                          ta_exchange_job *job)
+{
+    int skipped;
+    *job = (ta_exchange_job){.group = group,
+                             .device = device,
+                             .rank = ta_group_rank(group),
+                             .kind = TA_EXCHANGE_DIRECT,
+                             .chunks = 1,
+                             .defers = 1};
+    job->shape = (ta_exchange_shape){.ranks = ta_group_size(group),
+                                     .heads = HEADS,
+                                     .record_bytes = RECORD * sizeof(float),
+                                     .v_dim = V_DIM,
+                                     .head_bytes = ROWS * RECORD * sizeof(float),
+                                     .placement = t->placement,
+                                     .nodes = nodes,
+                                     .shares_memory = 1,
+                                     .shots = t->shots};
+    TA_TRY(ta_exchange_share(job, TA_OK, &skipped));
+    RANK_EXPECT(!skipped);
+    return TA_OK;
+}
+
+static ta_status one_step(const trial *t, ta_exchange_job *job, int step)
+{
+    int ranks = job->shape.ranks, rank = job->rank;
+    float expected[FLOATS], got[FLOATS];
+    if (step % ranks == rank) /* by turns */
+        sleep_us(step % 7 ? 0 : 300);
+    job->records = ta_exchange_place(job);
+    fill(job->records, step, rank);
+    *ta_exchange_fault(job) = ta_fault_of(TA_OK, rank);
+    TA_TRY(ta_exchange_run(job, NULL));
+    if ((step + rank) % 3 == 0) /* others are done meanwhile, and go on */
+        sleep_us(100);
+    if (t->placement == TA_PLACE_ROOT && rank != 0)
+        return TA_OK;
+    TA_TRY(finish(job, got));
+    TA_TRY(merge_all(job->device, step, ranks, expected));
+    int first = t->placement == TA_PLACE_HEADS ? HEADS * rank / ranks : 0;
+    int end = t->placement == TA_PLACE_HEADS ? HEADS * (rank + 1) / ranks : HEADS;
+    RANK_EXPECT(memcmp(expected + first * ROWS * RECORD, got + first * ROWS * RECORD,
+                       (size_t)(end - first) * ROWS * RECORD * sizeof(float)) == 0);
+    return TA_OK;
+}
+
+static ta_status many_steps(ta_group *group, void *context)
+{
+    const trial *t = context;
+    ta_exchange_job jobs[2];
+    ta_device *device;
+    ta_nodes nodes;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_nodes_make(NULL, ta_group_size(group), &nodes));
+    for (int i = 0; i < t->jobs; ++i)
+        TA_TRY(make_job(group, device, t, &nodes, &jobs[i]));
+    ta_signals_start(jobs[0].signals, t->start);
+    TA_TRY(ta_group_barrier(group, NULL));
+    ta_status status = TA_OK;
+    for (int step = 0; step < STEPS && status == TA_OK; ++step)
+        status = one_step(t, &jobs[step / 3 % t->jobs], step);
+    for (int i = 0; i < t->jobs; ++i)
+        ta_exchange_release(&jobs[i]);
+    ta_nodes_free(&nodes);
+    ta_device_close(device);
+    return status;
+}
+
+static void test_many_steps(void)
+{
+    static const int rank_counts[] = {2, 3, 5, 8};
+    for (int i = 0; i < 4; ++i)
+        for (int shots = 1; shots <= 2; ++shots)
+            for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
+                trial t = {shots, 1 + (i + placement) % 2, shots == 1 ? 0 : UINT32_MAX - STEPS / 2,
+                           (ta_placement)placement};
+                EXPECT_OK(ta_group_run_threads(rank_counts[i], NULL, many_steps, &t));
+            }
+}
+
+/* After 2^31 exchanges in one shot the word of the second one must not seem to have come. */
+static ta_status change_shots(ta_group *group, void *context)
+{
+    trial t = {.shots = 1, .placement = TA_PLACE_ALL};
+    ta_exchange_job job;
+    ta_device *device;
+    ta_nodes nodes;
+    (void)context;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_nodes_make(NULL, ta_group_size(group), &nodes));
+    TA_TRY(make_job(group, device, &t, &nodes, &job));
+    for (int step = 0; step < 30; ++step) {
+        job.shape.shots = 1 + step / 2 % 2;
+        if (step % 10 == 9) { /* as if there had been as many in one shot */
+            TA_TRY(ta_group_barrier(group, NULL));
+            job.signals->epoch += UINT32_C(1) << 31;
+            ta_word_set(&job.signals->of[job.signals->index].ready, job.signals->epoch);
+            TA_TRY(ta_group_barrier(group, NULL));
+        }
+        TA_TRY(one_step(&t, &job, step));
+    }
+    ta_exchange_release(&job);
+    ta_nodes_free(&nodes);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_shots_change(void)
+{
+    EXPECT_OK(ta_group_run_threads(3, NULL, change_shots, NULL));
+}
+
+/* ---- Faults ---- */
+
+typedef enum trouble { IS_LATE, ABORTS, SETTLES } trouble;
+
+static ta_status troubled(ta_group *group, void *context)
+{
+    trouble what = *(const trouble *)context;
+    ta_plan *plan;
+    ta_device *device;
+    small_step step;
+    int rank = ta_group_rank(group);
+    small_step_init(&step, rank, ta_group_size(group));
+    step.config.exchange = TA_EXCHANGE_DIRECT;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    for (int i = 0; i < 3; ++i)
+        TA_TRY(small_step_decode(&step, plan));
+    double begin = ta_clock_s();
+    ta_status status = TA_OK;
+    if (rank == 1 && what == IS_LATE) {
+        struct timespec time = {1, 0};
+        nanosleep(&time, NULL);
+    } else if (rank == 1 && what == ABORTS) {
+        sleep_us(50000);
+        ta_group_abort(group, "enough");
+    } else if (rank != 1 || what == SETTLES) {
+        status = small_step_decode(&step, plan);
+    }
+    RANK_EXPECT(what == SETTLES ? status == TA_OK : ta_clock_s() - begin < 20);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    if (what == SETTLES || rank == 1)
+        return status;
+    RANK_EXPECT(status == (what == IS_LATE ? TA_ERR_TIMEOUT : TA_ERR_ABORTED));
+    RANK_EXPECT(strstr(ta_last_error(), what == IS_LATE ? "rank 1 did not arrive within 300 ms"
+                                                        : "rank 1 aborted the group: enough"));
+    return TA_OK;
+}
+
+static void test_a_rank_that_does_not_come(void)
+{
+    static const trouble kinds[] = {IS_LATE, ABORTS};
+    for (int ranks = 2; ranks <= 4; ++ranks)
+        for (int i = 0; i < 2; ++i) {
+            ta_group_config config = TA_GROUP_CONFIG_INIT;
+            config.timeout_ms = kinds[i] == IS_LATE ? 300 : 10000;
+            trouble what = kinds[i], settles = SETTLES;
+            EXPECT_OK(ta_group_run_threads(ranks, &config, troubled, &what));
+            EXPECT_OK(ta_group_run_threads(ranks, NULL, troubled, &settles)); /* a new group */
+        }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_many_steps);
+    RUN_TEST(test_shots_change);
+    RUN_TEST(test_a_rank_that_does_not_come);
+    return UNITY_END() != 0;
+}
