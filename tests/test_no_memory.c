@@ -122,7 +122,7 @@ typedef struct trial {
     int failed;       /* it did */
     ta_status status[RANKS];
     char said[RANKS][1024];
-    pthread_barrier_t all_done;
+    pthread_barrier_t together;
     memory_transport shared;
 } trial;
 
@@ -147,9 +147,8 @@ static ta_status poor_rank(ta_group *group, void *context)
     TA_TRY(ta_device_open("host", &one_thread, &s.device));
     if (t->call->prepare)
         TA_TRY(t->call->prepare(&s));
-    /* Else the others may not be done with that; nor with a barrier of the group, which ends on one
-     * rank while its last messages are on their way to another. */
-    pthread_barrier_wait(&t->all_done);
+    TA_TRY(ta_group_barrier(group, NULL)); /* else the others may not be done with that */
+    pthread_barrier_wait(&t->together); /* else one that aborts the group could end it in there */
     failed = 0;
     countdown = rank == t->rank ? t->number : 0;
     t->status[rank] = t->call->run(&s);
@@ -157,7 +156,7 @@ static ta_status poor_rank(ta_group *group, void *context)
     if (rank == t->rank)
         t->failed = failed;
     snprintf(t->said[rank], sizeof t->said[rank], "%s", ta_last_error());
-    pthread_barrier_wait(&t->all_done); /* before anybody leaves the group */
+    pthread_barrier_wait(&t->together); /* before anybody leaves the group */
     free_scene(&s);
     return TA_OK;
 }
@@ -188,9 +187,9 @@ static int fail_each(const call *c, const ta_cluster *cluster, int rank)
         char text[200];
         int before = atomic_load(&live);
         alarm(100); /* whoever hangs ends the program */
-        pthread_barrier_init(&t.all_done, NULL, RANKS);
+        pthread_barrier_init(&t.together, NULL, RANKS);
         EXPECT_OK(ta_group_run_threads(RANKS, &config, poor_rank, &t));
-        pthread_barrier_destroy(&t.all_done);
+        pthread_barrier_destroy(&t.together);
         memory_transport_free(&t.shared);
         snprintf(text, sizeof text, "blocks left behind by %s, allocation %d of rank %d", c->name,
                  number, rank);
