@@ -30,8 +30,9 @@ static int is_of(const ta_prediction *p, const bench_case *row)
     return p->algorithm == row->algorithm;
 }
 
+/* The fastest way of the row's algorithm; with `chosen`, that way alone. */
 static ta_status find_best(const decode_options *options, const ta_cluster *cluster,
-                           const bench_case *row, ta_prediction *best)
+                           const bench_case *row, const ta_prediction *chosen, ta_prediction *best)
 {
     ta_plan_config config = rank_plan_config(options, row);
     for (int candidate = 0;; candidate++) {
@@ -41,6 +42,8 @@ static ta_status find_best(const decode_options *options, const ta_cluster *clus
             return TA_OK;
         if (status != TA_OK)
             return status;
+        if (chosen && (p.algorithm != chosen->algorithm || p.exchange != chosen->exchange))
+            continue;
         /* Groups that move device memory have no exchange by all-reduce. */
         if (options->group == GROUP_CCL && p.exchange == TA_EXCHANGE_ALL_REDUCE)
             continue;
@@ -62,13 +65,13 @@ ta_status prediction_keep(const ta_cluster *cluster, bench_result *result)
     return ta_cluster_text(cluster, result->predicted.cluster, bytes, NULL);
 }
 
-/* Write the text, with another memory bandwidth. */
+/* Write the text, with another memory bandwidth unless that is 0. */
 static void write_cluster(FILE *file, const char *text, double bytes_per_second)
 {
     static const char key[] = "device.memory_bytes_per_second";
     while (*text) {
         int length = (int)strcspn(text, "\n");
-        if (strncmp(text, key, sizeof key - 1) == 0)
+        if (bytes_per_second > 0 && strncmp(text, key, sizeof key - 1) == 0)
             fprintf(file, "%s = %.17g\n", key, bytes_per_second);
         else
             fprintf(file, "%.*s\n", length, text);
@@ -76,18 +79,37 @@ static void write_cluster(FILE *file, const char *text, double bytes_per_second)
     }
 }
 
-/* The probed cluster, corrected. A cluster is made from a file, so there is one for a moment. */
-static ta_status correct_cluster(const bench_result *result, ta_cluster **cluster)
+/* A cluster is made from a file, so there is one for a moment. */
+static ta_status read_cluster(const char *text, double bytes_per_second, ta_cluster **cluster)
 {
     char path[] = "/tmp/treeattn-XXXXXX.cluster";
     int descriptor = mkstemps(path, (int)strlen(".cluster"));
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
     if (!file)
         return TA_ERR_SYSTEM;
-    write_cluster(file, result->predicted.cluster,
-                  result_read_gbps(result) * 1e9 / result->row.ranks);
+    write_cluster(file, text, bytes_per_second);
     ta_status status = fclose(file) == 0 ? ta_cluster_create(path, cluster) : TA_ERR_SYSTEM;
     remove(path);
+    return status;
+}
+
+/* The plan chose its way by the cluster as it was probed. How long that takes is predicted with the
+ * memory bandwidth that was measured beside it. */
+static ta_status predict_probed(const decode_options *options, const bench_result *result,
+                                ta_cluster **cluster, ta_prediction *best)
+{
+    const char *text = result->predicted.cluster;
+    double measured = result_read_gbps(result) * 1e9 / result->row.ranks;
+    ta_cluster *probed = NULL;
+    ta_prediction chosen = TA_PREDICTION_INIT;
+    ta_status status = read_cluster(text, 0, &probed);
+    if (status == TA_OK)
+        status = find_best(options, probed, &result->row, NULL, &chosen);
+    ta_cluster_destroy(probed);
+    if (status == TA_OK)
+        status = read_cluster(text, measured, cluster);
+    if (status == TA_OK)
+        status = find_best(options, *cluster, &result->row, &chosen, best);
     return status;
 }
 
@@ -96,13 +118,16 @@ ta_status prediction_make(const decode_options *options, bench_result *result)
     row_prediction *made = &result->predicted;
     ta_prediction best = TA_PREDICTION_INIT;
     ta_cluster *cluster = NULL;
+    ta_status status;
     if (!made->cluster)
         return TA_OK;
-    ta_status status = strcmp(options->cluster, "probe") == 0
-                           ? correct_cluster(result, &cluster)
-                           : ta_cluster_create(options->cluster, &cluster);
-    if (status == TA_OK)
-        status = find_best(options, cluster, &result->row, &best);
+    if (strcmp(options->cluster, "probe") == 0) {
+        status = predict_probed(options, result, &cluster, &best);
+    } else {
+        status = ta_cluster_create(options->cluster, &cluster);
+        if (status == TA_OK)
+            status = find_best(options, cluster, &result->row, NULL, &best);
+    }
     free(made->cluster);
     made->cluster = NULL;
     if (status == TA_OK && best.step.seconds > 0)

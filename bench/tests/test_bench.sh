@@ -27,7 +27,7 @@ names = next(line for line in open(sys.argv[2]) if line.startswith("#") and "tok
 assert len(rows) == len(table) == 2 * 3 * 3, (len(rows), len(table))
 assert report["arguments"][:2] == ["-b", "256"], report["arguments"]
 assert report["machine"]["cpus"] >= 1
-loops = set()
+loops = []
 for row, cells in zip(rows, table):
     cell = dict(zip(names, cells))
     assert len(cells) == len(names), cells
@@ -50,7 +50,7 @@ for row, cells in zip(rows, table):
     rounded = abs(row["fma_fraction"] - float(cell["fma"]))
     assert min(row["fma_us"]) > 0 and rounded <= 0.00501, (row["fma_fraction"], cell["fma"])
     # Twice the samples of the loop for twice the threads: what one of them counts is a constant.
-    loops.add(round(row["flops"] * rates[1] / row["fma_fraction"] / row["ranks"] / row["threads"]))
+    loops.append(row["flops"] * rates[1] / row["fma_fraction"] / row["ranks"] / row["threads"])
     memory = row["memory"]
     assert memory["pages"] == cell["pages"] == "small", memory
     assert memory["bytes"] >= row["kv_bytes"] and memory.get("huge_page_bytes", 0) == 0, memory
@@ -61,7 +61,7 @@ for row, cells in zip(rows, table):
     assert messages * partial <= row["exchange_bytes_per_rank"] <= messages * (partial + 64), row
     assert len(row["exchange_per_step"]) == row["ranks"]
     assert "algorithm: tree" in row["plan"], row["plan"]
-assert len(loops) == 1, loops
+assert max(loops) / min(loops) - 1 < 1e-6, loops
 PYTHON
 
 # A mixed batch: 33 sequences, of which one prefills 40 tokens, three verify 5, the others decode 1.
