@@ -89,14 +89,14 @@ static ta_shares deal(const batch *b, int blocks)
     return ta_shares_deal(sum, items_of(b), blocks);
 }
 
-static int32_t tokens_of(const batch *b, int s, ta_piece piece)
+static int64_t tokens_of(const batch *b, int s, ta_piece piece)
 {
     int64_t begin = ta_share_begin(b->first[s]);
     int64_t first = begin + (int64_t)piece.first * TA_SHARE_TILE;
     int64_t end = begin + (int64_t)piece.end * TA_SHARE_TILE;
     first = first < b->first[s] ? b->first[s] : first;
     end = end > b->end[s] ? b->end[s] : end;
-    return (int32_t)(end > first ? end - first : 0);
+    return end > first ? end - first : 0;
 }
 
 /* What was covered so far: the next tile of each item must come next. */
@@ -142,7 +142,7 @@ static double walk_part(const batch *b, const ta_shares *shares, int64_t block, 
                 continue;
             if (c)
                 check_piece(b, c, block, s, piece);
-            cost += tokens_of(b, s, piece) + PIECE_TOKENS;
+            cost += (double)(tokens_of(b, s, piece) + PIECE_TOKENS);
             if (piece.end == tiles_of(b, s) && tiles_of(b, s) > 0)
                 TEST_ASSERT_TRUE_MESSAGE(ta_share_last_block(shares, at, tiles_of(b, s)) == block,
                                          text);
@@ -163,7 +163,7 @@ static double run_even(const batch *b, const ta_shares *shares, cover *c)
                     continue;
                 if (c)
                     check_piece(b, c, block, s, piece);
-                run_block(tokens_of(b, s, piece) + PIECE_TOKENS);
+                run_block((double)(tokens_of(b, s, piece) + PIECE_TOKENS));
             }
     return end_model();
 }
