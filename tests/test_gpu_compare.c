@@ -17,6 +17,7 @@ static bound_worst worst;
 
 void setUp(void)
 {
+    options.messages = true; /* GPUs have no direct exchange */
 }
 
 void tearDown(void)

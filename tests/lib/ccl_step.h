@@ -17,6 +17,7 @@ void setUp(void)
     simt_reset();
     simt_fail_ccl(-1, 0);
     options.algorithm = TA_ALGORITHM_AUTO;
+    options.messages = true; /* GPUs have no direct exchange */
 }
 
 void tearDown(void)
