@@ -61,6 +61,7 @@ int cases_main(int argc, char **argv, ta_status (*run_all)(ta_group *world, boun
     group_of_all = world;
     case_launch = launch;
     choose_device(list, ta_group_rank(world));
+    options.messages = strcmp(cases_drawn_device, "host") != 0; /* on all ranks, or none */
     ta_status status = run_all(world, &worst);
     if (status == TA_OK && ta_group_rank(world) == 0) {
         printf("%d ranks, ", ta_group_size(world));
