@@ -7,67 +7,22 @@
 #include <treeattn/treeattn.h>
 
 #include "attention/attention.h"
+#include "common/args.h"
 #include "common/exit_code.h"
 #include "common/launch.h"
 #include "common/machine.h"
 #include "compare/compare.h"
 #include "decode/decode.h"
-#include "decode/options.h"
 #include "exchange/exchange.h"
 #include "llama/llama.h"
 #include "model/model.h"
 #include "selftest/selftest.h"
 
-static void print_help(FILE *file)
-{
-    fputs("usage: treeattn-bench COMMAND [FLAGS]\n"
-          "\n"
-          "  decode    time decode steps over a range of sequence lengths and check them\n"
-          "  attention time attention over full sequences: treeattn-bench attention --help\n"
-          "  exchange  time the kinds of exchange: treeattn-bench exchange --help\n"
-          "  llama     run a model of the Llama family end to end: treeattn-bench llama --help\n"
-          "  model     predict steps and calls on a cluster: treeattn-bench model --help\n"
-          "  compare   two files of decode --json side by side\n"
-          "  selftest  the library's tests on this machine's GPUs, and one report of them\n"
-          "  info      describe this machine and the library\n"
-          "  version   print the version\n"
-          "  help      print this\n"
-          "\n"
-          "Flags of decode, defaults in brackets; --flag value or --flag=value. k is 1024, M is\n"
-          "1024² tokens. A LIST has commas: there is a row for each combination.\n"
-          "\n",
-          file);
-    options_help(file);
-    fputs(
-        "\n"
-        "The columns: heads are query/KV heads; min, median and p99 are times of a step; ratio is\n"
-        "the median over that of the first algorithm at the same work; attend and exchange are "
-        "the\n"
-        "time that ranks attend, and that they move, merge and wait; KV is the bytes of K and V "
-        "over\n"
-        "the median time, KVeach that of each rank; read is the same bytes only read, by as many\n"
-        "threads, in the same run; frac is KV / read; bytes and msgs are what the busiest rank "
-        "sends\n"
-        "or receives in a step; peak is the device memory of the fullest rank; #wrong counts "
-        "results\n"
-        "beyond their tolerance from double precision.\n"
-        "\n"
-        "Exit codes: 0 all well, 1 wrong results or a failed step, 2 wrong usage, 3 the device is\n"
-        "not available: no GPU, no driver, or no module for it; 'info' says which.\n"
-        "\n"
-        "Examples:\n"
-        "  treeattn-bench decode\n"
-        "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
-        "  treeattn-bench decode -b 16k --algo tree,ring-kv,ring-q --ranks 1,2,4,8 --scaling weak\n"
-        "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n"
-        "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n"
-        "  mpirun -n 4 treeattn-bench attention --algo grid,overlap,ring\n",
-        file);
-}
-
-static int print_info(void)
+static int print_info(int argc, char **argv)
 {
     bench_machine machine;
+    (void)argc;
+    (void)argv;
     size_t bytes = 0;
     if (ta_info(NULL, 0, &bytes) != TA_OK)
         return EXIT_WRONG;
@@ -84,61 +39,156 @@ static int print_info(void)
     return EXIT_OK;
 }
 
-static void print_version(void)
+static int print_version(int argc, char **argv)
 {
+    (void)argc;
+    (void)argv;
     int library = ta_version();
     printf("treeattn-bench %d.%d.%d, library %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR,
            TA_VERSION_PATCH, library / 10000, library / 100 % 100, library % 100);
+    return EXIT_OK;
 }
 
-static int is_one_of(const char *word, const char *a, const char *b, const char *c)
+/* A command: what stands behind its name in the usage, one sentence, and whether its ranks may be
+ * MPI processes. */
+typedef struct bench_command {
+    const char *name, *arguments, *what;
+    int (*run)(int argc, char **argv);
+    int launched;
+    const char *more; /* of the help, where there are no flags that say it; or NULL */
+} bench_command;
+
+static int print_help(int argc, char **argv);
+
+static const bench_command commands[] = {
+    {"decode", "[FLAGS]", "time decode steps over a range of sequence lengths and check them",
+     decode_command, 1, NULL},
+    {"attention", "[FLAGS]", "time attention over full sequences, forward and backward",
+     attention_command, 1, NULL},
+    {"exchange", "[FLAGS]", "time the kinds of exchange by the bytes of a partial",
+     exchange_command, 1, NULL},
+    {"llama", "[FLAGS]", "run a model of the Llama family end to end", llama_command, 1, NULL},
+    {"model", "CLUSTER [FLAGS]", "predict steps and calls on a cluster", model_command, 0, NULL},
+    {"compare", "A.json B.json", "two files that --json wrote, side by side", compare_command, 0,
+     "Rows of the same work stand beside each other; if there are none, the options that differ\n"
+     "are named. For files of decode, attention, exchange and llama. Needs python3.\n"},
+    {"report", "A.json [B.json ...] -o FILE.html", "one page about runs, with plots, to send",
+     report_command, 0,
+     "  -o, --output FILE          the page to write: plots, tables, machines and commands of up "
+     "to\n"
+     "                             26 files that --json wrote; it needs no network. Needs "
+     "python3.\n"},
+    {"selftest", "[FLAGS]", "the library's tests on this machine's GPUs, and one report of them",
+     selftest_command, 0, NULL},
+    {"info", "", "describe this machine, the library and its devices", print_info, 0, NULL},
+    {"version", "", "print the version", print_version, 0, NULL},
+    {"help", "[COMMAND]", "print this, or the flags of a command", print_help, 0, NULL},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_usage(FILE *file)
 {
-    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+    fputs("usage: treeattn-bench COMMAND [FLAGS]\n\n", file);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].what);
+    fputs("\n'treeattn-bench COMMAND --help' lists the flags of a command.\n", file);
 }
 
-/* Run a command whose ranks may be MPI processes. */
-static int launch_command(int (*command)(int argc, char **argv), int argc, char **argv)
+static const bench_command *find_command(const char *name)
 {
-    int code = launch_begin(&argc, &argv);
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const bench_command *nearest = &commands[0];
+    print_usage(stderr);
+    for (int i = 1; i < COMMANDS; i++)
+        if (args_distance(name, commands[i].name) < args_distance(name, nearest->name))
+            nearest = &commands[i];
+    fprintf(stderr, "\ntreeattn-bench: unknown command '%s'", name);
+    if (args_distance(name, nearest->name) <= 2)
+        fprintf(stderr, "; did you mean '%s'?", nearest->name);
+    fputs("\n", stderr);
+    return EXIT_USAGE;
+}
+
+static int run_command(const bench_command *command, int argc, char **argv)
+{
+    if (command->arguments[0] == '\0' && argc > 2) {
+        fprintf(stderr, "treeattn-bench: %s takes no arguments, but got '%s'\n", command->name,
+                argv[2]);
+        return EXIT_USAGE;
+    }
+    int code = command->launched ? launch_begin(&argc, &argv) : EXIT_OK;
     if (code == EXIT_OK)
-        code = command(argc - 2, argv + 2);
-    launch_end();
+        code = command->run(argc - 2, argv + 2);
+    if (command->launched)
+        launch_end();
     return code;
+}
+
+static int is_one_of(const char *word, const char *a, const char *b)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0;
+}
+
+/* The usage, then what the command itself says of its flags, if it has any. */
+static int help_with(const bench_command *command)
+{
+    char flag[] = "--help", *arguments[] = {flag, NULL};
+    printf("usage: treeattn-bench %s%s%s\n\n%c%s.\n", command->name,
+           command->arguments[0] ? " " : "", command->arguments, command->what[0] - 'a' + 'A',
+           command->what + 1);
+    if (command->more)
+        printf("\n%s", command->more);
+    if (!strstr(command->arguments, "[FLAGS]"))
+        return EXIT_OK;
+    puts("");
+    return command->run(1, arguments);
+}
+
+static int print_help(int argc, char **argv)
+{
+    if (argc > 0) {
+        const bench_command *command = find_command(argv[0]);
+        return command ? help_with(command) : unknown_command(argv[0]);
+    }
+    print_usage(stdout);
+    puts(
+        "\nExit codes: 0 all well, 1 wrong results or a failed step, 2 wrong usage, 3 the device "
+        "is\n"
+        "not available: no GPU, no driver, or no module for it; 'info' says which.\n"
+        "\n"
+        "Examples:\n"
+        "  treeattn-bench decode\n"
+        "  treeattn-bench decode -b 1k -e 256k -f 2 --ranks 2 --dtype f16,bf16\n"
+        "  treeattn-bench decode -b 16k --algo tree,ring-kv,ring-q --ranks 1,2,4,8 --scaling weak\n"
+        "  treeattn-bench decode -b 32k --ranks 1 --threads 1,2 --heads 8,32 --json out.json\n"
+        "  mpirun -n 4 treeattn-bench decode -b 64k      each process is a rank; also --mpi\n"
+        "  mpirun -n 4 treeattn-bench attention --algo grid,overlap,ring");
+    return EXIT_OK;
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        print_help(stderr);
+        print_usage(stderr);
         return EXIT_USAGE;
     }
-    const char *command = argv[1];
-    if (strcmp(command, "decode") == 0)
-        return launch_command(decode_command, argc, argv);
-    if (strcmp(command, "attention") == 0)
-        return launch_command(attention_command, argc, argv);
-    if (strcmp(command, "exchange") == 0)
-        return launch_command(exchange_command, argc, argv);
-    if (strcmp(command, "llama") == 0)
-        return launch_command(llama_command, argc, argv);
-    if (strcmp(command, "model") == 0)
-        return model_command(argc - 2, argv + 2);
-    if (strcmp(command, "compare") == 0)
-        return compare_command(argc - 2, argv + 2);
-    if (strcmp(command, "selftest") == 0)
-        return selftest_command(argc - 2, argv + 2);
-    if (strcmp(command, "info") == 0)
-        return print_info();
-    if (is_one_of(command, "version", "--version", "-V"))
-        print_version();
-    else if (is_one_of(command, "help", "--help", "-h"))
-        print_help(stdout);
-    else {
-        fprintf(stderr,
-                "treeattn-bench: unknown command '%s': must be decode, attention, exchange, "
-                "llama, model, compare, selftest, info, version or help\n",
-                command);
-        return EXIT_USAGE;
-    }
-    return EXIT_OK;
+    const char *name = argv[1];
+    if (is_one_of(name, "--version", "-V"))
+        name = "version";
+    if (is_one_of(name, "--help", "-h"))
+        name = "help";
+    const bench_command *command = find_command(name);
+    if (!command)
+        return unknown_command(name);
+    for (int i = 2; i < argc; i++)
+        if (is_one_of(argv[i], "--help", "-h"))
+            return help_with(command);
+    return run_command(command, argc, argv);
 }

@@ -55,6 +55,11 @@ int ta_arch_known(const char *arch)
     return nvidia_number(arch) >= NVIDIA_LEAST;
 }
 
+int ta_arch_converts_f16(const char *arch)
+{
+    return listed(arch, "gfx90a");
+}
+
 /* Machine code of sm_80 runs on sm_86, not on sm_90; the last one's PTX on all that are newer. */
 int ta_arch_runs(const char *arch, const char *archs)
 {

@@ -12,6 +12,10 @@ int ta_arch_known(const char *arch);
 /* Do kernels that were compiled for `archs` ("sm_80 sm_90", and PTX of the last) run on `arch`? */
 int ta_arch_runs(const char *arch, const char *archs);
 
+/* Are f16 elements converted to fp32 one by one before matrix cores multiply them, which takes
+ * registers? TA_MMA_CONVERTS_F16 of mma.h, for the host. */
+int ta_arch_converts_f16(const char *arch);
+
 /* Why `arch` is refused, in words that follow the device's name; empty if it is not. */
 void ta_arch_refused(const char *arch, const char *archs, char *why, size_t capacity);
 

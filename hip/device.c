@@ -67,9 +67,25 @@ void ta_gpu_leave(const ta_gpu_device *gpu, int before)
 
 static void gpu_close(ta_device *device)
 {
+    ta_gpu_close_peers(ta_gpu_of(device));
     ta_gpu_free_arrays(ta_gpu_of(device));
     ta_gpu_free_graphs(ta_gpu_of(device));
     free(device);
+}
+
+/* Other GPUs whose memory this one addresses, as a direct exchange needs it. */
+static void describe_peers(const ta_gpu_device *gpu, ta_text *text)
+{
+    int devices = 0, peers = 0;
+    (void)hipGetDeviceCount(&devices);
+    for (int i = 0; i < devices; ++i) {
+        int can = 0;
+        if (i != gpu->index && hipDeviceCanAccessPeer(&can, gpu->index, i) == hipSuccess)
+            peers += can != 0;
+    }
+    (void)hipGetLastError();
+    ta_gpu_core->text_add(text, "%s peers: addresses memory of %d of %d other devices\n",
+                          gpu->device.name, peers, devices > 0 ? devices - 1 : 0);
 }
 
 static void gpu_describe(const ta_device *device, ta_text *text)
@@ -81,6 +97,7 @@ static void gpu_describe(const ta_device *device, ta_text *text)
     ta_gpu_core->text_add(text, "%s units: %d, waves of %d, %d bytes of shared memory, %s\n",
                           device->name, g->compute_units, g->wave, g->shared_bytes,
                           limits->matrix ? "matrix cores" : "no matrix cores");
+    describe_peers((const ta_gpu_device *)device, text);
 }
 
 static ta_status gpu_alloc(ta_device *device, size_t bytes, void **memory)
@@ -183,8 +200,8 @@ static ta_status gpu_copy(ta_device *device, void *to, const void *from, size_t 
 
 static int gpu_has_dtype(const ta_device *device, ta_dtype dtype, ta_dtype_role role)
 {
-    (void)device, (void)role; /* all kernels take the same types */
-    return ta_type_exists(dtype);
+    (void)device;
+    return role == TA_AS_ATTENTION ? ta_type_exists(dtype) : ta_type_in_caches(dtype);
 }
 
 static ta_status gpu_pack_query(ta_device *device, const ta_problem *problem, const ta_tensor *q,
@@ -269,6 +286,8 @@ static const ta_device_ops gpu_ops = {
     .merge = gpu_merge,
     .finish = gpu_finish,
     .attention = &ta_gpu_attention_ops,
+    .peers = &ta_gpu_peer_ops,
+    .model = &ta_gpu_model_ops,
     .timer_start = ta_gpu_timer_start,
     .timer_read = ta_gpu_timer_read,
     .span = ta_gpu_span,
@@ -293,8 +312,9 @@ static ta_status prepare(ta_gpu_device *gpu)
     gpu->limits.shared_bytes_per_unit = g->shared_bytes_per_unit;
     if (!gpu->limits.matrix)
         return TA_OK;
-    static ta_launched (*const prepares[])(int, int) = {
-        ta_prepare_attend_mma, ta_prepare_attention_forward_mma, ta_prepare_attention_backward};
+    static ta_launched (*const prepares[])(int, int) = {ta_prepare_attend_mma, ta_prepare_latent,
+                                                        ta_prepare_attention_forward_mma,
+                                                        ta_prepare_attention_backward};
     for (size_t i = 0; i < sizeof prepares / sizeof *prepares; i++) {
         ta_launched prepared = prepares[i](g->wave, g->shared_bytes);
         TA_TRY(ta_gpu_check(gpu, (hipError_t)prepared.error, "preparing kernel %.*s",
@@ -324,6 +344,7 @@ ta_status ta_gpu_open(int index, const ta_device_config *config, ta_device **dev
         free(gpu);
         return status;
     }
+    ta_gpu_open_peers(gpu);
     *device = &gpu->device;
     return TA_OK;
 }

@@ -18,6 +18,20 @@
     X(TA_F32, ta_type_f32, __VA_ARGS__)                                                            \
     TA_MATRIX_TYPES(X, __VA_ARGS__)
 
+/* Also what only caches have: 8 bits in several dialects, one type (narrow.h). */
+#define TA_NARROW_TYPES(X, ...)                                                                    \
+    X(TA_E4M3, ta_type_narrow, __VA_ARGS__)                                                        \
+    X(TA_E5M2, ta_type_narrow, __VA_ARGS__)                                                        \
+    X(TA_E4M3_FNUZ, ta_type_narrow, __VA_ARGS__)                                                   \
+    X(TA_E5M2_FNUZ, ta_type_narrow, __VA_ARGS__)
+/* What matrix cores multiply, or what becomes such a type on its way to them. */
+#define TA_STAGED_TYPES(X, ...)                                                                    \
+    TA_MATRIX_TYPES(X, __VA_ARGS__)                                                                \
+    TA_NARROW_TYPES(X, __VA_ARGS__)
+#define TA_CACHE_TYPES(X, ...)                                                                     \
+    TA_ALL_TYPES(X, __VA_ARGS__)                                                                   \
+    TA_NARROW_TYPES(X, __VA_ARGS__)
+
 #define TA_TYPE_LABEL(number, type, ...) case number:
 
 #define TA_TYPE_NUMBER(number, type, ...) number,
@@ -27,6 +41,17 @@ static inline int ta_type_exists(ta_dtype dtype)
 {
     switch (dtype) {
         TA_ALL_TYPES(TA_TYPE_LABEL, )
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Have those that read and write caches? */
+static inline int ta_type_in_caches(ta_dtype dtype)
+{
+    switch (dtype) {
+        TA_CACHE_TYPES(TA_TYPE_LABEL, )
         return 1;
     default:
         return 0;
@@ -47,6 +72,7 @@ static inline int ta_type_in_matrices(ta_dtype dtype)
 #ifdef __cplusplus
 
 static const ta_dtype ta_matrix_dtypes[] = {TA_MATRIX_TYPES(TA_TYPE_NUMBER, )};
+static const ta_dtype ta_staged_dtypes[] = {TA_STAGED_TYPES(TA_TYPE_NUMBER, )};
 
 /* TA_TYPE_SWITCH(TA_ALL_TYPES, dtype, Type, statement): the statement with Type for this dtype, for
  * launchers. Nothing for a dtype that is not in the list: `result` before it is ta_no_type(). */
@@ -78,6 +104,11 @@ static const ta_dtype ta_matrix_dtypes[] = {TA_MATRIX_TYPES(TA_TYPE_NUMBER, )};
     }                                                                                              \
     case 2: {                                                                                      \
         typedef uint16_t Word;                                                                     \
+        __VA_ARGS__;                                                                               \
+        break;                                                                                     \
+    }                                                                                              \
+    case 1: {                                                                                      \
+        typedef uint8_t Word;                                                                      \
         __VA_ARGS__;                                                                               \
         break;                                                                                     \
     }                                                                                              \

@@ -7,7 +7,9 @@
 
 #include "base/status.h"
 #include "device/attention.h"
+#include "device/model.h"
 #include "device/module.h"
+#include "device/peers.h"
 #include "group/group.h"
 #include "kernels.h"
 
@@ -78,7 +80,8 @@ ta_status ta_gpu_timer_read(ta_device *device, void *stream, double *seconds);
 ta_status ta_gpu_span(ta_device *device, int end, void *stream);
 void ta_gpu_free_graphs(ta_gpu_device *gpu);
 
-/* The attend slots of the vtable and its check of the caller's cache (attend/attend.c). */
+/* The attend slots of the vtable and its check of the caller's cache (attend/attend.c,
+ * splits.c). */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem);
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);
@@ -89,6 +92,16 @@ ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv 
                       const ta_tell *tell, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 
+/* What both ways of attending need: how scores are made, and the error of too large a grid. */
+ta_score_rule ta_gpu_score_rule(const ta_problem *problem);
+ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks);
+
+/* attend() by splits, and its workspace (attend/splits.c). */
+size_t ta_gpu_splits_bytes(const ta_gpu_limits *limits, const ta_problem *problem);
+ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
+                               const ta_kv *kv, float *records, void *workspace,
+                               const ta_tell *tell, void *stream);
+
 /* Attention over full sequences: its table (attention/attention.c), and its arrays on the device
  * (arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in
  * stream order, and let `work` point there. */
@@ -98,5 +111,14 @@ ta_status ta_gpu_reserve_arrays(ta_device *device, const ta_attention_work *larg
 ta_status ta_gpu_bring_arrays(ta_gpu_device *gpu, const ta_token_order *order,
                               ta_attention_work *work, void *to, void *stream);
 void ta_gpu_free_arrays(ta_gpu_device *gpu);
+
+/* Devices that address each other's memory (exchange/peers.c); each that is opened, and its end
+ * (parted.c). */
+extern const ta_peer_ops ta_gpu_peer_ops;
+void ta_gpu_open_peers(const ta_gpu_device *gpu);
+void ta_gpu_close_peers(const ta_gpu_device *gpu);
+
+/* A decoder's operations beside attention (model/model.c). */
+extern const ta_model_ops ta_gpu_model_ops;
 
 #endif

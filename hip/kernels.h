@@ -1,7 +1,7 @@
 /* Between the C files and the kernels: what each kernel is given, as plain C structs, and the
  * functions that launch them. A launcher queues one kernel on a stream and returns at once.
- * attend/attend.c and device.c call them; each is implemented at the end of the .hip file that has
- * its kernel. */
+ * attend/attend.c, attend/splits.c and device.c call them; each is implemented at the end of the
+ * .hip file that has its kernel. */
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
 
@@ -35,7 +35,11 @@ typedef struct ta_attend_params {
     ta_kv kv;
     ta_score_rule rule;
     ta_attend_shape shape;
-    int32_t splits;
+    int64_t groups; /* row groups of one KV head and split */
+    int32_t splits; /* of all launches of the call */
+    /* Of this launch, those from first_split on. If sequences share prefixes, one launch is for the
+     * prefixes, another for what is behind them. */
+    int32_t part_splits, first_split, prefix;
     /* Records [query head][row] if there is one split, else [KV head][split][row][head of it] of
      * split_floats each. */
     float *records;
@@ -52,6 +56,60 @@ ta_launched ta_prepare_attend_mma(int wave, int shared_bytes);
 
 /* Does the matrix-core path exist for devices with this wave width? */
 int ta_mma_runs(int wave);
+
+/* ---- The direct kernels: direct_kernel.h ---- */
+
+/* Waves of a block; each works by itself until the end of a piece. */
+#define TA_DIRECT_WAVES 4
+
+/* Blocks that one unit holds at a time, by the registers that the kernels are compiled for. */
+#define TA_DIRECT_BLOCKS(dim) ((dim) == 64 ? 3 : 2)
+
+/* The most blocks of a grid that items are cut for: merge_pieces has a place for each. */
+#define TA_DIRECT_BLOCKS_MAX 1024
+
+/* The most rows of a row group. */
+#define TA_PIECE_ROWS 32
+
+/* Where the records of an item are that was cut into pieces: in `blocks` blocks from the first one
+ * on. 1: it was not cut, its records are in their place already. */
+typedef struct ta_direct_span {
+    int32_t first_block, blocks;
+} ta_direct_span;
+
+typedef struct ta_direct_params {
+    ta_problem problem;
+    ta_tensor q; /* strides filled in, as in kv */
+    ta_kv kv;
+    ta_score_rule rule;
+    int64_t items;         /* of all sequences, at most */
+    int32_t rows;          /* of a row group: 8 or 16; of attend_latent 16 or 32 */
+    int32_t page_shift;    /* log2 of the tokens of a page, if `plain` */
+    int32_t plain;         /* 1: pages of a power of two, at least 16; no soft-cap, no ALiBi */
+    int32_t blocks;        /* that run at a time; 0: items are never cut */
+    int64_t grid;          /* blocks; at most INT32_MAX can be launched */
+    int32_t tiles;         /* reproducible mode: tiles of a sequence, each a block; else 0 */
+    float *records;        /* [query head][row]; reproducible: [sequence][KV head][tile][row] */
+    float *pieces;         /* [block][2][row of the group], of split_floats each */
+    ta_direct_span *spans; /* [item] */
+    int32_t split_floats;
+    ta_tell tell;
+} ta_direct_params;
+
+/* One file for each head dimension. */
+ta_launched ta_launch_direct_64(const ta_direct_params *params, int wave, void *stream);
+ta_launched ta_launch_direct_128(const ta_direct_params *params, int wave, void *stream);
+ta_launched ta_launch_direct_256(const ta_direct_params *params, int wave, void *stream);
+
+/* K of 576 and V of 512 dimensions, which is the first 512 of K (latent.hip); and let the kernels
+ * use their shared memory, once for each device. */
+ta_launched ta_launch_latent(const ta_direct_params *params, int wave, void *stream);
+ta_launched ta_prepare_latent(int wave, int shared_bytes);
+
+/* Merge the pieces of items that were cut. */
+ta_launched ta_launch_merge_pieces(const ta_direct_params *params, void *stream);
+
+/* ---- Merging ---- */
 
 typedef struct ta_merge_splits_params {
     ta_problem problem;
@@ -90,8 +148,15 @@ typedef struct ta_tell_params {
     ta_problem problem;
     ta_kv kv;
     ta_tell tell;
+    /* What the blocks of hash_lists leave of tell.selected; 0 of them: tell_step hashes it. */
+    uint64_t *sums;
+    int64_t sum_count;
 } ta_tell_params;
 
+/* Words of lists that a block hashes while another launch would begin. */
+#define TA_HASH_WORDS 8192
+
+ta_launched ta_launch_hash_lists(const ta_tell_params *params, void *stream);
 ta_launched ta_launch_tell(const ta_tell_params *params, void *stream);
 
 typedef struct ta_make_records_params {

@@ -23,4 +23,9 @@ static inline ta_launch_result ta_no_type(const char *kernel, ta_dtype dtype)
     if (!ta_type_exists(dtype))                                                                    \
     return ta_launched_of(ta_no_type(kernel, dtype))
 
+/* The same for the type of a cache. */
+#define TA_NEED_CACHE_TYPE(kernel, dtype)                                                          \
+    if (!ta_type_in_caches(dtype))                                                                 \
+    return ta_launched_of(ta_no_type(kernel, dtype))
+
 #endif

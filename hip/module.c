@@ -7,8 +7,6 @@
 #include "gpu.h"
 #endif
 
-#include <stdio.h>
-
 /* From the build: TA_ARCHS, what the kernels were compiled for; TA_CCL if there was a header of
  * NCCL or RCCL. */
 
@@ -18,6 +16,11 @@ static ta_status module_count(int *devices)
 {
     int found = 0;
     hipError_t error = hipGetDeviceCount(&found);
+    const char *missing = ta_missing_driver(error);
+    if (missing) {
+        (void)hipGetLastError();
+        return ta_gpu_core->fail(TA_ERR_NOT_FOUND, "no %s driver on this machine", missing);
+    }
     if (error == hipErrorNoDevice) {
         (void)hipGetLastError();
         found = 0;
@@ -75,9 +78,5 @@ TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *modul
 
 const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi)
 {
-    *module_abi = TA_MODULE_ABI;
-    if (abi != TA_MODULE_ABI || core->size < sizeof *core)
-        return NULL;
-    ta_gpu_core = core;
-    return &module;
+    return ta_module_enter(abi, core, module_abi, &ta_gpu_core, &module);
 }

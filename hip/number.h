@@ -7,9 +7,11 @@
 
 #include "dispatch.h"
 
+/* In shared memory elements are of the type `staged`: of 8 bits bf16, else the same. */
 struct ta_type_f32 {
     typedef float element;
-    static const int unit = 4; /* elements in 16 bytes */
+    typedef ta_type_f32 staged;
+    static const int unit = 4; /* elements in 16 bytes of shared memory */
 
     TA_DEVICE void unpack(ta_vec16 from, float (&to)[unit])
     {
@@ -28,6 +30,7 @@ struct ta_type_f32 {
 
 struct ta_type_f16 {
     typedef uint16_t element;
+    typedef ta_type_f16 staged;
     static const int unit = 8;
     static const int weight_parts = 2; /* see weights.h */
 
@@ -48,6 +51,7 @@ struct ta_type_f16 {
 
 struct ta_type_bf16 {
     typedef uint16_t element;
+    typedef ta_type_bf16 staged;
     static const int unit = 8;
     static const int weight_parts = 3;
 
@@ -67,6 +71,18 @@ struct ta_type_bf16 {
         return ta_to_bf16(x);
     }
 };
+
+/* Of a cache alone, see narrow.h. */
+struct ta_type_narrow {
+    typedef uint8_t element;
+    typedef ta_type_bf16 staged;
+    static const int unit = 8;
+};
+
+TA_DEVICE bool ta_type_is_narrow(ta_dtype dtype)
+{
+    return dtype >= TA_E4M3;
+}
 
 /* 2 neighbouring elements, aligned to their size together. */
 template <class Type> TA_DEVICE void ta_load2(const typename Type::element *from, float (&to)[2])

@@ -20,17 +20,36 @@
  *     ta_load8_stream(p)                         8 bytes
  *     ta_load_word(p)                            a word of the device's own memory, by itself
  *     ta_store16(p, v)
+ *     ta_copy_start(c, to, from, there)          begin to bring 16 bytes, or zeros, to shared
+ *     ta_copies_wait() ta_copy_finish(c, to)     memory; they are there when this thread has
+ *                                                called both. Others need a barrier after it
  *     ta_load_global(p)                          an int32_t that is in the device's own memory
  *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
  *     ta_opaque(i)                               in a loop: what follows from a thread's own i is
  *                                                not computed in advance, in dear registers
  *     ta_opaque_uniform(i)                       the same for an i that the wave's lanes share
+ *     ta_opaque_pointer(p)                       before a loop: it is kept, not made of its parts
+ *                                                in each turn
+ *     ta_unset(x, …)                             nobody reads x from here on, which compilers do
+ *                                                not see: nothing, or a value
  *     ta_params_again(p)                         the kernel's first argument, a struct: what is
  *                                                read of it from here on was not kept so far
+ *     ta_store_peer(p, v)                        into memory that other devices read meanwhile, 4,
+ *                                                8 or 16 bytes; every thread that does it has a
+ *     ta_fence_system()                          behind it, and then a barrier comes, before the
+ *     ta_flag_store(p, v) ta_flag_load(p)        flag that tells them, on other devices too
+ *     ta_await_moment()                          between two looks at a flag
+ *     ta_wall_clock()                            ticks, ta_gpu.clock_khz of them in a millisecond
+ *     ta_count_bits(word)                        how many of them are 1
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
  *     ta_to_f16_pair(x, y)                       two of them in a word
  *     ta_low_halves(a, b) ta_high_halves(a, b)   a word of half of a, and above it half of b
+ *     ta_converts_narrow(fnuz)                   has the device instructions for 8 bits, of OCP or
+ *                                                of FNUZ?
+ *     ta_convert_narrow(e4m3, two, a, b)         two codes, the lower bytes of `two`, as floats
+ *     ta_quiet(x)                                x; of a NaN that was made so, one whose upper half
+ *                                                is NaN too
  *     threadIdx.x blockIdx gridDim __threadfence() atomicAdd() …   as in HIP
  *
  * Every lane of the wave that has not left the kernel must reach a shuffle or wave barrier.
@@ -38,7 +57,10 @@
  * Atomics order nothing: put __threadfence() on both sides.
  *
  * On the host:
- *     TA_WAVE_SWITCH(wave, Wave, result = TA_LAUNCH(k<Wave>, grid, threads, bytes, stream, …)) */
+ *     TA_WAVE_SWITCH(wave, Wave, result = TA_LAUNCH(k<Wave>, grid, threads, bytes, stream, …))
+ *     TA_LAUNCH_RESIDENT(…)                      the same, of a kernel that waits for other
+ *                                                devices: its grid is no larger than what can be
+ *                                                there at once */
 #ifndef TA_VENDOR_H
 #define TA_VENDOR_H
 
@@ -105,6 +127,11 @@
 #include "vendor_ccl.h"
 #endif
 
+/* Matrix products: only in files that define TA_BLAS_CALLS before this is included. */
+#ifdef TA_BLAS_CALLS
+#include "vendor_blas.h"
+#endif
+
 /* ---- Kernels ------------------------------------------------------------------------------- */
 
 #if defined(__cplusplus) && (defined(__CUDACC__) || defined(__HIPCC__) || defined(TA_SIMT))
@@ -163,6 +190,7 @@ struct ta_launch_result {
 /* TA_LAUNCH(kernel, grid, threads, shared_bytes, stream, arguments…): `grid` is a dim3 or a number.
  * A kernel with several template arguments goes in parentheses. */
 #define TA_LAUNCH(kernel, ...) ta_launch(#kernel, kernel, __VA_ARGS__)
+#define TA_LAUNCH_RESIDENT(kernel, ...) ta_launch_resident(#kernel, kernel, __VA_ARGS__)
 
 #if defined(TA_SIMT)
 #include "vendor_simt.h"

@@ -55,6 +55,11 @@ TA_DEVICE void ta_opaque(int32_t &value)
     asm volatile("" : "+r"(value));
 }
 
+TA_DEVICE void ta_opaque_pointer(const char *&value)
+{
+    asm volatile("" : "+l"(value));
+}
+
 TA_DEVICE void ta_opaque_uniform(int32_t &value)
 {
     asm volatile("" : "+r"(value));
@@ -113,9 +118,95 @@ TA_DEVICE uint32_t ta_load_word(const uint32_t *address)
     return word;
 }
 
+TA_DEVICE void ta_flag_store(uint32_t *flag, uint32_t value)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;"
+                 :
+                 : "l"(__cvta_generic_to_global(flag)), "r"(value)
+                 : "memory");
+}
+
+TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
+{
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(flag))
+                 : "memory");
+    return value;
+}
+
+TA_DEVICE void ta_await_moment()
+{
+    __nanosleep(20);
+}
+
+/* Nanoseconds; some devices count them in steps of a microsecond and more. */
+TA_DEVICE uint64_t ta_wall_clock()
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/* The hardware copies past the registers, from the second-level cache on. */
+struct ta_copy16 {
+};
+
+TA_DEVICE void ta_copy_start(ta_copy16 &, void *to, const void *from, bool there)
+{
+    int32_t bytes = there ? 16 : 0; /* the rest of the 16 becomes 0 */
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+                   "l"(__cvta_generic_to_global(from)), "r"(bytes));
+}
+
+TA_DEVICE void ta_copies_wait()
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
+}
+
+TA_DEVICE void ta_copy_finish(const ta_copy16 &, void *)
+{
+}
+
 TA_DEVICE float ta_from_f16(uint16_t bits)
 {
     return __half2float(__ushort_as_half(bits));
+}
+
+TA_DEVICE bool ta_converts_narrow(bool fnuz)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    return !fnuz;
+#else
+    (void)fnuz;
+    return false;
+#endif
+}
+
+TA_DEVICE void ta_convert_narrow(bool e4m3, uint32_t two, float &first, float &second)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint16_t codes = static_cast<uint16_t>(two);
+    uint32_t halves;
+    if (e4m3)
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    else
+        asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    first = ta_from_f16(static_cast<uint16_t>(halves));
+    second = ta_from_f16(static_cast<uint16_t>(halves >> 16));
+#else
+    (void)e4m3, (void)two;
+    first = second = 0.0f;
+#endif
+}
+
+/* Instructions give NaN with all bits of the fraction, also in f16. */
+TA_DEVICE float ta_quiet(float value)
+{
+    return value;
 }
 
 TA_DEVICE uint16_t ta_to_f16(float value)

@@ -23,6 +23,9 @@ static inline ta_launch_result ta_launch(const char *name, void (*kernel)(P...),
             name};
 }
 
+/* Whoever launches has asked what there is room for. */
+#define ta_launch_resident ta_launch
+
 #define TA_SHARED(type, name, ...) __shared__ __align__(16) type name __VA_ARGS__
 #define TA_SHARED_DYNAMIC(type, name)                                                              \
     extern __shared__ __align__(16) unsigned char ta_dynamic_shared[];                             \
@@ -31,6 +34,10 @@ static inline ta_launch_result ta_launch(const char *name, void (*kernel)(P...),
 TA_DEVICE void ta_syncthreads()
 {
     __syncthreads();
+}
+
+template <class... T> TA_DEVICE void ta_unset(T &...)
+{
 }
 
 TA_DEVICE float ta_as_float(uint32_t bits)
@@ -43,6 +50,11 @@ TA_DEVICE uint32_t ta_as_bits(float value)
     return __float_as_uint(value);
 }
 
+TA_DEVICE int32_t ta_count_bits(uint32_t word)
+{
+    return __popc(word);
+}
+
 TA_DEVICE ta_vec16 ta_load16(const void *address)
 {
     return *static_cast<const ta_vec16 *>(address);
@@ -51,6 +63,16 @@ TA_DEVICE ta_vec16 ta_load16(const void *address)
 TA_DEVICE void ta_store16(void *address, ta_vec16 value)
 {
     *static_cast<ta_vec16 *>(address) = value;
+}
+
+template <class T> TA_DEVICE void ta_store_peer(T *address, T value)
+{
+    *address = value;
+}
+
+TA_DEVICE void ta_fence_system()
+{
+    __threadfence_system();
 }
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef TA_VENDOR_QUERY_H
 #define TA_VENDOR_QUERY_H
 
+#include <unistd.h>
+
 typedef struct ta_gpu {
     char name[96];
     char arch[32]; /* "sm_90", "gfx942:sramecc+:xnack-", "simt" */
@@ -13,6 +15,7 @@ typedef struct ta_gpu {
     int shared_bytes_per_unit; /* hipFuncSetAttribute() */
     int cache_bytes;           /* second level */
     size_t memory_bytes;
+    int clock_khz; /* of ta_wall_clock() in kernels */
 } ta_gpu;
 
 static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
@@ -41,6 +44,15 @@ static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
 #undef TA_GPU_NUMBER
     if (error != hipSuccess)
         return error;
+    gpu->clock_khz = 1000000;
+#if defined(TA_ROCM)
+    if (hipDeviceGetAttribute(&gpu->clock_khz, hipDeviceAttributeWallClockRate, device) !=
+            hipSuccess ||
+        gpu->clock_khz <= 0) {
+        (void)hipGetLastError();
+        gpu->clock_khz = 100000; /* of every CDNA and RDNA so far */
+    }
+#endif
     /* AMD knows no more than that, and may say so with an error or with 0. */
     int on_request = 0;
     error = hipDeviceGetAttribute(&on_request, hipDeviceAttributeSharedMemPerBlockOptin, device);
@@ -49,6 +61,23 @@ static inline hipError_t ta_gpu_query(int device, ta_gpu *gpu)
     else if (on_request > gpu->shared_bytes)
         gpu->shared_bytes = on_request;
     return hipSuccess;
+}
+
+/* Whose driver this machine lacks, if that is why there are no devices; NULL otherwise. CUDA then
+ * has a version of 0 for it, and words about one that is too old; ROCm says that there is no
+ * device. */
+static inline const char *ta_missing_driver(hipError_t error)
+{
+#if defined(TA_CUDA)
+    int version = 0;
+    if (error != hipSuccess && hipDriverGetVersion(&version) == hipSuccess && version == 0)
+        return "NVIDIA";
+#elif defined(TA_ROCM)
+    if (error == hipErrorNoDevice && access("/dev/kfd", F_OK) != 0)
+        return "AMD GPU";
+#endif
+    (void)error;
+    return NULL;
 }
 
 /* Whose memory is it? */
@@ -74,6 +103,16 @@ static inline ta_memory ta_memory_of(const void *address)
     if (type == hipMemoryTypeDevice)
         return TA_MEMORY_DEVICE;
     return type == hipMemoryTypeHost ? TA_MEMORY_PINNED : TA_MEMORY_HOST;
+}
+
+/* Memory that other devices write to while a kernel reads it. On AMD no cache may hold it. */
+static inline hipError_t ta_alloc_for_peers(void **memory, size_t bytes)
+{
+#if defined(TA_ROCM)
+    return hipExtMallocWithFlags(memory, bytes, hipDeviceMallocUncached);
+#else
+    return hipMalloc(memory, bytes);
+#endif
 }
 
 #endif

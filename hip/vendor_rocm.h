@@ -57,6 +57,41 @@ TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
     return __builtin_amdgcn_perm(second, first, 0x07060302u);
 }
 
+/* The same instructions read FNUZ on MI300 and OCP's dialects on what came after it. */
+#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
+#define TA_NARROW_FNUZ 1
+#elif defined(__gfx950__) || defined(__gfx1200__) || defined(__gfx1201__)
+#define TA_NARROW_FNUZ 0
+#endif
+
+TA_DEVICE bool ta_converts_narrow(bool fnuz)
+{
+#ifdef TA_NARROW_FNUZ
+    return fnuz == (TA_NARROW_FNUZ == 1);
+#else
+    (void)fnuz;
+    return false;
+#endif
+}
+
+TA_DEVICE void ta_convert_narrow(bool e4m3, uint32_t two, float &first, float &second)
+{
+#ifdef TA_NARROW_FNUZ
+    auto both = e4m3 ? __builtin_amdgcn_cvt_pk_f32_fp8(static_cast<int>(two), false)
+                     : __builtin_amdgcn_cvt_pk_f32_bf8(static_cast<int>(two), false);
+    first = both[0];
+    second = both[1];
+#else
+    (void)e4m3, (void)two;
+    first = second = 0.0f;
+#endif
+}
+
+TA_DEVICE float ta_quiet(float value)
+{
+    return __builtin_canonicalizef(value);
+}
+
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return __builtin_amdgcn_readfirstlane(value);
@@ -65,6 +100,11 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
 TA_DEVICE void ta_opaque(int32_t &value)
 {
     asm volatile("" : "+v"(value));
+}
+
+/* It may be in scalar registers, which is better. */
+TA_DEVICE void ta_opaque_pointer(const char *&)
+{
 }
 
 TA_DEVICE void ta_opaque_uniform(int32_t &value)
@@ -116,9 +156,50 @@ TA_DEVICE ta_vec16 ta_load16_global(const void *address)
     return __builtin_bit_cast(ta_vec16, *(global_words)address);
 }
 
+/* In registers on the way. */
+struct ta_copy16 {
+    ta_vec16 x;
+};
+
+TA_DEVICE void ta_copy_start(ta_copy16 &copy, void *, const void *from, bool there)
+{
+    copy.x = ta_vec16{{0, 0, 0, 0}};
+    if (there)
+        copy.x = ta_load16_global(from);
+}
+
+TA_DEVICE void ta_copies_wait()
+{
+}
+
+TA_DEVICE void ta_copy_finish(const ta_copy16 &copy, void *to)
+{
+    ta_store16(to, copy.x);
+}
+
 TA_DEVICE uint32_t ta_load_word(const uint32_t *address)
 {
     return *(__attribute__((address_space(1))) const uint32_t *)address;
+}
+
+TA_DEVICE void ta_flag_store(uint32_t *flag, uint32_t value)
+{
+    __hip_atomic_store(flag, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
+{
+    return __hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+TA_DEVICE void ta_await_moment()
+{
+    __builtin_amdgcn_s_sleep(1);
+}
+
+TA_DEVICE uint64_t ta_wall_clock()
+{
+    return wall_clock64();
 }
 
 TA_DEVICE float ta_from_f16(uint16_t bits)

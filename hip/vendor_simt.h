@@ -10,7 +10,17 @@ static inline ta_launch_result ta_launch(const char *name, void (*kernel)(P...),
                                          unsigned threads, size_t shared_bytes, hipStream_t stream,
                                          A &&...arguments)
 {
-    return {simt::launch(name, kernel, grid, dim3(threads), shared_bytes, stream,
+    return {simt::launch(name, kernel, grid, dim3(threads), shared_bytes, false, stream,
+                         std::forward<A>(arguments)...),
+            name};
+}
+
+template <class... P, class... A>
+static inline ta_launch_result ta_launch_resident(const char *name, void (*kernel)(P...), dim3 grid,
+                                                  unsigned threads, size_t shared_bytes,
+                                                  hipStream_t stream, A &&...arguments)
+{
+    return {simt::launch(name, kernel, grid, dim3(threads), shared_bytes, true, stream,
                          std::forward<A>(arguments)...),
             name};
 }
@@ -68,6 +78,29 @@ TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
     return first >> 16 | (second & 0xffff0000u);
 }
 
+TA_DEVICE bool ta_converts_narrow(bool fnuz)
+{
+    return simt_self->block->narrow == (fnuz ? simt::dialect::fnuz : simt::dialect::ocp);
+}
+
+TA_DEVICE void ta_convert_narrow(bool e4m3, uint32_t two, float &first, float &second,
+                                 simt::call where = simt::call::here())
+{
+    first = simt::convert_narrow(e4m3, two & 0xffu, where);
+    second = simt::convert_narrow(e4m3, two >> 8 & 0xffu, where);
+}
+
+TA_DEVICE float ta_quiet(float value)
+{
+    uint32_t bits = ta_float_bits(value);
+    return ta_float_from_bits(value != value ? bits | 0x400000u : bits);
+}
+
+TA_DEVICE int32_t ta_count_bits(uint32_t word)
+{
+    return __builtin_popcount(word);
+}
+
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return value;
@@ -82,8 +115,17 @@ TA_DEVICE void ta_opaque(int32_t &)
 {
 }
 
+TA_DEVICE void ta_opaque_pointer(const char *&)
+{
+}
+
 TA_DEVICE void ta_opaque_uniform(int32_t &)
 {
+}
+
+template <class... T> TA_DEVICE void ta_unset(T &...values)
+{
+    (memset(&values, 0xff, sizeof values), ...);
 }
 
 TA_DEVICE float ta_exp2(float x)
@@ -134,6 +176,68 @@ TA_DEVICE ta_vec16 ta_load16_global(const void *address, simt::call where = simt
 TA_DEVICE void ta_store16(void *address, ta_vec16 value, simt::call where = simt::call::here())
 {
     const_cast<ta_vec16 &>(simt::aligned_for<ta_vec16>(address, where)) = value;
+}
+
+template <class T>
+TA_DEVICE void ta_store_peer(T *address, T value, simt::call where = simt::call::here())
+{
+    simt::peer_store(address, value, where);
+}
+
+TA_DEVICE void ta_fence_system()
+{
+    simt::system_fence();
+}
+
+TA_DEVICE void ta_flag_store(uint32_t *flag, uint32_t value, simt::call where = simt::call::here())
+{
+    simt::flag_store(flag, value, where);
+}
+
+TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
+{
+    return simt::flag_load(flag);
+}
+
+TA_DEVICE void ta_await_moment(simt::call where = simt::call::here())
+{
+    simt::wait_for_peers(where);
+}
+
+TA_DEVICE uint64_t ta_wall_clock()
+{
+    return simt::wall_clock_ns();
+}
+
+/* In waves of 32 as on NVIDIA: the place is taken when the copy starts, and has NaN until it was
+ * waited for. In waves of 64 as on AMD: on the way in registers, in its place when it is
+ * finished. */
+struct ta_copy16 {
+    ta_vec16 x;
+    unsigned waits; /* of this thread before it began */
+};
+
+TA_DEVICE void ta_copy_start(ta_copy16 &copy, void *to, const void *from, bool there,
+                             simt::call where = simt::call::here())
+{
+    copy.x = ta_vec16{{0, 0, 0, 0}};
+    if (there)
+        copy.x = simt::aligned_for<ta_vec16>(from, where);
+    copy.waits = simt_self->waits;
+    if (simt_self->block->wave_width == 32)
+        ta_store16(to, ta_vec16{{~0u, ~0u, ~0u, ~0u}}, where);
+}
+
+TA_DEVICE void ta_copies_wait()
+{
+    simt_self->waits++;
+}
+
+TA_DEVICE void ta_copy_finish(const ta_copy16 &copy, void *to,
+                              simt::call where = simt::call::here())
+{
+    if (copy.waits != simt_self->waits || simt_self->block->wave_width != 32)
+        ta_store16(to, copy.x, where);
 }
 
 TA_DEVICE float ta_from_f16(uint16_t bits)

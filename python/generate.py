@@ -15,21 +15,12 @@ import sys
 HERE = os.path.dirname(os.path.realpath(__file__))
 HEADERS = os.path.join(HERE, '..', 'include', 'treeattn')
 TARGET = os.path.join(HERE, 'treeattn', '_bindings.py')
-FILES = ['version.h', 'treeattn.h', 'collectives.h', 'attention.h', 'cluster.h']
+FILES = ['version.h', 'treeattn.h', 'collectives.h', 'attention.h', 'cluster.h', 'extension.h']
 HEAD = '''"""The C interface for ctypes, written by python/generate.py from the headers."""
 import ctypes as c
 import enum
 
-
-class Sized(c.Structure):
-    """A struct that starts with its own size; a new one has it set, in structs inside it too, and
-    all else zero."""
-
-    def __init__(self):
-        super().__init__(c.sizeof(self))
-        for name, kind in self._fields_:
-            if issubclass(kind, Sized):
-                getattr(self, name).size = c.sizeof(kind)
+from ._sized import Sized
 
 '''
 SCALARS = {'size_t': 'c.c_size_t', 'int': 'c.c_int', 'int32_t': 'c.c_int32',

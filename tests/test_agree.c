@@ -1,6 +1,8 @@
 /* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all
  * ranks get an error that names the field and the rank, no plan is left, and the group still
  * works. */
+#include <pthread.h>
+
 #include "base/status.h"
 #include "decode/plan.h"
 #include "group/group.h"
@@ -122,11 +124,11 @@ static ta_status missing_rank(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan = NULL;
     small_step step;
-    (void)context;
     if (ta_group_rank(group) == 1)
         return TA_OK;
     small_step_init(&step, ta_group_rank(group), ta_group_size(group));
     TA_TRY(ta_device_open("host", NULL, &device));
+    pthread_barrier_wait(context); /* the others come together */
     ta_status status = ta_plan_create(group, device, &step.config, &plan);
     RANK_EXPECT(status == TA_ERR_TIMEOUT && plan == NULL);
     RANK_EXPECT(strstr(ta_last_error(), "rank 1 did not arrive"));
@@ -137,8 +139,11 @@ static ta_status missing_rank(ta_group *group, void *context)
 static void test_a_rank_that_makes_no_plan(void)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 100;
-    EXPECT_OK(ta_group_run_threads(RANKS, &config, missing_rank, NULL));
+    pthread_barrier_t others;
+    config.timeout_ms = 1000;
+    pthread_barrier_init(&others, NULL, RANKS - 1);
+    EXPECT_OK(ta_group_run_threads(RANKS, &config, missing_rank, &others));
+    pthread_barrier_destroy(&others);
 }
 
 int main(void)

@@ -91,6 +91,15 @@ static void test_runs(void)
                                       cases[i].arch);
 }
 
+static void test_f16_that_is_converted(void)
+{
+    TEST_ASSERT_TRUE(ta_arch_converts_f16("gfx90a"));
+    TEST_ASSERT_TRUE(ta_arch_converts_f16("gfx90a:sramecc+:xnack-"));
+    TEST_ASSERT_FALSE(ta_arch_converts_f16("gfx942:sramecc+:xnack-"));
+    TEST_ASSERT_FALSE(ta_arch_converts_f16("sm_90"));
+    TEST_ASSERT_FALSE(ta_arch_converts_f16("simt"));
+}
+
 static void expect_refused(const char *arch, const char *archs, const char *expected)
 {
     char why[400] = "not written";
@@ -120,6 +129,7 @@ int main(void)
     RUN_TEST(test_known);
     RUN_TEST(test_unknown);
     RUN_TEST(test_runs);
+    RUN_TEST(test_f16_that_is_converted);
     RUN_TEST(test_words);
     return UNITY_END() != 0;
 }

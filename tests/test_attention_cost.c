@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "lib/attention_plan.h"
 #include "lib/expect.h"
-#include "lib/json.h"
+#include "lib/explanation.h"
 #include "lib/random.h"
 
 #define MAX_RANKS 16

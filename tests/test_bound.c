@@ -5,11 +5,10 @@
 #include <stdio.h>
 
 #include "lib/case.h"
+#include "lib/expect_case.h"
 #include "lib/number.h"
 #include "lib/options.h"
 #include "unity.h"
-
-static char failure[2048];
 
 void setUp(void)
 {
@@ -27,8 +26,7 @@ static bound_worst run_family(const char *name, decode_case c, int count)
     for (int i = 0; i < count; ++i) {
         c.seed = 500 + (uint64_t)i;
         snprintf(c.simd, sizeof c.simd, "%s", i % 2 ? "" : "scalar");
-        if (!case_run(&c, &worst, failure, sizeof failure))
-            TEST_FAIL_MESSAGE(failure);
+        expect_case(&c, &worst);
     }
     printf("%-16s worst error / bound: out %.3f lse %.3f\n", name,
            worst.out[c.plan.out_dtype ? c.plan.out_dtype : TA_F32], worst.lse);
@@ -153,8 +151,8 @@ static void make_example(example *e)
         e->v[i] = random_normal(&source);
     e->slopes[0] = 0.05f, e->slopes[1] = 0.01f;
     e->sinks[0] = 0.5f, e->sinks[1] = -1.0f;
-    e->problem =
-        (oracle_problem){3, 2, 1, 32, 16, true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks, 0, 0, 0};
+    e->problem = (oracle_problem){3,  2,         1,        32, 16, true, 50,   1 / sqrt(32),
+                                  30, e->slopes, e->sinks, 0,  0,  0,    NULL, false};
     e->sequence = (oracle_sequence){60, e->q, e->k, e->v};
 }
 

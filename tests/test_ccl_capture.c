@@ -52,8 +52,10 @@ static ta_status captured_rank(ccl_rank *r)
 static void test_captured(void)
 {
     static const int ranks[] = {2, 3, 5};
-    for (int i = 0; i < 3; ++i)
-        run_all(ranks[i], 20000, captured_rank, NULL);
+    for (int i = 0; i < 6; ++i) {
+        prepared_exchange = i < 3 ? TA_EXCHANGE_AUTO : TA_EXCHANGE_DIRECT;
+        run_all(ranks[i % 3], LONG_WAIT_MS, captured_rank, NULL);
+    }
 }
 
 /* Under capture nobody can wait for the ranks to compare a new size of messages: such a call is
@@ -91,8 +93,8 @@ static ta_status new_size_rank(ccl_rank *r)
 
 static void test_a_new_size_is_not_captured(void)
 {
-    run_all(2, 20000, new_size_rank, NULL);
-    run_all(3, 20000, new_size_rank, NULL);
+    run_all(2, LONG_WAIT_MS, new_size_rank, NULL);
+    run_all(3, LONG_WAIT_MS, new_size_rank, NULL);
 }
 
 /* A step with the stopwatch on it; it counts the same launches and messages every time. */
@@ -166,7 +168,7 @@ static void test_replayed(void)
 {
     static const int ranks[] = {2, 3, 5};
     for (int i = 0; i < 3; ++i)
-        run_all(ranks[i], 20000, replaying_rank, NULL);
+        run_all(ranks[i], LONG_WAIT_MS, replaying_rank, NULL);
 }
 
 static int count_recordings(const ta_plan *plan)
@@ -222,7 +224,7 @@ static ta_status layers_rank(ccl_rank *r)
 
 static void test_several_recordings(void)
 {
-    run_all(2, 20000, layers_rank, NULL);
+    run_all(2, LONG_WAIT_MS, layers_rank, NULL);
 }
 
 /* Through host memory a step can't be captured. */
@@ -266,7 +268,7 @@ static ta_status counted_rank(ccl_rank *r)
 
 static void test_stays_on_the_device(void)
 {
-    run_all(3, 20000, counted_rank, NULL);
+    run_all(3, LONG_WAIT_MS, counted_rank, NULL);
 }
 
 int main(void)

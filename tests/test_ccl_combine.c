@@ -193,7 +193,7 @@ static void test_captured(void)
 {
     static const int ranks[] = {2, 3, 5};
     for (int i = 0; i < 3; ++i)
-        EXPECT_OK(ccl_run(ranks[i], 20000, captured_rank, NULL));
+        EXPECT_OK(ccl_run(ranks[i], LONG_WAIT_MS, captured_rank, NULL));
 }
 
 /* ---- Replayed by the plan ---- */
@@ -214,7 +214,7 @@ static ta_status replaying_rank(ccl_rank *r)
 
 static void test_replayed(void)
 {
-    EXPECT_OK(ccl_run(3, 20000, replaying_rank, NULL));
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, replaying_rank, NULL));
 }
 
 /* ---- Not in the same step ---- */
@@ -278,7 +278,7 @@ static ta_status differing_rank(ccl_rank *r)
 
 static void test_ranks_that_differ(void)
 {
-    EXPECT_OK(ccl_run(3, 20000, differing_rank, NULL));
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, differing_rank, NULL));
 }
 
 /* One rank's bad argument: it hears at once, the others when the step has run. */
@@ -308,7 +308,7 @@ static ta_status wrong_rank(ccl_rank *r)
 
 static void test_one_rank_is_wrong(void)
 {
-    EXPECT_OK(ccl_run(3, 20000, wrong_rank, NULL));
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, wrong_rank, NULL));
 }
 
 int main(void)

@@ -25,7 +25,7 @@ static ta_status run_rank(ccl_rank *rank)
 
 static ta_status run_on(int ranks, size_t most_bytes)
 {
-    return ccl_run(ranks, 20000, run_rank, &most_bytes);
+    return ccl_run(ranks, LONG_WAIT_MS, run_rank, &most_bytes);
 }
 
 static void test_rank_counts(void)

@@ -81,10 +81,11 @@ static void count(ta_exchange kind, ta_placement placement, int ranks, char *tex
     trial t = {.kind = kind, .placement = placement};
     char description[32];
     ta_cluster *cluster = NULL;
-    snprintf(description, sizeof description, "local:2x%d", (ranks + 1) / 2);
+    int nodes = kind == TA_EXCHANGE_DIRECT ? 1 : 2;
+    snprintf(description, sizeof description, "local:%dx%d", nodes, (ranks + nodes - 1) / nodes);
     EXPECT_OK(ta_cluster_create(description, &cluster));
     t.cluster = cluster;
-    EXPECT_OK(ccl_run(ranks, 20000, count_rank, &t));
+    EXPECT_OK(ccl_run(ranks, LONG_WAIT_MS, count_rank, &t));
     ta_cluster_destroy(cluster);
     for (int rank = 1; rank < ranks && placement == TA_PLACE_ALL; ++rank)
         TEST_ASSERT_TRUE_MESSAGE(t.bits[rank] == t.bits[0], "the ranks' bits differ");
@@ -105,6 +106,7 @@ static const struct {
     {TA_EXCHANGE_SCATTER, {"3+0", "5+0", "6+0", "11+0"}},
     {TA_EXCHANGE_TWO_LEVEL, {"-", "3+0", "4+0", "6+0"}},
     {TA_EXCHANGE_ALL_GATHER, {"1+0", "1+0", "1+0", "1+0"}},
+    {TA_EXCHANGE_DIRECT, {"1+0", "1+0", "1+0", "1+0"}},
 };
 
 static int prints;
@@ -146,6 +148,8 @@ static void test_launches_of_other_placements(void)
         {TA_EXCHANGE_BINOMIAL, TA_PLACE_ROOT, "2+0"},
         {TA_EXCHANGE_SCATTER, TA_PLACE_ROOT, "7+0"},
         {TA_EXCHANGE_ALL_GATHER, TA_PLACE_ROOT, "1+0"},
+        {TA_EXCHANGE_DIRECT, TA_PLACE_HEADS, "1+0"},
+        {TA_EXCHANGE_DIRECT, TA_PLACE_ROOT, "1+0"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
         char got[32], message[100];

@@ -1,8 +1,11 @@
 /* How groups of GPUs end (hip/ccl/watch.c, scratch.c) while the device still works for them: their
  * scratch memory goes to the next group only behind the last call, whichever stream that was on;
- * threads that end groups of an old library leave nothing; the first cause of a break stays; and
- * no call changes the caller's device. An argument is the version of the library to pretend. */
+ * threads that end groups of an old library leave nothing; the first cause of a break stays; no
+ * call changes the caller's device; and what the library is asked to do in the end. An argument is
+ * the version of the library to pretend. */
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "ccl/ccl.h"
@@ -72,11 +75,11 @@ static ta_status queue_calls(ccl_rank *r, ta_group *group, const char *calls, vo
  * only then, or they would give theirs to each other. */
 static ta_status is_reused(ta_device *device, const void *scratch, int milliseconds, int *reused)
 {
-    ta_group *made[400];
+    ta_group *made[3000];
     int count = 0;
     struct timespec moment = {0, 20000000};
     int64_t end = ta_clock_ms() + milliseconds;
-    for (*reused = 0; !*reused && count < 400 && ta_clock_ms() < end; nanosleep(&moment, NULL)) {
+    for (*reused = 0; !*reused && count < 3000 && ta_clock_ms() < end; nanosleep(&moment, NULL)) {
         TA_TRY(make_single(device, &made[count]));
         *reused = ta_ccl_of(made[count++])->scratch == scratch;
     }
@@ -101,7 +104,7 @@ static ta_status check_scratch(ccl_rank *r, void *memory)
         return ta_fail(TA_ERR_DEVICE, "the scratch memory was reused during calls %s", calls);
     TA_TRY(ta_group_barrier(r->threads, NULL));
     TA_TRY(r->device->ops->synchronize(r->device, r->streams[0]));
-    TA_TRY(is_reused(r->device, scratch, 5000, &reused));
+    TA_TRY(is_reused(r->device, scratch, 60000, &reused));
     RANK_EXPECT(reused);
     for (int i = 0; calls[i]; ++i)
         RANK_EXPECT(hipStreamDestroy(streams[i]) == hipSuccess);
@@ -129,7 +132,7 @@ static void test_scratch_waits_for_the_last_call(void)
     /* The last call, one that another follows, and one between two. */
     static const char *const queued[] = {"G", "GG", "fG", "Gb", "fGb", "fbG", "Gbb"};
     for (size_t i = 0; i < sizeof queued / sizeof *queued; ++i)
-        EXPECT_OK(ccl_run(2, 20000, leaving_rank, (void *)queued[i]));
+        EXPECT_OK(ccl_run(2, LONG_WAIT_MS, leaving_rank, (void *)queued[i]));
 }
 
 /* With nothing queued it is free at once. */
@@ -176,7 +179,7 @@ static ta_status two_streams_rank(ccl_rank *r)
 
 static void test_reductions_on_two_streams(void)
 {
-    EXPECT_OK(ccl_run(3, 60000, two_streams_rank, NULL));
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, two_streams_rank, NULL));
 }
 
 /* ---- Threads ------------------------------------------------------------------------------- */
@@ -209,6 +212,10 @@ static void test_threads_leave_nothing(void)
             before = mapped_pages();
     }
     long grown = mapped_pages() - before, stacks = 30 * ((8L << 20) / 4096);
+    for (int i = 0; i < 600 && grown >= stacks; ++i) { /* until the last have ended */
+        usleep(100000);
+        grown = mapped_pages() - before;
+    }
     TEST_ASSERT_TRUE_MESSAGE(before > 0 && grown < stacks, "stacks of ended threads are left");
     ta_device_close(device);
 }
@@ -229,7 +236,7 @@ static ta_status aborting_rank(ccl_rank *r)
 
 static void test_the_first_cause_stays(void)
 {
-    EXPECT_OK(ccl_run(2, 60000, aborting_rank, NULL));
+    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, aborting_rank, NULL));
 }
 
 /* ---- The caller's device ------------------------------------------------------------------- */
@@ -288,13 +295,166 @@ static ta_status staying_rank(ccl_rank *r)
 
 static void test_the_callers_device_stays(void)
 {
-    EXPECT_OK(ccl_run(3, 60000, staying_rank, NULL));
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, staying_rank, NULL));
+}
+
+/* ---- What the library is asked to do ------------------------------------------------------- */
+
+#define ENDED_BY_ABORT 42
+
+static ta_ccl_library changed; /* the library's table, with functions of this program */
+static ncclResult_t (*library_abort)(ncclComm_t comm);
+static atomic_int aborts, ends_process;
+
+static ncclResult_t count_abort(ncclComm_t comm)
+{
+    if (atomic_load(&ends_process))
+        _exit(ENDED_BY_ABORT);
+    atomic_fetch_add(&aborts, 1);
+    return library_abort(comm);
+}
+
+static ncclResult_t fail_rank(const ncclComm_t comm, int *rank)
+{
+    (void)comm;
+    (void)rank;
+    return ncclInternalError;
+}
+
+/* Nobody uses the old table while the group's lock is held. */
+static void use_table(ccl_rank *r, const ta_ccl_library *table)
+{
+    ta_ccl_group *g = ta_ccl_of(r->group);
+    pthread_mutex_lock(&g->calls);
+    g->nccl = table;
+    pthread_mutex_unlock(&g->calls);
+}
+
+static void change_table(ccl_rank *r)
+{
+    changed = *ta_ccl_of(r->group)->nccl;
+    library_abort = changed.ncclCommAbort;
+    changed.ncclCommAbort = count_abort;
+    changed.ncclCommUserRank = fail_rank;
+}
+
+/* Rank 0 leaves long before rank 1: it waits to be finalized, and nothing is aborted. */
+static ta_status early_rank(ccl_rank *r)
+{
+    if (!ta_ccl_of(r->group)->nccl->ncclCommFinalize)
+        return TA_OK; /* an old library waits in its call */
+    if (r->rank == 0) {
+        change_table(r);
+        use_table(r, &changed);
+        ta_group_destroy(r->group);
+        r->group = NULL;
+    }
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    usleep(r->rank == 1 ? 200000 : 0);
+    return TA_OK;
+}
+
+static void test_nothing_is_aborted_in_order(void)
+{
+    atomic_store(&aborts, 0);
+    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, early_rank, NULL));
+    TEST_ASSERT_TRUE(ccl_all_gone());
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&aborts));
+}
+
+/* A library that refuses to finalize: then aborting is what is left. */
+static ncclResult_t fail_finalize(ncclComm_t comm)
+{
+    (void)comm;
+    return ncclInternalError;
+}
+
+static ta_status unwanted_rank(ccl_rank *r)
+{
+    if (!ta_ccl_of(r->group)->nccl->ncclCommFinalize)
+        return TA_OK;
+    change_table(r);
+    changed.ncclCommFinalize = fail_finalize;
+    use_table(r, &changed);
+    return TA_OK;
+}
+
+static void test_what_is_not_finalized_is_aborted(void)
+{
+    atomic_store(&aborts, 0);
+    EXPECT_OK(ccl_run(1, LONG_WAIT_MS, unwanted_rank, NULL));
+    TEST_ASSERT_TRUE(ccl_all_gone());
+    TEST_ASSERT_EQUAL_INT(changed.ncclCommFinalize ? 1 : 0, atomic_load(&aborts));
+}
+
+/* A part of which the library does not say which rank this is: an error in the library's words, and
+ * the part's communicator is aborted. */
+static ta_status nameless_rank(ccl_rank *r)
+{
+    const ta_ccl_library *table = ta_ccl_of(r->group)->nccl;
+    ta_group *part = NULL;
+    if (!table->ncclCommSplit)
+        return TA_OK; /* an old library does not split */
+    if (r->rank == 0)
+        change_table(r);
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    use_table(r, &changed);
+    ta_status status = ta_group_split(r->group, 0, 0, &part);
+    use_table(r, table);
+    TA_TRY(rank_expect_error(TA_ERR_DEVICE, status, "a part of a ", "group: "));
+    RANK_EXPECT(strstr(ta_last_error(), table->ncclGetErrorString(ncclInternalError)));
+    RANK_EXPECT(part == NULL);
+    return TA_OK;
+}
+
+static void test_a_part_without_a_rank(void)
+{
+    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, nameless_rank, NULL));
+    TEST_ASSERT_TRUE(ccl_all_gone());
+}
+
+/* A process that ends while rank 0 has left its group and rank 1 never will: what rank 0 had is
+ * aborted before that. */
+static ta_status unended_rank(ccl_rank *r)
+{
+    if (r->rank == 0) {
+        change_table(r);
+        use_table(r, &changed);
+    } else {
+        r->group = NULL; /* and nobody destroys it */
+    }
+    return TA_OK;
+}
+
+static pid_t start_unended(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(200);
+        atomic_store(&ends_process, 1);
+        exit(ccl_run(2, LONG_WAIT_MS, unended_rank, NULL) != TA_OK);
+    }
+    return child;
+}
+
+static pid_t unended; /* that process; 0: an old library can't be asked */
+
+static void test_the_end_of_the_process(void)
+{
+    int state = 0;
+    if (unended == 0)
+        TEST_IGNORE_MESSAGE("a library that cannot finalize");
+    TEST_ASSERT_TRUE(unended > 0 && waitpid(unended, &state, 0) == unended);
+    TEST_ASSERT_TRUE(WIFEXITED(state));
+    TEST_ASSERT_EQUAL_INT(ENDED_BY_ABORT, WEXITSTATUS(state));
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 1)
         simt_set_ccl_version(atoi(argv[1]));
+    else
+        unended = start_unended(); /* before there are threads */
     UNITY_BEGIN();
     RUN_TEST(test_scratch_waits_for_the_last_call);
     RUN_TEST(test_scratch_of_an_idle_group);
@@ -302,5 +462,9 @@ int main(int argc, char **argv)
     RUN_TEST(test_threads_leave_nothing);
     RUN_TEST(test_the_first_cause_stays);
     RUN_TEST(test_the_callers_device_stays);
+    RUN_TEST(test_nothing_is_aborted_in_order);
+    RUN_TEST(test_what_is_not_finalized_is_aborted);
+    RUN_TEST(test_a_part_without_a_rank);
+    RUN_TEST(test_the_end_of_the_process);
     return UNITY_END() != 0;
 }

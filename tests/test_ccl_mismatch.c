@@ -29,11 +29,13 @@ static void run_ranks(int ranks, int first, int step)
     ta_cluster *cluster;
     snprintf(text, sizeof text, "local:2x%d", (ranks + 1) / 2);
     EXPECT_OK(ta_cluster_create(text, &cluster));
-    for (t.staged = 0; t.staged < 2; ++t.staged)
+    for (t.staged = 0; t.staged < 2; ++t.staged) {
+        options.each = !t.staged; /* then they may exchange directly */
+        options.messages = t.staged;
         for (int i = first; differing_step_get(i, ranks, !t.staged, &t.d); i += step) {
             char message[400];
-            t.d.cluster = cluster;
-            ta_status status = ccl_run(ranks, 20000, run_rank, &t);
+            t.d.cluster = t.d.exchange == TA_EXCHANGE_DIRECT ? NULL : cluster;
+            ta_status status = ccl_run(ranks, LONG_WAIT_MS, run_rank, &t);
             snprintf(message, sizeof message,
                      "%d ranks, %s, kind %d, algorithm %d, exchange %d, placement %d, "
                      "reproducible %d: %.200s",
@@ -42,6 +44,7 @@ static void run_ranks(int ranks, int first, int step)
                      status == TA_OK ? "" : ta_last_error());
             TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, status, message);
         }
+    }
     ta_cluster_destroy(cluster);
 }
 
@@ -81,7 +84,9 @@ static ta_status replay_rank(ccl_rank *r)
 
 static void test_replays(void)
 {
-    run_all(3, 20000, replay_rank, NULL);
+    run_all(3, LONG_WAIT_MS, replay_rank, NULL);
+    prepared_exchange = TA_EXCHANGE_DIRECT;
+    run_all(3, LONG_WAIT_MS, replay_rank, NULL);
 }
 
 /* ---- Checked mode: tables in device memory ---- */
@@ -177,7 +182,7 @@ static ta_status checked_rank(ccl_rank *r)
 static void test_checked_tables(void)
 {
     for (int replays = 0; replays < 2; ++replays)
-        run_all(2, 20000, checked_rank, &replays);
+        run_all(2, LONG_WAIT_MS, checked_rank, &replays);
 }
 
 int main(void)

@@ -308,6 +308,9 @@ static void test_exchanges_as_recorded(void)
             for (int rank = 0; rank < ranks; ++rank)
                 node_of[rank] = rank / per_node[i];
             EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
+            for (int rank = 0; rank < ranks; ++rank)
+                node_of[rank] /= 2;
+            EXPECT_OK(ta_nodes_add(node_of, ranks, TA_UNIT_RACK, &nodes));
             for (int heads = 1; heads <= 19; heads += 6)
                 for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
                     for (int tallies = 0; tallies < 2; ++tallies)

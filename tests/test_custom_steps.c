@@ -15,6 +15,7 @@
 #include "lib/combine_case.h"
 #include "lib/differing_step.h"
 #include "lib/expect.h"
+#include "lib/expect_case.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
 #include "lib/socket_transport.h"
@@ -40,8 +41,7 @@ static void run_cases(uint64_t first, int cases, ta_algorithm algorithm)
     for (int i = 0; i < cases; ++i) {
         options.algorithm = algorithm;
         decode_case c = case_random_on(first + (uint64_t)i, 1 + i % 5);
-        if (!case_run(&c, &worst, failure, sizeof failure))
-            TEST_FAIL_MESSAGE(failure);
+        expect_case(&c, &worst);
     }
 }
 
@@ -81,8 +81,7 @@ static void test_ragged(void)
         for (int b = 0; b < c.plan.batch; ++b)
             c.tokens[b] = (b + i) % 6;
         c.tokens[i % c.plan.batch] = 3;
-        if (!case_run(&c, &worst, failure, sizeof failure))
-            TEST_FAIL_MESSAGE(failure);
+        expect_case(&c, &worst);
     }
 }
 

@@ -3,11 +3,12 @@
 #include <stdio.h>
 
 #include "lib/case.h"
+#include "lib/expect_case.h"
 #include "lib/options.h"
+#include "lib/patience.h"
 #include "lib/seed_main.h"
 #include "unity.h"
 
-static char failure[2048];
 static bound_worst worst;
 
 void setUp(void)
@@ -18,29 +19,25 @@ void tearDown(void)
 {
 }
 
-static void run_seeds(uint64_t first, int count)
+static void run_seed(uint64_t seed)
 {
-    for (int i = 0; i < count; ++i) {
-        decode_case c = case_random(first + (uint64_t)i);
-        if (!case_run(&c, &worst, failure, sizeof failure))
-            TEST_FAIL_MESSAGE(failure);
-    }
+    decode_case c = case_random(seed);
+    expect_case(&c, &worst);
 }
 
 static void test_small_cases(void)
 {
-    run_seeds(0, options.cases ? options.cases : 3000);
+    run_seeds(run_seed, 0, options.cases ? options.cases : 3000);
 }
 
 static void test_large_cases(void)
 {
-    run_seeds(CASE_LARGE_SEEDS, options.cases ? options.cases / 100 : 24);
+    run_seeds(run_seed, CASE_LARGE_SEEDS, options.cases ? options.cases / 100 : 24);
 }
 
 static void run_one(decode_case c)
 {
-    if (!case_run(&c, &worst, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
+    expect_case(&c, &worst);
 }
 
 /* Lengths just below, at and above the sizes that work is divided into. */
@@ -67,7 +64,7 @@ static void test_lengths_around_tiles_and_splits(void)
 static void test_many_query_rows(void)
 {
     decode_case c = case_plain();
-    c.plan.query_tokens = 64;
+    c.plan.query_tokens = PATIENCE_FACTOR > 1 ? 2 : 64;
     c.plan.query_heads = 9;
     c.plan.k_dim = 576;
     c.plan.v_dim = 512;
@@ -77,7 +74,7 @@ static void test_many_query_rows(void)
     run_one(c);
     c = case_plain();
     c.ranks = 2;
-    c.plan.query_tokens = 1024;
+    c.plan.query_tokens = PATIENCE_FACTOR > 1 ? 24 : 1024; /* TSan takes minutes for more */
     c.plan.query_heads = 3;
     c.lengths[0] = 1100;
     c.plan.window = 100;
@@ -87,6 +84,8 @@ static void test_many_query_rows(void)
 /* Partials that are exchanged in chunks: more than two MiB. */
 static void test_large_partials(void)
 {
+    if (PATIENCE_FACTOR > 1 && !options_host())
+        TEST_IGNORE_MESSAGE("too much for TSan on the executor");
     for (int variant = 0; variant < 4; ++variant) {
         decode_case c = case_plain();
         c.ranks = 3;
@@ -138,11 +137,6 @@ static void test_the_bound_is_tight(void)
     TEST_ASSERT_TRUE(worst.lse >= 0.125 && worst.lse <= 1);
 }
 
-static void test_one_seed(void)
-{
-    run_seeds(options.seed, options.cases ? options.cases : 1);
-}
-
 static void run_all(void)
 {
     RUN_TEST(test_small_cases);
@@ -156,7 +150,7 @@ static void run_all(void)
 
 int main(int argc, char **argv)
 {
-    int code = seed_main(argc, argv, test_one_seed, run_all);
+    int code = seed_main(argc, argv, run_seed, run_all);
     bound_worst_print(&worst);
     return code;
 }

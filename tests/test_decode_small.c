@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "lib/case.h"
+#include "lib/expect_case.h"
 #include "lib/options.h"
 #include "unity.h"
 
-static char failure[2048];
 static bound_worst worst;
 static uint64_t count;
 
@@ -23,8 +23,7 @@ static void run(decode_case *c)
     c->seed = ++count;
     if (!options_chosen(count))
         return;
-    if (!case_run(c, &worst, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
+    expect_case(c, &worst);
 }
 
 /* A zero-length sequence in the middle, the length in question, and another one. */

@@ -1,10 +1,17 @@
-/* Devices by name, ta_info() and the version (src/device/device.c). */
+/* Devices by name, ta_info() and the version (src/device/device.c), and what was given up
+ * (src/device/fallback.c). */
 #include "device/device.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "host/cpus.h"
+#include <treeattn/extension.h>
+
+#include "base/clock.h"
+#include "device/cpus.h"
+#include "device/fallback.h"
 #include "lib/expect.h"
 #include "lib/large_allocation.h"
 
@@ -156,7 +163,7 @@ static void test_stopwatch(void)
 {
     const struct timespec moment = {0, 2000000};
     ta_device *device;
-    double first = -1, second = -1;
+    double first = -1, second = -1, begin;
     EXPECT_OK(ta_device_open("host", NULL, &device));
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, NULL, &first), "never started", NULL);
     EXPECT_OK(ta_device_timer_start(device, NULL));
@@ -164,14 +171,37 @@ static void test_stopwatch(void)
     EXPECT_OK(ta_device_timer_read(device, NULL, &first));
     EXPECT_OK(ta_device_timer_read(device, NULL, &second));
     TEST_ASSERT_TRUE(first >= 0.002 && second >= first);
+    /* Started anew it has what has passed since then, and nothing of before. */
+    begin = ta_clock_s();
     EXPECT_OK(ta_device_timer_start(device, NULL));
     EXPECT_OK(ta_device_timer_read(device, NULL, &second));
-    TEST_ASSERT_TRUE(second >= 0 && second < first);
+    TEST_ASSERT_TRUE(second >= 0 && second <= ta_clock_s() - begin + 1e-6);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_start(NULL, NULL), "device is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_start(device, &first), "stream is", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, NULL, NULL), "seconds is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(NULL, NULL, &first), "device is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_timer_read(device, &first, &first), "stream is", NULL);
+    ta_device_close(device);
+}
+
+static void test_extension(void)
+{
+    const void *table = &table;
+    ta_device *device;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_extension(NULL, "model", 1, &table), "device is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_extension(device, NULL, 1, &table), "name is NULL",
+                 "model");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_extension(device, "model", 1, NULL), "table is NULL",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "other", 1, &table),
+                 "name is 'other'", "model");
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "model", 0, &table),
+                 "version is 0", "version 1");
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "model", 1, &table), "host",
+                 "no table 'model'");
+    TEST_ASSERT_EQUAL_PTR(&table, table);
     ta_device_close(device);
 }
 
@@ -204,6 +234,76 @@ static void test_info(void)
     TEST_ASSERT_EQUAL_INT(TA_VERSION, ta_version());
 }
 
+/* ---- What was given up ---- */
+
+static void keep_text(void *context, ta_log_level level, const char *text)
+{
+    if (level == TA_LOG_INFO)
+        snprintf(context, 200, "%s", text);
+}
+
+static void expect_given_up(const char *line)
+{
+    char text[400];
+    ta_text described;
+    ta_text_init(&described, text, sizeof text);
+    ta_fallback_describe(&described);
+    TEST_ASSERT_EQUAL_STRING(line, text);
+}
+
+static void test_the_last_one_that_was_given_up(void)
+{
+    char logged[200] = "", info[4000];
+    expect_given_up("");
+    ta_log_set(keep_text, logged, TA_LOG_INFO);
+    ta_fallback_from_direct("GPU 1 is far", "binomial");
+    TEST_ASSERT_EQUAL_STRING("exchange binomial in place of direct: GPU 1 is far", logged);
+    ta_fallback_from_direct("GPU 2 is far", "butterfly");
+    ta_log_set(NULL, NULL, TA_LOG_INFO);
+    expect_given_up("direct exchange: given up, butterfly instead, since GPU 2 is far\n");
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "\ndirect exchange: given up, butterfly"), info);
+}
+
+static atomic_int tellers;
+
+static void *tell(void *argument)
+{
+    const char *letters = argument;
+    for (int i = 0; i < 400000; ++i)
+        ta_fallback_from_direct(letters, letters);
+    atomic_fetch_sub(&tellers, 1);
+    return NULL;
+}
+
+/* Nobody reads a text that is being written: it has one letter, or the other. */
+static void test_plans_that_tell_at_once(void)
+{
+    static char as[] =
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static char bs[] =
+        "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+    pthread_t threads[2];
+    char of_as[400], of_bs[400];
+    int torn = 0;
+    snprintf(of_as, sizeof of_as, "direct exchange: given up, %s instead, since %s\n", as, as);
+    snprintf(of_bs, sizeof of_bs, "direct exchange: given up, %s instead, since %s\n", bs, bs);
+    ta_fallback_from_direct(as, as);
+    atomic_store(&tellers, 2);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[0], NULL, tell, as));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[1], NULL, tell, bs));
+    while (atomic_load(&tellers) > 0) {
+        char text[400];
+        ta_text described;
+        ta_text_init(&described, text, sizeof text);
+        ta_fallback_describe(&described);
+        torn += strcmp(text, of_as) != 0 && strcmp(text, of_bs) != 0;
+    }
+    for (int i = 0; i < 2; ++i)
+        pthread_join(threads[i], NULL);
+    TEST_ASSERT_EQUAL_INT(0, torn);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -215,6 +315,9 @@ int main(void)
     RUN_TEST(test_memory);
     RUN_TEST(test_public_memory);
     RUN_TEST(test_stopwatch);
+    RUN_TEST(test_extension);
     RUN_TEST(test_info);
+    RUN_TEST(test_the_last_one_that_was_given_up);
+    RUN_TEST(test_plans_that_tell_at_once);
     return UNITY_END() != 0;
 }

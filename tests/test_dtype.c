@@ -1,5 +1,6 @@
-/* Conversions between binary32 and the half types (src/base/dtype.h), against double arithmetic
- * written apart from them: all 65,536 halves, and random, tie and neighbouring binary32 numbers. */
+/* Conversions between binary32 and the narrower types (src/base/dtype.h, src/base/narrow.h),
+ * against double arithmetic written apart from them: all halves and all bytes, and random, tie and
+ * neighbouring binary32 numbers. */
 #include "base/dtype.h"
 
 #include <math.h>
@@ -103,6 +104,81 @@ static void test_random_bits(void)
     }
 }
 
+/* ---- 8 bits ---- */
+
+static int is_same(double a, double b)
+{
+    return isnan(a) ? isnan(b) : a == b && !signbit(a) == !signbit(b);
+}
+
+/* All 256 codes of all dialects; each number is one of bf16, and is stored as the same code. */
+static void test_every_byte(void)
+{
+    for (int number = NUMBER_DTYPE_END; number < NUMBER_NARROW_END; ++number)
+        for (uint32_t bits = 0; bits < 256; ++bits) {
+            ta_dtype dtype = (ta_dtype)number;
+            uint8_t code = (uint8_t)bits, back;
+            float value = ta_narrow_to_f32(dtype, code);
+            if (!is_same(number_decode(dtype, &code, 0), (double)value))
+                fail_for(dtype, bits, ta_float_bits(value), bits);
+            TEST_ASSERT_EQUAL_HEX32(0, ta_float_bits(value) & 0xffffu);
+            back = ta_f32_to_narrow(dtype, value);
+            if (isnan(value) ? !isnan(number_decode(dtype, &back, 0))
+                             : back != (uint8_t)number_bits(dtype, (double)value))
+                fail_for(dtype, bits, back, bits);
+            if (isfinite(value))
+                TEST_ASSERT_EQUAL_HEX8(code, back);
+        }
+}
+
+static void check_byte(ta_dtype dtype, float value)
+{
+    uint8_t got = ta_f32_to_narrow(dtype, value);
+    uint8_t expected = (uint8_t)number_bits(dtype, (double)value);
+    if (isnan(value) ? !isnan(number_decode(dtype, &got, 0)) : got != expected)
+        fail_for(dtype, ta_float_bits(value), got, expected);
+}
+
+static void test_bytes_are_rounded_and_clamped(void)
+{
+    random_source source = random_from(4);
+    for (int number = NUMBER_DTYPE_END; number < NUMBER_NARROW_END; ++number) {
+        ta_dtype dtype = (ta_dtype)number;
+        for (uint32_t bits = 0; bits < 256; ++bits) {
+            float low = ta_narrow_to_f32(dtype, (uint8_t)bits);
+            float tie = low / 2 + ta_narrow_to_f32(dtype, (uint8_t)(bits + 1)) / 2;
+            check_byte(dtype, tie);
+            check_byte(dtype, nextafterf(tie, -INFINITY));
+            check_byte(dtype, nextafterf(tie, INFINITY));
+            check_byte(dtype, nextafterf(low, INFINITY));
+        }
+        for (int i = 0; i < 300000; ++i) {
+            check_byte(dtype, ta_float_from_bits((uint32_t)random_bits(&source)));
+            check_byte(dtype,
+                       (float)(random_normal(&source) * ldexp(1, random_int(&source, -20, 18))));
+        }
+        static const float far[] = {1e6f, -1e6f, INFINITY, -INFINITY, 3.4028235e38f};
+        for (int i = 0; i < 5; ++i) {
+            double stored = (double)ta_narrow_to_f32(dtype, ta_f32_to_narrow(dtype, far[i]));
+            TEST_ASSERT_TRUE(fabs(stored) == (double)ta_narrow_largest(dtype));
+            TEST_ASSERT_TRUE(!signbit(stored) == !signbit(far[i]));
+        }
+    }
+    TEST_ASSERT_TRUE(ta_narrow_largest(TA_E4M3) == 448.0f);
+    TEST_ASSERT_TRUE(ta_narrow_largest(TA_E5M2) == 57344.0f);
+    TEST_ASSERT_TRUE(ta_narrow_largest(TA_E4M3_FNUZ) == 240.0f);
+    TEST_ASSERT_TRUE(ta_narrow_largest(TA_E5M2_FNUZ) == 57344.0f);
+}
+
+/* FNUZ has no negative zero: its code is NaN, so that nothing may be stored as it. */
+static void test_negative_zeros(void)
+{
+    TEST_ASSERT_EQUAL_HEX8(0x80, ta_f32_to_narrow(TA_E4M3, -0.0f));
+    TEST_ASSERT_EQUAL_HEX8(0x80, ta_f32_to_narrow(TA_E5M2, -1e-9f));
+    TEST_ASSERT_EQUAL_HEX8(0x00, ta_f32_to_narrow(TA_E4M3_FNUZ, -0.0f));
+    TEST_ASSERT_EQUAL_HEX8(0x00, ta_f32_to_narrow(TA_E5M2_FNUZ, -1e-9f));
+}
+
 static void test_overflow_edges(void)
 {
     TEST_ASSERT_EQUAL_HEX16(0x7bff, ta_f32_to_f16(65504.0f));
@@ -138,6 +214,10 @@ static int has_row(ta_dtype dtype)
     case TA_F32:
     case TA_F16:
     case TA_BF16:
+    case TA_E4M3:
+    case TA_E5M2:
+    case TA_E4M3_FNUZ:
+    case TA_E5M2_FNUZ:
         return ta_dtype_find(dtype) != NULL;
     }
     return 0;
@@ -186,6 +266,15 @@ static void test_roles(void)
     TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), " or TA_"));
     TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED, ta_check_dtype("out_dtype", TA_BF16, nobody));
     TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "config.out_dtype is TA_BF16: must be"));
+    for (int number = NUMBER_DTYPE_END; number < NUMBER_NARROW_END; ++number) {
+        ta_dtype dtype = (ta_dtype)number;
+        TEST_ASSERT_EQUAL_INT(TA_OK, ta_check_dtype("kv_dtype", dtype, TA_AS_KV));
+        TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED,
+                              ta_check_dtype("query_dtype", dtype, TA_AS_QUERY));
+        TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "must be TA_F32, TA_F16 or TA_BF16"));
+        TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED, ta_check_dtype("out_dtype", dtype, TA_AS_OUT));
+        TEST_ASSERT_EQUAL_INT(TA_ERR_UNSUPPORTED, ta_check_dtype("dtype", dtype, TA_AS_ATTENTION));
+    }
 }
 
 int main(void)
@@ -194,6 +283,9 @@ int main(void)
     RUN_TEST(test_every_half);
     RUN_TEST(test_ties_and_neighbours);
     RUN_TEST(test_random_bits);
+    RUN_TEST(test_every_byte);
+    RUN_TEST(test_bytes_are_rounded_and_clamped);
+    RUN_TEST(test_negative_zeros);
     RUN_TEST(test_overflow_edges);
     RUN_TEST(test_load_and_store);
     RUN_TEST(test_every_number_has_a_row);

@@ -35,6 +35,7 @@ typedef struct trial {
     ta_exchange kind;
     int shots;            /* of a direct exchange */
     int ranks_per_node;   /* 0: all on one node */
+    int nodes_per_rack;   /* 0: no racks */
     int fault_rank;       /* -1: none */
     int other_fault_rank; /* a higher one, or -1: only the lower is reported */
     int differing_rank;   /* is in another step than all others; -1: none */
@@ -69,7 +70,10 @@ static ta_status make_nodes(const trial *t, int ranks, ta_nodes *nodes)
     int node_of[16];
     for (int rank = 0; rank < ranks; ++rank)
         node_of[rank] = t->ranks_per_node ? rank / t->ranks_per_node : 0;
-    return ta_nodes_make(node_of, ranks, nodes);
+    TA_TRY(ta_nodes_make(node_of, ranks, nodes));
+    for (int rank = 0; t->nodes_per_rack && rank < ranks; ++rank)
+        node_of[rank] /= t->nodes_per_rack;
+    return t->nodes_per_rack ? ta_nodes_add(node_of, ranks, TA_UNIT_RACK, nodes) : TA_OK;
 }
 
 /* With output on one rank, the others need not hear of all ranks. */
@@ -199,7 +203,7 @@ static int merges(const trial *t, int ranks)
     if (t->kind == TA_EXCHANGE_ALL_GATHER || t->kind == TA_EXCHANGE_SCATTER ||
         t->kind == TA_EXCHANGE_DIRECT)
         return ranks;
-    return t->kind == TA_EXCHANGE_TWO_LEVEL ? 8 : 5;
+    return ta_exchange_kinds[t->kind].by_nodes ? 8 : 5;
 }
 
 /* Every rank has its heads right, and two ranks that have the same head have the same bits. */
@@ -235,6 +239,7 @@ static void for_every_kind(trial *t, int ranks, void (*try)(trial *t, int ranks)
             ta_nodes nodes;
             t->kind = (ta_exchange)kind;
             t->ranks_per_node = per_node[i];
+            t->nodes_per_rack = ta_exchange_kinds[kind].by_levels ? 2 : 0;
             t->shots = 1 + (ranks + t->heads) % 2;
             EXPECT_OK(make_nodes(t, ranks, &nodes));
             ta_exchange_shape shape = {.ranks = ranks,

@@ -99,11 +99,9 @@ static void try_shape(const ta_exchange_shape *s)
     }
 }
 
-static void try_nodes(const int *node_of, int ranks)
+static void try_levels(ta_nodes nodes, int ranks)
 {
     static const int head_counts[] = {1, 2, 3, 5, 8, 16, 19};
-    ta_nodes nodes;
-    EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
     for (size_t h = 0; h < sizeof head_counts / sizeof *head_counts; ++h)
         for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement)
             for (int root = 0; root < (placement == TA_PLACE_ROOT ? ranks : 1); ++root) {
@@ -115,6 +113,13 @@ static void try_nodes(const int *node_of, int ranks)
                 try_shape(&shape);
             }
     ta_nodes_free(&nodes);
+}
+
+static void try_nodes(const int *node_of, int ranks)
+{
+    ta_nodes nodes;
+    EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
+    try_levels(nodes, ranks);
 }
 
 static void test_equal_nodes_of_every_size(void)
@@ -143,6 +148,87 @@ static void test_unequal_and_scattered_nodes(void)
         try_nodes(cases[i] + 1, cases[i][0]);
 }
 
+/* Numbers for units of `each` members, of which the last may have fewer. */
+static void number_units(const int *below, int ranks, int each, int *unit_of)
+{
+    for (int rank = 0; rank < ranks; ++rank)
+        unit_of[rank] = (below ? below[rank] : rank) / each;
+}
+
+static void test_racks_of_every_size(void)
+{
+    for (int ranks = 4; ranks <= MAX_RANKS; ranks += 1 + ranks / 9)
+        for (int each = 1; each <= 5; ++each)
+            for (int rack = 2; rack <= 4; ++rack) {
+                int node_of[MAX_RANKS], rack_of[MAX_RANKS];
+                ta_nodes nodes;
+                number_units(NULL, ranks, each, node_of);
+                number_units(node_of, ranks, rack, rack_of);
+                EXPECT_OK(ta_nodes_make(node_of, ranks, &nodes));
+                EXPECT_OK(ta_nodes_add(rack_of, ranks, TA_UNIT_RACK, &nodes));
+                try_levels(nodes, ranks);
+            }
+}
+
+/* Packages, nodes and racks of any numbers; ranks are not in their order. */
+static void test_three_levels_of_unequal_units(void)
+{
+    static const int packages[][MAX_RANKS] = {
+        {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
+        {7, 7, 7, 1, 1, 2, 2, 2, 2, 3, 0, 0, 4, 4, 5, 5, 5, 6, 6, 1, 2},
+        {0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7},
+    };
+    static const int ranks[] = {16, 21, 24};
+    static const int node_of_package[][8] = {
+        {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 1, 1, 2, 3, 3}, {2, 0, 1, 1, 0, 2, 2, 3}};
+    static const int rack_of_node[][4] = {{0, 0, 1, 1}, {0, 0, 0, 1}, {1, 0, 1, 1}};
+    for (int i = 0; i < 3; ++i)
+        for (int j = 0; j < 9; ++j) {
+            int node_of[MAX_RANKS], rack_of[MAX_RANKS];
+            ta_nodes nodes;
+            for (int rank = 0; rank < ranks[i]; ++rank) {
+                node_of[rank] = node_of_package[j / 3][packages[i][rank]];
+                rack_of[rank] = rack_of_node[j % 3][node_of[rank]];
+            }
+            EXPECT_OK(ta_nodes_make(packages[i], ranks[i], &nodes));
+            EXPECT_OK(ta_nodes_add(node_of, ranks[i], TA_UNIT_NODE, &nodes));
+            EXPECT_OK(ta_nodes_add(rack_of, ranks[i], TA_UNIT_RACK, &nodes));
+            TEST_ASSERT_EQUAL_INT(3, ta_nodes_levels(&nodes));
+            try_levels(nodes, ranks[i]);
+        }
+}
+
+/* Bytes of records that go from one unit to another. */
+static uint64_t bytes_across(const ta_exchange_shape *s, const ta_round_ops *ops,
+                             const int *unit_of)
+{
+    uint64_t bytes = 0;
+    for (int index = 0; index < ops->rounds(s); ++index)
+        for (int rank = 0; rank < s->ranks; ++rank) {
+            ta_round round = {.to = -1, .from = -1};
+            ops->round(s, rank, index, &round);
+            if (round.to >= 0 && unit_of[round.to] != unit_of[rank])
+                bytes += ta_message_bytes(s, round.given) - TA_FAULT_BYTES;
+        }
+    return bytes;
+}
+
+/* A rack sends each head once to each of log2(racks) others, two levels once for each node. */
+static void test_multi_level_sends_less_between_racks(void)
+{
+    int node_of[16], rack_of[16];
+    ta_nodes nodes;
+    number_units(NULL, 16, 2, node_of);
+    number_units(node_of, 16, 4, rack_of);
+    EXPECT_OK(ta_nodes_make(node_of, 16, &nodes));
+    EXPECT_OK(ta_nodes_add(rack_of, 16, TA_UNIT_RACK, &nodes));
+    ta_exchange_shape s = {
+        .ranks = 16, .heads = 8, .record_bytes = 40, .head_bytes = 40, .nodes = &nodes};
+    TEST_ASSERT_EQUAL_UINT64(2 * 8 * 40, bytes_across(&s, &ta_multi_level_rounds, rack_of));
+    TEST_ASSERT_EQUAL_UINT64(4 * 2 * 8 * 40, bytes_across(&s, &ta_two_level_rounds, rack_of));
+    ta_nodes_free(&nodes);
+}
+
 /* What makes it worth having: a node sends each head once to each of log2(nodes) others, while
  * doubling sends every rank's partial. */
 static void test_two_level_sends_less_between_nodes(void)
@@ -154,17 +240,8 @@ static void test_two_level_sends_less_between_nodes(void)
     EXPECT_OK(ta_nodes_make(node_of, 16, &nodes));
     ta_exchange_shape s = {
         .ranks = 16, .heads = 8, .record_bytes = 40, .head_bytes = 40, .nodes = &nodes};
-    uint64_t crossing[2] = {0, 0};
-    const ta_round_ops *ops[2] = {&ta_doubling_rounds, &ta_two_level_rounds};
-    for (int i = 0; i < 2; ++i)
-        for (int index = 0; index < ops[i]->rounds(&s); ++index)
-            for (int rank = 0; rank < 16; ++rank) {
-                ta_round round = {.to = -1, .from = -1};
-                ops[i]->round(&s, rank, index, &round);
-                if (round.to >= 0 && node_of[round.to] != node_of[rank])
-                    crossing[i] += ta_message_bytes(&s, round.given) - TA_FAULT_BYTES;
-            }
-    TEST_ASSERT_EQUAL_UINT64(4 * crossing[1], crossing[0]);
+    uint64_t flat = bytes_across(&s, &ta_doubling_rounds, node_of);
+    TEST_ASSERT_EQUAL_UINT64(4 * bytes_across(&s, &ta_two_level_rounds, node_of), flat);
     ta_nodes_free(&nodes);
 }
 
@@ -173,6 +250,9 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_equal_nodes_of_every_size);
     RUN_TEST(test_unequal_and_scattered_nodes);
+    RUN_TEST(test_racks_of_every_size);
+    RUN_TEST(test_three_levels_of_unequal_units);
     RUN_TEST(test_two_level_sends_less_between_nodes);
+    RUN_TEST(test_multi_level_sends_less_between_racks);
     return UNITY_END() != 0;
 }

@@ -33,24 +33,15 @@ void tearDown(void)
 static attention_case random_case(uint64_t seed)
 {
     static const int dims[] = {8, 24, 64, 64, 80, 96, 128, 128, 192, 256};
-    random_source random = random_from(seed);
-    attention_case c = {.seed = seed,
-                        .dtype = (ta_dtype)random_int(&random, TA_F32, NUMBER_DTYPE_END - 1)};
-    oracle_problem *p = &c.problem;
-    p->kv_heads = random_int(&random, 1, 2);
-    p->query_heads = p->kv_heads * random_int(&random, 1, 3);
-    p->k_dim = RANDOM_PICK(&random, dims);
-    p->v_dim = random_one_in(&random, 3) ? RANDOM_PICK(&random, dims) : p->k_dim;
-    p->causal = !random_one_in(&random, 3);
-    p->window = random_one_in(&random, 3) ? random_int(&random, 1, 50) : 0;
-    p->softcap = random_one_in(&random, 3) ? random_int(&random, 1, 40) : 0;
-    p->scale = (float)(random_int(&random, 5, 30) / 10.0 / sqrt(p->k_dim));
-    c.sequences = random_int(&random, 1, ATTENTION_SEQUENCES);
-    int longest = 30000 / ((p->k_dim + 40) * p->query_heads);
-    longest = longest < 110 ? longest : 110;
-    for (int s = 0; s < c.sequences; ++s)
-        c.lengths[s] = random_one_in(&random, 6) ? 0 : random_int(&random, 1, longest);
-    return c;
+    attention_sizes sizes = {.dims = dims,
+                             .dim_count = sizeof dims / sizeof *dims,
+                             .kv_heads = 2,
+                             .heads_per_kv_head = 3,
+                             .window = 50,
+                             .least_sequences = 1,
+                             .work = 30000,
+                             .longest = 110};
+    return attention_random_sized(seed, &sizes);
 }
 
 static void test_random_cases(void)

@@ -1,7 +1,7 @@
 /* A decode step under stream capture, on the executor, where allocating, waiting on the host or
  * freeing what a graph uses is an error: the graph is launched again with other contents in the
- * same buffers, lengths included, and compared with the oracle each time. Where a step has to wait
- * on the host, it refuses and leaves the capture as it was. */
+ * same buffers, lengths, scales and lists included, and compared with the oracle each time. Where a
+ * step has to wait on the host, it refuses and leaves the capture as it was. */
 #include <string.h>
 
 #include "device/device.h"
@@ -111,6 +111,36 @@ static void test_a_captured_step_is_repeated(void)
         decode_case c = capture_case(which);
         capture_and_replay(&c);
     }
+}
+
+/* The cases are of the kernels that they are for. A launch that is refused says which it was. */
+static void expect_kernel(int which, const char *name)
+{
+    decode_case c = capture_case(which);
+    case_data data;
+    case_shard shard;
+    ta_plan *plan;
+    void *workspace = NULL;
+    case_data_make(&c, &data);
+    case_shard_make(&c, &data, 0, &shard);
+    EXPECT_OK(case_shard_to_device(&shard, device));
+    EXPECT_OK(case_plan_make(&c, &data, NULL, device, &workspace, &plan));
+    simt_fail_launch(1);
+    EXPECT_ERROR(TA_ERR_DEVICE, case_queue(&c, plan, &shard, stream), "launching kernel ", name);
+    ta_plan_destroy(plan);
+    if (workspace)
+        device->ops->free(device, workspace);
+    case_shard_free(&shard);
+    case_data_free(&c, &data);
+}
+
+static void test_the_kernels_of_captured_steps(void)
+{
+    expect_kernel(CAPTURE_SPLITS, "attend_fma");
+    expect_kernel(CAPTURE_SPLITS + 4, "attend_mma");
+    expect_kernel(CAPTURE_DIRECT, "attend_direct");
+    expect_kernel(CAPTURE_DIRECT_PAGED, "attend_direct");
+    expect_kernel(CAPTURE_LATENT, "attend_latent");
 }
 
 /* A copy that would have to wait is refused, and the capture goes on. */
@@ -247,6 +277,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_captured_step_is_repeated);
+    RUN_TEST(test_the_kernels_of_captured_steps);
     RUN_TEST(test_ordinary_memory_is_not_captured);
     RUN_TEST(test_a_step_that_must_wait_is_not_captured);
     RUN_TEST(test_a_group_of_one_rank_is_captured);

@@ -3,11 +3,31 @@
  * makes device memory unreadable while nothing runs on the device, so a look at it ends the
  * program. */
 #include <math.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include "device/device.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
+#include "lib/wrapped_allocation.h"
 #include "simt/simt_control.h"
+
+static atomic_int kept;  /* what was allocated and not freed yet */
+static atomic_int fails; /* the allocation that fails; 0: none */
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    if (atomic_load(&fails) > 0 && atomic_fetch_sub(&fails, 1) == 1)
+        return NULL;
+    atomic_fetch_add(&kept, 1);
+    return __real_calloc(count, bytes);
+}
+
+void __wrap_free(void *memory)
+{
+    atomic_fetch_sub(&kept, memory != NULL);
+    __real_free(memory);
+}
 
 static ta_device *device;
 static small_step step;
@@ -37,10 +57,19 @@ static void make_plan(void)
     simt_set_guard(1);
 }
 
+/* The checks free what they allocate. */
+static void expect_nothing_kept(void)
+{
+    int before = atomic_load(&kept);
+    EXPECT_OK(small_step_decode(&step, plan));
+    TEST_ASSERT_EQUAL_INT(before, atomic_load(&kept));
+}
+
 static void expect_right(void)
 {
     EXPECT_OK(small_step_decode(&step, plan));
     TEST_ASSERT_TRUE(small_step_right(&step));
+    expect_nothing_kept();
 }
 
 static void expect_refused(const char *what, const char *value)
@@ -61,23 +90,25 @@ static void test_lengths(void)
     expect_refused("kv.lengths[1] is -3", NULL);
 }
 
-/* Where device memory ends, so that one row too many would be noticed. */
+/* Where device memory ends, so that one row too many would be noticed, and with a gap between the
+ * rows, which the host's copy has not. */
 static void test_bounds(void)
 {
-    int32_t bounds[64] = {0}, *last = bounds + 60; /* all that an allocation is rounded up to */
+    int32_t bounds[64] = {0}, *last = bounds + 59; /* all that an allocation is rounded up to */
     void *memory = NULL;
     last[1] = SMALL_TOKENS;
-    last[3] = 3;
+    last[2] = 1000;
+    last[4] = 3;
     step.config.map.kind = TA_SHARD_CONTIGUOUS;
     step.config.map.block = 0;
     EXPECT_OK(small_step_to_device(&step, device));
     EXPECT_OK(device->ops->alloc(device, sizeof bounds, &memory));
     EXPECT_OK(device->ops->copy(device, memory, bounds, sizeof bounds, NULL));
-    step.kv.bounds = (const int32_t *)memory + 60;
-    step.kv.bounds_stride = 2;
+    step.kv.bounds = (const int32_t *)memory + 59;
+    step.kv.bounds_stride = 3;
     make_plan();
     expect_right();
-    last[3] = 2; /* of the second sequence, which has three tokens */
+    last[4] = 2; /* of the second sequence, which has three tokens */
     EXPECT_OK(device->ops->copy(device, memory, bounds, sizeof bounds, NULL));
     expect_refused("kv.bounds", "2");
     device->ops->free(device, memory);
@@ -97,8 +128,134 @@ static void test_pages(void)
     step.kv.bounds = NULL;
     make_plan();
     expect_right();
+    pages[1] = -2;
+    expect_refused("page 1 of sequence 0 in kv.page_table", "-2");
+    pages[1] = 1;
     pages[SMALL_TOKENS + 2] = -1;
     expect_refused("page 2 of sequence 1 in kv.page_table", "-1");
+    ta_append_input input = TA_APPEND_INPUT_INIT; /* the caches are as good as new tokens */
+    input.k.data = step.kv.k.data;
+    input.v.data = step.kv.v.data;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &step.kv, NULL, NULL),
+                 "page 2 of sequence 1 in kv.page_table", "-1");
+    step.kv.page_table_stride = -1;
+    expect_refused("kv.page_table_stride is -1", NULL);
+    step.kv.page_table_stride = 2; /* too few for the tokens, and none of them is read */
+    expect_refused("kv.page_table_stride is 2", NULL);
+    memset(step.lengths, 0, sizeof step.lengths); /* of which none is enough */
+    step.kv.page_table_stride = 0;
+    EXPECT_OK(small_step_decode(&step, plan));
+}
+
+/* Of each sequence and KV head, and one for all. */
+static void test_scales(void)
+{
+    enum { EACH = SMALL_BATCH * SMALL_KV_HEADS };
+    float scales[2 * EACH] = {1, 2, 3, 4, 5, 6, 7, 8};
+    void *memory = NULL;
+    step.config.kv_dtype = TA_E4M3;
+    step.config.query_dtype = TA_F32;
+    step.config.out_dtype = TA_F32;
+    EXPECT_OK(small_step_to_device(&step, device));
+    EXPECT_OK(device->ops->alloc(device, sizeof scales, &memory));
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    step.kv.k_scale = (ta_scales){memory, SMALL_KV_HEADS, 0, 1};
+    step.kv.v_scale = (ta_scales){(float *)memory + EACH, SMALL_KV_HEADS, 0, 1};
+    make_plan();
+    EXPECT_OK(small_step_decode(&step, plan));
+    expect_nothing_kept();
+    for (int i = 0; i < 2 * EACH; ++i) {
+        float spoiled[2 * EACH];
+        char what[80];
+        memcpy(spoiled, scales, sizeof scales);
+        spoiled[i] = -1.0f;
+        EXPECT_OK(device->ops->copy(device, memory, spoiled, sizeof spoiled, NULL));
+        snprintf(what, sizeof what, "kv.%c_scale of sequence %d and KV head %d is -1",
+                 i < EACH ? 'k' : 'v', i % EACH / SMALL_KV_HEADS, i % SMALL_KV_HEADS);
+        expect_refused(what, "above 0");
+    }
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    step.kv.v_scale = (ta_scales){(float *)memory + 2 * EACH - 1, 0, 0, 0};
+    EXPECT_OK(small_step_decode(&step, plan));
+    step.kv.v_scale.data = (float *)memory + 2 * EACH - 2;
+    scales[2 * EACH - 2] = 0.0f;
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    expect_refused("kv.v_scale of sequence 0 and KV head 0 is 0", "above 0");
+    device->ops->free(device, memory);
+}
+
+enum { ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS, PLACES = SMALL_TOKENS + 1 };
+
+/* In device memory: lists of all positions, from the last to the first; then groups of one. */
+static struct lists {
+    int32_t selected[ROWS][PLACES], starts[SMALL_BATCH + 1], lengths[SMALL_BATCH];
+} lists;
+
+static void copy_lists(void *memory)
+{
+    EXPECT_OK(device->ops->copy(device, memory, &lists, sizeof lists, NULL));
+}
+
+/* A list that has a position twice, or one beyond its sequence, and groups that are none. */
+static void test_lists(void)
+{
+    void *memory = NULL;
+    memset(&lists, 0, sizeof lists);
+    for (int row = 0; row < ROWS; ++row)
+        for (int y = 0; y < PLACES; ++y)
+            lists.selected[row][PLACES - 1 - y] =
+                y < step.lengths[row / SMALL_QUERY_TOKENS] ? y : -1;
+    for (int b = 0; b <= SMALL_BATCH; ++b)
+        lists.starts[b] = b;
+    step.config.shared_prefixes = 1;
+    EXPECT_OK(small_step_to_device(&step, device));
+    EXPECT_OK(device->ops->alloc(device, sizeof lists, &memory));
+    copy_lists(memory);
+    const struct lists *there = memory;
+    step.call.selected = &there->selected[0][0];
+    step.call.selected_count = PLACES;
+    step.call.prefix_groups = SMALL_BATCH;
+    step.call.prefix_starts = there->starts;
+    step.call.prefix_lengths = there->lengths;
+    make_plan();
+    expect_right();
+    lists.selected[1][0] = 2;
+    copy_lists(memory);
+    expect_refused("call.selected of row 1, list 0, place 5 is 2", "twice");
+    lists.selected[1][0] = SMALL_TOKENS;
+    copy_lists(memory);
+    expect_refused("call.selected of row 1, list 0, place 0 is 7", "7 tokens");
+    lists.selected[1][0] = -1;
+    lists.lengths[1] = 4;
+    copy_lists(memory);
+    expect_refused("call.prefix_lengths[1] is 4", "kv.lengths[1], 3");
+    lists.starts[1] = 0;
+    copy_lists(memory);
+    expect_refused("call.prefix_starts[1] is 0 after 0", "at least one");
+    device->ops->free(device, memory);
+}
+
+/* Each copy that there is no memory for is an error, and nothing of the others is kept. */
+static void test_no_memory_for_copies(void)
+{
+    int failed = 0;
+    EXPECT_OK(small_step_to_device(&step, device));
+    small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    make_plan();
+    expect_right();
+    for (ta_status status = TA_ERR_NO_MEMORY; status != TA_OK; failed += status != TA_OK) {
+        EXPECT_OK(small_step_fill(&step));
+        int before = atomic_load(&kept);
+        atomic_store(&fails, failed + 1);
+        status = small_step_queue(&step, plan, NULL);
+        atomic_store(&fails, 0);
+        TEST_ASSERT_EQUAL_INT(before, atomic_load(&kept));
+        EXPECT_OK(small_step_fetch(&step, NULL));
+        TEST_ASSERT_EQUAL_INT(status != TA_OK, small_step_untouched(&step));
+        if (status != TA_OK)
+            EXPECT_ERROR(TA_ERR_NO_MEMORY, status, "no memory to check", "device memory");
+    }
+    TEST_ASSERT_TRUE(failed >= 8); /* lengths, bounds, starts, two of heads, and lists */
 }
 
 static void test_calls(void)
@@ -116,6 +273,48 @@ static void test_calls(void)
     step.call.sinks = (const float *)((const char *)step.sinks + moved);
     step.sinks[SMALL_HEADS - 1] = HUGE_VALF;
     expect_refused("call.sinks[3] is inf", NULL);
+    step.call.sinks = NULL;
+    step.slopes[SMALL_HEADS - 1] = -HUGE_VALF;
+    expect_refused("call.alibi_slopes[3] is -inf", NULL);
+}
+
+/* Ranks compare what is in sinks and slopes, also if one has them from its call and the other from
+ * its plan. */
+static ta_status compare_heads(ta_group *group, void *context)
+{
+    static const float values[SMALL_HEADS] = {1.0f, 2.0f, 3.0f, 4.0f};
+    const int slopes = *(const int *)context;
+    ta_device *own;
+    ta_plan *with = NULL;
+    small_step s;
+    TA_TRY(ta_device_open("simt", NULL, &own));
+    small_step_init(&s, ta_group_rank(group), ta_group_size(group));
+    s.config.check = 1;
+    *(slopes ? &s.config.alibi_slopes : &s.config.sinks) = values;
+    memcpy(slopes ? s.slopes : s.sinks, values, sizeof values);
+    TA_TRY(small_step_to_device(&s, own));
+    ptrdiff_t moved = (const char *)s.kv.lengths - (const char *)s.lengths;
+    if (s.rank == 1)
+        *(slopes ? &s.call.alibi_slopes : &s.call.sinks) =
+            (const float *)((const char *)(slopes ? s.slopes : s.sinks) + moved);
+    TA_TRY(ta_plan_create(group, own, &s.config, &with));
+    TA_TRY(small_step_decode(&s, with));
+    RANK_EXPECT(!small_step_untouched(&s));
+    (slopes ? s.slopes : s.sinks)[SMALL_HEADS - 1] = 5.0f;
+    TA_TRY(rank_expect_error(TA_ERR_MISMATCH, small_step_decode(&s, with),
+                             "ranks 0 and 1 differ in this step, in the query, the sinks or the "
+                             "slopes",
+                             "nothing was written"));
+    ta_plan_destroy(with);
+    small_step_release(&s);
+    ta_device_close(own);
+    return TA_OK;
+}
+
+static void test_heads_of_ranks(void)
+{
+    for (int slopes = 0; slopes < 2; ++slopes)
+        EXPECT_OK(ta_group_run_threads(2, NULL, compare_heads, &slopes));
 }
 
 int main(void)
@@ -124,6 +323,10 @@ int main(void)
     RUN_TEST(test_lengths);
     RUN_TEST(test_bounds);
     RUN_TEST(test_pages);
+    RUN_TEST(test_scales);
     RUN_TEST(test_calls);
+    RUN_TEST(test_no_memory_for_copies);
+    RUN_TEST(test_heads_of_ranks);
+    RUN_TEST(test_lists);
     return UNITY_END() != 0;
 }

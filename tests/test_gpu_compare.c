@@ -17,7 +17,7 @@ static bound_worst worst;
 
 void setUp(void)
 {
-    options.messages = true; /* GPUs have no direct exchange */
+    options.messages = true; /* host and GPU have different exchanges of the same case otherwise */
 }
 
 void tearDown(void)

@@ -143,6 +143,34 @@ static void test_a_step_of_one_rank(void)
     }
 }
 
+/* Units with more shared memory hold more blocks at a time, so a long sequence is cut into more
+ * pieces, which need more memory. */
+static size_t bytes_of_a_long_step(size_t shared_bytes_per_unit)
+{
+    simt_device_config config = simt_get_device_config();
+    small_step step;
+    ta_device *other;
+    ta_plan *plan;
+    config.shared_bytes_per_unit = shared_bytes_per_unit;
+    simt_set_device_config(&config);
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other));
+    small_step_init(&step, 0, 1);
+    step.config.max_tokens = 1 << 20;
+    EXPECT_OK(ta_plan_create(NULL, other, &step.config, &plan));
+    size_t bytes = other->ops->attend_bytes(other, &plan->problem);
+    ta_plan_destroy(plan);
+    ta_device_close(other);
+    simt_reset();
+    return bytes;
+}
+
+static void test_blocks_of_a_unit(void)
+{
+    size_t few = bytes_of_a_long_step(1 << 14), more = bytes_of_a_long_step(1 << 15);
+    TEST_ASSERT_TRUE(few > 0);
+    TEST_ASSERT_TRUE_MESSAGE(more > few, "a unit holds as many blocks with twice the memory");
+}
+
 /* Partials of a small step: rows of v_dim + 2 floats. */
 #define PARTIAL_BYTES (SMALL_ROWS * (SMALL_V_DIM + 2) * 4)
 
@@ -263,6 +291,7 @@ static void test_a_refused_launch_names_its_kernel(void)
         EXPECT_ERROR(TA_ERR_DEVICE, small_step_queue(&s.step, s.plan, NULL), kernels[nth - 1],
                      "failed on simt:0");
         TEST_ASSERT_NOT_NULL(strstr(ta_last_error(), "hipErrorLaunchOutOfResources"));
+        TEST_ASSERT_NULL_MESSAGE(strstr(ta_last_error(), ") (last kernel"), ta_last_error());
         EXPECT_OK(small_step_decode(&s.step, s.plan));
         TEST_ASSERT_TRUE(small_step_right(&s.step));
         end_step(&s);
@@ -293,6 +322,42 @@ static void test_an_unknown_architecture_is_refused(void)
     expect_refused_arch("gfx908", "simt:1 is of architecture gfx908:", "gfx942");
     expect_refused_arch("sm_75", "simt:1 is of architecture sm_75:", "sm_80 and later");
     expect_refused_arch("gfx942", "is of architecture gfx942:", "compiled for simt");
+}
+
+/* A device that does not answer is left out of ta_info(), the others are not, and it is named when
+ * it is opened. */
+static void test_a_device_that_does_not_answer(void)
+{
+    char info[8192];
+    ta_device *other = NULL;
+    simt_fail_query(2);
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "\nsimt:0: SIMT executor"), info);
+    TEST_ASSERT_NULL_MESSAGE(strstr(info, "\nsimt:1: "), info);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "\nsimt:2: SIMT executor"), info);
+    simt_fail_query(1);
+    EXPECT_ERROR(TA_ERR_DEVICE, ta_device_open("simt:1", NULL, &other), "simt:1",
+                 "asking what it can do");
+    TEST_ASSERT_NULL(other);
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other));
+    ta_device_close(other);
+}
+
+/* A runtime that can't be used, and one without devices, are errors that say so; of either nothing
+ * is left that the next call could take for its own. */
+static void test_a_runtime_without_devices(void)
+{
+    ta_device *other = NULL;
+    simt_fail_count(1);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_device_open("simt:1", NULL, &other),
+                 "the simt runtime can't be used", NULL);
+    TEST_ASSERT_EQUAL_INT(0, hipPeekAtLastError());
+    simt_fail_count(-1);
+    EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_device_open("simt:1", NULL, &other), "simt:1", NULL);
+    TEST_ASSERT_EQUAL_INT(0, hipPeekAtLastError());
+    TEST_ASSERT_NULL(other);
+    EXPECT_OK(ta_device_open("simt:1", NULL, &other));
+    ta_device_close(other);
 }
 
 /* Whichever slot gets a dtype that has no kernels says so, and launches nothing. */
@@ -489,10 +554,13 @@ int main(void)
     RUN_TEST(test_freeing_pinned_memory_waits);
     RUN_TEST(test_copies_are_counted);
     RUN_TEST(test_a_step_of_one_rank);
+    RUN_TEST(test_blocks_of_a_unit);
     RUN_TEST(test_a_staged_step);
     RUN_TEST(test_a_bad_step_leaves_the_one_before_alone);
     RUN_TEST(test_a_refused_launch_names_its_kernel);
     RUN_TEST(test_an_unknown_architecture_is_refused);
+    RUN_TEST(test_a_device_that_does_not_answer);
+    RUN_TEST(test_a_runtime_without_devices);
     RUN_TEST(test_an_unknown_dtype_has_no_kernel);
     RUN_TEST(test_a_late_error_comes_with_the_wait);
     RUN_TEST(test_a_late_error_comes_with_a_copy);

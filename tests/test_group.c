@@ -3,6 +3,7 @@
 #include "group/group.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "lib/ceil_log2.h"
@@ -266,9 +267,9 @@ static void test_split(void)
 static ta_status split_without_rank(ta_group *group, void *context)
 {
     ta_group *part = NULL;
-    (void)context;
     if (ta_group_rank(group) == 1)
         return TA_OK;
+    pthread_barrier_wait(context); /* the others come together */
     return ta_group_split(group, 0, 0, &part);
 }
 
@@ -276,9 +277,12 @@ static void test_split_that_fails(void)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
     ta_group *group, *part = (ta_group *)&config;
-    config.timeout_ms = 100;
-    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, split_without_rank, NULL),
+    pthread_barrier_t others;
+    config.timeout_ms = 1000;
+    pthread_barrier_init(&others, NULL, 3);
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, split_without_rank, &others),
                  "rank 1 did not arrive", NULL);
+    pthread_barrier_destroy(&others);
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(NULL, 0, 0, &part), "group is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(group, 0, 0, NULL), "part is NULL", NULL);

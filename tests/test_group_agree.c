@@ -51,8 +51,9 @@ static const difference differences[] = {
     {{8, 1.25f, other_integers, other_reals, 3}, "integer is 8 on rank 2"}, /* the first */
 };
 
-static ta_status agree_on(ta_group *group, const values *v, ta_status status,
-                          ta_agreement *agreement)
+/* Ranks that failed may have fields, or none. */
+static ta_status agree_with(ta_group *group, const values *v, ta_status status, int has_fields,
+                            ta_agreement *agreement)
 {
     const ta_field fields[] = {
         TA_FIELD_OF_INTEGER("integer", v->integer),
@@ -62,11 +63,17 @@ static ta_status agree_on(ta_group *group, const values *v, ta_status status,
     };
     agreement->what = "tests";
     agreement->failed = "failed in a test";
-    agreement->fields = status == TA_OK ? fields : NULL;
-    agreement->field_count = status == TA_OK ? 4 : 0;
+    agreement->fields = has_fields ? fields : NULL;
+    agreement->field_count = has_fields ? 4 : 0;
     status = ta_agree(group, agreement, status);
     agreement->fields = NULL;
     return status;
+}
+
+static ta_status agree_on(ta_group *group, const values *v, ta_status status,
+                          ta_agreement *agreement)
+{
+    return agree_with(group, v, status, status == TA_OK, agreement);
 }
 
 static ta_status differing_rank(ta_group *group, void *context)
@@ -93,6 +100,7 @@ static void test_each_kind_of_field(void)
 typedef struct failure {
     int rank;
     ta_status others;
+    int has_fields;
 } failure;
 
 static ta_status failing_rank(ta_group *group, void *context)
@@ -103,7 +111,7 @@ static ta_status failing_rank(ta_group *group, void *context)
     values differs = good;
     differs.integer += rank; /* which is of no interest then */
     ta_status status = rank == f->rank ? ta_fail_quietly(TA_ERR_NO_MEMORY, "no more paper") : TA_OK;
-    status = agree_on(group, &differs, status, &agreement);
+    status = agree_with(group, &differs, status, status == TA_OK || f->has_fields, &agreement);
     RANK_EXPECT(status == (rank == f->rank || f->others == TA_OK ? TA_ERR_NO_MEMORY : f->others));
     RANK_EXPECT(strstr(ta_last_error(), "no more paper"));
     RANK_EXPECT(rank == f->rank || strstr(ta_last_error(), "failed in a test"));
@@ -113,11 +121,15 @@ static ta_status failing_rank(ta_group *group, void *context)
 static void test_a_rank_that_failed(void)
 {
     for (int rank = 0; rank < RANKS; ++rank) {
-        failure same = {rank, TA_OK}, mismatch = {rank, TA_ERR_MISMATCH};
+        failure same = {rank, TA_OK, 0}, mismatch = {rank, TA_ERR_MISMATCH, 0};
+        failure with_fields = {rank, TA_OK, 1};
         EXPECT_OK(ta_group_run_threads(RANKS, NULL, failing_rank, &same));
         EXPECT_OK(ta_group_run_threads(RANKS, NULL, failing_rank, &mismatch));
+        EXPECT_OK(ta_group_run_threads(RANKS, NULL, failing_rank, &with_fields));
     }
 }
+
+static pthread_barrier_t all_here;
 
 /* A rank that takes part in the first round, in which all hear that something differs, and then
  * leaves: the others do not wait for it for ever. */
@@ -126,6 +138,7 @@ static ta_status leaving_rank(ta_group *group, void *context)
     ta_agreement agreement = {0};
     int64_t numbers[TA_AGREE_NUMBERS] = {1, INT64_MIN, INT64_MIN, 0, 0};
     int leaves = *(int *)context;
+    pthread_barrier_wait(&all_here);
     if (ta_group_rank(group) == leaves) {
         TA_TRY(ta_group_max_host(group, numbers, TA_AGREE_NUMBERS, NULL, NULL));
         return TA_OK;
@@ -138,9 +151,11 @@ static ta_status leaving_rank(ta_group *group, void *context)
 static void test_a_rank_that_leaves_in_the_middle(void)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 200;
+    config.timeout_ms = 1000;
+    pthread_barrier_init(&all_here, NULL, RANKS);
     for (int rank = 0; rank < RANKS; ++rank)
         EXPECT_OK(ta_group_run_threads(RANKS, &config, leaving_rank, &rank));
+    pthread_barrier_destroy(&all_here);
 }
 
 /* ---- Groups that break in the middle --------------------------------------------------------- */

@@ -19,7 +19,7 @@ static ta_status run_rank(ta_group *group, void *context)
 static ta_status run_on(int ranks, size_t most_bytes)
 {
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = PATIENCE_MS(20000);
+    config.timeout_ms = LONG_WAIT_MS;
     return ta_group_run_threads(ranks, &config, run_rank, &most_bytes);
 }
 

@@ -13,13 +13,15 @@
 #include <treeattn/cluster.h>
 
 #include "base/clock.h"
+#include "group/agree.h"
 #include "lib/conformance.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/patience.h"
 #include "lib/socket_transport.h"
 #include "lib/spoil.h"
 
-#define TIMEOUT_MS 400
+#define TIMEOUT_MS 1000 /* where a rank is lost, once all others have met */
 
 void setUp(void)
 {
@@ -60,7 +62,7 @@ static void test_conformance_of_threads(void)
 {
     static const conformance_size sizes[] = {
         {1, 65540}, {2, 4 << 20}, {3, 1 << 20}, {5, 65540}, {8, 4096}};
-    ta_group_config config = config_of(60000);
+    ta_group_config config = config_of(LONG_WAIT_MS);
     for (int i = 0; i < 5; ++i) {
         size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_threads(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
@@ -70,7 +72,7 @@ static void test_conformance_of_threads(void)
 static void test_conformance_of_processes(void)
 {
     static const conformance_size sizes[] = {{2, 1 << 20}, {3, 65540}, {5, 4096}};
-    ta_group_config config = config_of(60000);
+    ta_group_config config = config_of(LONG_WAIT_MS);
     for (int i = 0; i < 3; ++i) {
         size_t most = most_bytes(sizes[i]);
         EXPECT_OK(socket_run_processes(sizes[i].ranks, SOCKET_IN_CALLS, &config, conform, &most));
@@ -80,7 +82,7 @@ static void test_conformance_of_processes(void)
 /* Transports that work between calls. */
 static void test_conformance_of_other_modes(void)
 {
-    ta_group_config config = config_of(60000);
+    ta_group_config config = config_of(LONG_WAIT_MS);
     size_t most = 65540;
     EXPECT_OK(socket_run_threads(3, SOCKET_CANCELS, &config, conform, &most));
     EXPECT_OK(socket_run_threads(3, SOCKET_HOLDS, &config, conform, &most));
@@ -88,19 +90,39 @@ static void test_conformance_of_other_modes(void)
 
 /* ---- Faults ---------------------------------------------------------------------------------- */
 
-/* Rank 2 is late: the same rank is named everywhere, also by ranks that wait for others. */
+/* Where ranks meet outside of their group, threads or processes, for as long as it takes. */
+static pthread_barrier_t *in_turn;
+
+static void meet_in_turn(int ranks)
+{
+    pthread_barrierattr_t of_processes;
+    if (in_turn)
+        munmap(in_turn, sizeof *in_turn);
+    in_turn =
+        mmap(NULL, sizeof *in_turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    TEST_ASSERT_TRUE(in_turn != MAP_FAILED);
+    pthread_barrierattr_init(&of_processes);
+    pthread_barrierattr_setpshared(&of_processes, PTHREAD_PROCESS_SHARED);
+    TEST_ASSERT_EQUAL_INT(0, pthread_barrier_init(in_turn, &of_processes, (unsigned)ranks));
+    pthread_barrierattr_destroy(&of_processes);
+}
+
+/* Rank 2 comes when the others have given it up: the same rank is named everywhere, also by ranks
+ * that wait for others. */
 static ta_status late_rank(ta_group *group, void *context)
 {
+    ta_status status = TA_OK;
     (void)context;
-    if (ta_group_rank(group) == 2) {
-        sleep_ms(4 * TIMEOUT_MS);
-        return rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not",
-                                 "400 ms");
-    }
-    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
-                             "400 ms"));
-    return rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not arrive",
-                             "400 ms");
+    group->timeout_ms = TIMEOUT_MS;
+    pthread_barrier_wait(in_turn);
+    for (int i = 0; i < 2 && ta_group_rank(group) != 2 && status == TA_OK; ++i)
+        status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL),
+                                   "rank 2 did not arrive", "1000 ms");
+    pthread_barrier_wait(in_turn);
+    if (ta_group_rank(group) == 2)
+        status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL), "rank 2 did not",
+                                   "1000 ms");
+    return status;
 }
 
 static ta_status leave_early(ta_group *group, void *context)
@@ -123,7 +145,7 @@ static ta_status die(ta_group *group, void *context)
     ta_status status = ta_group_barrier(group, NULL);
     RANK_EXPECT(status == TA_ERR_SYSTEM);
     RANK_EXPECT(strstr(ta_last_error(), "rank 1 is lost"));
-    RANK_EXPECT(ta_clock_ms() - begin < 30000); /* long before the timeout */
+    RANK_EXPECT(ta_clock_ms() - begin < LONG_WAIT_MS / 2); /* long before the timeout */
     return TA_OK;
 }
 
@@ -137,7 +159,7 @@ static ta_status abort_rank(ta_group *group, void *context)
     }
     TA_TRY(rank_expect_error(TA_ERR_ABORTED, ta_group_barrier(group, NULL), "rank 0 aborted",
                              "for a reason"));
-    RANK_EXPECT(ta_clock_ms() - begin < 30000);
+    RANK_EXPECT(ta_clock_ms() - begin < LONG_WAIT_MS / 2);
     return TA_OK;
 }
 
@@ -156,11 +178,13 @@ static ta_status abort_in_a_call(ta_group *group, void *context)
     if (ta_group_rank(group) == 1)
         pthread_create(&thread, NULL, abort_from_a_thread, group);
     if (ta_group_rank(group) == 2)
-        sleep_ms(1000);
+        pthread_barrier_wait(in_turn);
     ta_status status = rank_expect_error(TA_ERR_ABORTED, ta_group_barrier(group, NULL),
                                          "rank 1 aborted", "another thread");
     if (ta_group_rank(group) == 1)
         pthread_join(thread, NULL);
+    if (ta_group_rank(group) != 2)
+        pthread_barrier_wait(in_turn);
     return status;
 }
 
@@ -235,12 +259,12 @@ static ta_status message_not_taken(ta_group *group, void *context)
     ta_status status = TA_OK;
     (void)context;
     memset(data, 7, bytes);
+    group->timeout_ms = TIMEOUT_MS;
     if (ta_group_rank(group) == 0)
         status = rank_expect_error(TA_ERR_TIMEOUT,
                                    ta_group_exchange(group, data, bytes, 1, NULL, 0, -1, NULL),
                                    "rank 1 did not arrive", "rank 0 waited");
-    else if (ta_group_rank(group) == 1)
-        sleep_ms(3 * TIMEOUT_MS);
+    pthread_barrier_wait(in_turn);
     memset(data, 9, bytes);
     free(data);
     return status;
@@ -249,9 +273,10 @@ static ta_status message_not_taken(ta_group *group, void *context)
 static void test_faults(void)
 {
     static const socket_mode modes[] = {SOCKET_IN_CALLS, SOCKET_CANCELS, SOCKET_HOLDS};
-    ta_group_config fast = config_of(TIMEOUT_MS), slow = config_of(60000);
+    ta_group_config slow = config_of(LONG_WAIT_MS);
+    meet_in_turn(4);
     for (int i = 0; i < SOCKET_MODES; ++i) {
-        EXPECT_OK(socket_run_threads(4, modes[i], &fast, late_rank, NULL));
+        EXPECT_OK(socket_run_threads(4, modes[i], &slow, late_rank, NULL));
         EXPECT_OK(socket_run_threads(3, modes[i], &slow, leave_early, NULL));
         EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_rank, NULL));
         EXPECT_OK(socket_run_threads(4, modes[i], &slow, abort_in_a_call, NULL));
@@ -262,9 +287,10 @@ static void test_faults(void)
             EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_size, &which));
     }
     /* The others take what comes by themselves, and sending ends. */
-    EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, &fast, message_not_taken, NULL));
     EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &slow, die, NULL));
-    EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &fast, late_rank, NULL));
+    EXPECT_OK(socket_run_processes(4, SOCKET_IN_CALLS, &slow, late_rank, NULL));
+    meet_in_turn(2);
+    EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, &slow, message_not_taken, NULL));
 }
 
 /* ---- A long message that stops in the middle ------------------------------------------------- */
@@ -285,7 +311,7 @@ static ta_status stopped_message(ta_group *threads, void *context)
 {
     enum { BYTES = 3 << 20 };
     int rank = ta_group_rank(threads);
-    ta_group_config config = config_of(TIMEOUT_MS);
+    ta_group_config config = config_of(LONG_WAIT_MS);
     ta_group *group;
     ta_transport calls = socket_transport_calls(transports[rank]);
     (void)context;
@@ -293,6 +319,7 @@ static ta_status stopped_message(ta_group *threads, void *context)
     RANK_EXPECT(data != MAP_FAILED);
     memset(data, 7, BYTES);
     TA_TRY(ta_group_create_custom(&calls, &config, &group));
+    group->timeout_ms = TIMEOUT_MS;
     if (rank == 0)
         socket_transport_limit(transports[rank], BYTES / 3);
     ta_status status = rank == 0 ? ta_group_exchange(group, data, BYTES, 1, NULL, 0, -1, NULL)
@@ -446,6 +473,37 @@ static void test_nodes(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, probe_rank, NULL));
 }
 
+/* ---- Numbers of agreements ------------------------------------------------------------------- */
+
+static ta_status agree_once(ta_group *group, int64_t *id)
+{
+    ta_agreement agreement = {.what = "tests", .failed = "failed in a test"};
+    TA_TRY(ta_agree(group, &agreement, TA_OK));
+    *id = agreement.id;
+    return TA_OK;
+}
+
+/* The process of rank 0 has made plans before. A number that all took is nobody's again, in the
+ * other processes too. */
+static ta_status numbering_rank(ta_group *group, void *context)
+{
+    int64_t shared = 0, alone = 0;
+    (void)context;
+    for (int i = 0; i < 10 && ta_group_rank(group) == 0; ++i)
+        TA_TRY(agree_once(NULL, &alone));
+    TA_TRY(agree_once(group, &shared));
+    RANK_EXPECT(shared > 10);
+    TA_TRY(agree_once(NULL, &alone));
+    RANK_EXPECT(alone > shared);
+    return TA_OK;
+}
+
+static void test_numbers_of_processes(void)
+{
+    ta_group_config config = config_of(LONG_WAIT_MS);
+    EXPECT_OK(socket_run_processes(3, SOCKET_IN_CALLS, &config, numbering_rank, NULL));
+}
+
 int main(int argc, char **argv)
 {
     if (!options_read(argc, argv))
@@ -453,6 +511,7 @@ int main(int argc, char **argv)
     UNITY_BEGIN();
     RUN_TEST(test_bad_input);
     RUN_TEST(test_nodes);
+    RUN_TEST(test_numbers_of_processes);
     RUN_TEST(test_a_transport_that_fails);
     RUN_TEST(test_faults);
     RUN_TEST(test_a_message_that_stops);

@@ -1,13 +1,19 @@
 /* Messages between ranks that are threads (src/group/threads.c): what is sent arrives, and every
- * way of not arriving ends within the timeout with an error that says who is to blame. */
+ * way of not arriving ends with an error that says who is to blame. Also their
+ * signals (src/group/signals.c). */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rank_list.h"
-#include "group/group.h"
+#include "group/signals.h"
 #include "lib/expect.h"
+#include "lib/patience.h"
+
+/* Who is woken does not wait until LONG_WAIT_MS is over. How soon it gets a CPU is up to the
+ * machine. */
+#define AT_ONCE_S (0.5e-3 * LONG_WAIT_MS)
 
 void setUp(void)
 {
@@ -99,31 +105,71 @@ static ta_status see(ta_group *group, double begin, ta_status status)
     return TA_OK;
 }
 
+/* Where ranks meet outside of the group: before a call that some of them come to, so that none of
+ * these is late because its thread is, and after it, so that nobody leaves before. */
+static pthread_barrier_t in_turn;
+
 /* Rank 2 of 5 never comes to the barrier. */
 static ta_status absent_rank(ta_group *group, void *context)
 {
-    double begin = ta_clock_s();
     (void)context;
-    if (ta_group_rank(group) == 2) {
-        usleep(500000);
-        return TA_OK;
-    }
-    return see(group, begin, ta_group_barrier(group, NULL));
+    pthread_barrier_wait(&in_turn);
+    double begin = ta_clock_s();
+    if (ta_group_rank(group) != 2)
+        see(group, begin, ta_group_barrier(group, NULL));
+    pthread_barrier_wait(&in_turn);
+    return TA_OK;
 }
 
 static void test_a_rank_that_never_arrives_is_named(void)
 {
-    ta_group_config config = with_timeout(150);
+    ta_group_config config = with_timeout(1000);
+    double longest = 0; /* who waited all the time; others, who came later, hear from it */
     memset(sights, 0, sizeof sights);
+    pthread_barrier_init(&in_turn, NULL, 5);
     EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, NULL));
+    pthread_barrier_destroy(&in_turn);
     for (int rank = 0; rank < 5; ++rank) {
         if (rank == 2)
             continue;
         TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_TIMEOUT, sights[rank].status, sights[rank].error);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "rank 2 did not arrive"),
                                      sights[rank].error);
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "150 ms"), sights[rank].error);
-        TEST_ASSERT_TRUE(sights[rank].seconds >= 0.1 && sights[rank].seconds < 5);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[rank].error, "1000 ms"), sights[rank].error);
+        longest = sights[rank].seconds > longest ? sights[rank].seconds : longest;
+    }
+    TEST_ASSERT_TRUE(longest >= 1);
+}
+
+/* Rank 1 waits for 3, which waits for 2, and so is not to blame; rank 0 has nothing to do with it.
+ * Rank 1 comes first, and its time is over first. */
+static ta_status chained_rank(ta_group *group, void *context)
+{
+    char byte;
+    int rank = ta_group_rank(group), from = rank == 1 ? 3 : 2;
+    ta_status status = TA_OK;
+    (void)context;
+    pthread_barrier_wait(&in_turn);
+    if (rank == 3)
+        usleep(300000);
+    if (rank % 2)
+        status = ta_group_exchange(group, NULL, 0, -1, &byte, 1, from, NULL);
+    see(group, ta_clock_s(), status);
+    pthread_barrier_wait(&in_turn);
+    return TA_OK;
+}
+
+static void test_who_waits_for_whom(void)
+{
+    ta_group_config config = with_timeout(3000);
+    memset(sights, 0, sizeof sights);
+    pthread_barrier_init(&in_turn, NULL, 4);
+    EXPECT_OK(ta_group_run_threads(4, &config, chained_rank, NULL));
+    pthread_barrier_destroy(&in_turn);
+    for (int rank = 1; rank < 4; rank += 2) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_TIMEOUT, sights[rank].status, sights[rank].error);
+        TEST_ASSERT_NOT_NULL_MESSAGE(
+            strstr(sights[rank].error, "rank 2 did not arrive within 3000 ms"), sights[rank].error);
     }
 }
 
@@ -141,7 +187,7 @@ static ta_status lonely_rank(ta_group *group, void *context)
 
 static void expect_named(unsigned comes, int ranks)
 {
-    ta_group_config config = with_timeout(500); /* on a busy machine too all are there by then */
+    ta_group_config config = with_timeout(1000); /* all who come have met right before */
     memset(sights, 0, sizeof sights);
     pthread_barrier_init(&those_who_come, NULL, (unsigned)__builtin_popcount(comes));
     EXPECT_OK(ta_group_run_threads(ranks, &config, lonely_rank, &comes));
@@ -265,13 +311,13 @@ static ta_status mismatch_rank(ta_group *group, void *context)
 
 static void test_a_message_of_another_size(void)
 {
-    ta_group_config config = with_timeout(2000);
+    ta_group_config config = with_timeout(LONG_WAIT_MS);
     memset(sights, 0, sizeof sights);
     EXPECT_OK(ta_group_run_threads(2, &config, mismatch_rank, NULL));
     TEST_ASSERT_EQUAL_INT(TA_ERR_MISMATCH, sights[1].status);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[1].error, "rank 0 sent 12 bytes"), sights[1].error);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(sights[1].error, "rank 1 expected 16"), sights[1].error);
-    TEST_ASSERT_TRUE(sights[0].seconds < 1 && sights[1].seconds < 1);
+    TEST_ASSERT_TRUE(sights[0].seconds < AT_ONCE_S && sights[1].seconds < AT_ONCE_S);
     /* The sender may have returned before the receiver looked at the size. */
     TEST_ASSERT_TRUE(sights[0].status == TA_OK || sights[0].status == TA_ERR_MISMATCH);
 }
@@ -299,7 +345,7 @@ static ta_status blocked_rank(ta_group *group, void *context)
 
 static void test_abort_while_others_are_blocked(void)
 {
-    ta_group_config config = with_timeout(20000);
+    ta_group_config config = with_timeout(LONG_WAIT_MS);
     for (int ranks = 2; ranks <= 8; ranks += 3) {
         memset(sights, 0, sizeof sights);
         EXPECT_OK(ta_group_run_threads(ranks, &config, blocked_rank, NULL));
@@ -307,7 +353,7 @@ static void test_abort_while_others_are_blocked(void)
             TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, sights[rank].status);
             TEST_ASSERT_NOT_NULL(strstr(sights[rank].error, "rank 0"));
             TEST_ASSERT_NOT_NULL(strstr(sights[rank].error, "the user pressed stop"));
-            TEST_ASSERT_TRUE(sights[rank].seconds < 5);
+            TEST_ASSERT_TRUE(sights[rank].seconds < AT_ONCE_S);
         }
     }
 }
@@ -379,7 +425,7 @@ static void *wait_for_message(void *argument)
 
 static void test_a_peer_that_destroys_its_handle(void)
 {
-    ta_group_config config = with_timeout(20000);
+    ta_group_config config = with_timeout(LONG_WAIT_MS);
     ta_group *groups[2];
     pthread_t thread;
     EXPECT_OK(ta_group_create_threads(2, &config, groups));
@@ -389,7 +435,7 @@ static void test_a_peer_that_destroys_its_handle(void)
     usleep(100000);
     ta_group_destroy(groups[0]);
     pthread_join(thread, NULL);
-    TEST_ASSERT_TRUE(ta_clock_s() - begin < 5);
+    TEST_ASSERT_TRUE(ta_clock_s() - begin < AT_ONCE_S);
     TEST_ASSERT_EQUAL_INT(TA_ERR_ABORTED, w.status);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(w.error, "rank 0"), w.error);
     ta_group_destroy(groups[1]);
@@ -424,12 +470,49 @@ static void test_bad_arguments(void)
     TEST_ASSERT_NULL(groups[0]);
 }
 
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+/* Each rank says both things late, in turn, so that the other sleeps by then: it is woken, and does
+ * not wait until its time is over. Nothing else wakes it: they meet outside of the group. */
+static ta_status late_signals(ta_group *group, void *context)
+{
+    const int ranks[] = {0, 1}, rank = ta_group_rank(group);
+    const ta_fault none = ta_fault_of(TA_OK, rank);
+    ta_signals *signals;
+    double seconds = 0;
+    (void)context;
+    TA_TRY(ta_signals_open(group, ranks, 2, &signals));
+    for (int late = 0; late < 4; ++late) {
+        double begin = ta_clock_s();
+        usleep(late == rank ? 100000 : 0);
+        ta_signal_ready(signals, &none);
+        TA_TRY(ta_await_ready(signals, 1 - rank));
+        pthread_barrier_wait(&in_turn);
+        usleep(late == 2 + rank ? 100000 : 0);
+        ta_signal_merged(signals, &none);
+        TA_TRY(ta_await_merged(signals, 1 - rank));
+        pthread_barrier_wait(&in_turn);
+        seconds += ta_clock_s() - begin;
+    }
+    RANK_EXPECT(seconds < AT_ONCE_S);
+    return TA_OK;
+}
+
+static void test_who_sleeps_is_woken(void)
+{
+    ta_group_config config = with_timeout(LONG_WAIT_MS);
+    pthread_barrier_init(&in_turn, NULL, 2);
+    EXPECT_OK(ta_group_run_threads(2, &config, late_signals, NULL));
+    pthread_barrier_destroy(&in_turn);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_exchange_around_the_ring);
     RUN_TEST(test_messages_keep_their_order);
     RUN_TEST(test_a_rank_that_never_arrives_is_named);
+    RUN_TEST(test_who_waits_for_whom);
     RUN_TEST(test_all_absent_ranks_are_named);
     RUN_TEST(test_lists_of_ranks);
     RUN_TEST(test_a_broken_group_stays_broken);
@@ -442,5 +525,6 @@ int main(void)
     RUN_TEST(test_a_peer_that_destroys_its_handle);
     RUN_TEST(test_destroy_in_any_order_without_use);
     RUN_TEST(test_bad_arguments);
+    RUN_TEST(test_who_sleeps_is_woken);
     return UNITY_END() != 0;
 }

@@ -15,6 +15,7 @@
 
 #define MOST_DIM 576
 #define HEADS 3
+#define WIDE_END TA_E4M3 /* from here on types have 8 bits: widened, and then as bf16 */
 
 void setUp(void)
 {
@@ -26,7 +27,7 @@ void tearDown(void)
 
 static const ta_host_kernels *best;
 static random_source source = {0};
-static float q[HEADS * TA_ROW_BLOCK * MOST_DIM];
+static float q[HEADS * TA_ROWS_MOST * MOST_DIM];
 static uint32_t elements[HEADS * TA_TOKENS_MOST * MOST_DIM]; /* of any type */
 static const void *tokens[TA_TOKENS_MOST];
 static int even;   /* are the vectors at equal distances? */
@@ -35,7 +36,13 @@ static int packed; /* are queries of the type of K, for score_packed()? */
 static int wild;   /* are some elements no usual numbers? */
 static int shared; /* as ta_block has it */
 static int timing; /* are kernels timed? */
-static float sums[HEADS * TA_ROW_BLOCK * MOST_DIM];
+static float sums[HEADS * TA_ROWS_MOST * MOST_DIM];
+
+/* The types whose blocks the level takes: those of 8 bits only with one row, and if it says so. */
+static int types_end(void)
+{
+    return best->reads_narrow && best->reads_narrow() ? TA_DTYPE_END : WIDE_END;
+}
 
 /* A number, or something that breaks what is careless. Products with usual queries stay finite. */
 static float pick_element(void)
@@ -58,12 +65,13 @@ static void check_number(double got, double truth, double allowed, const char *t
 
 static void fill(ta_dtype dtype, int dim)
 {
-    for (int i = 0; i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i)
+    for (int i = 0; i < HEADS * TA_ROWS_MOST * MOST_DIM; ++i)
         q[i] = (float)random_normal(&source);
-    for (int i = 0; packed && i < HEADS * TA_ROW_BLOCK * MOST_DIM; ++i) {
+    for (int i = 0; packed && i < HEADS * TA_ROWS_MOST * MOST_DIM; ++i) {
         uint32_t stored = 0;
-        ta_store(dtype, &stored, 0, q[i]);
-        q[i] = ta_load(dtype, &stored, 0);
+        ta_dtype as = dtype < WIDE_END ? dtype : TA_BF16;
+        ta_store(as, &stored, 0, q[i]);
+        q[i] = ta_load(as, &stored, 0);
     }
     for (int i = 0; i < HEADS * TA_TOKENS_MOST * dim; ++i)
         ta_store(dtype, elements, i, pick_element());
@@ -102,7 +110,7 @@ static void describe(char *text, size_t size, ta_dtype dtype, int rows, int n, i
 
 static void check_score(ta_dtype dtype, int rows, int n, int dim)
 {
-    static float arranged[HEADS * TA_ROW_BLOCK * MOST_DIM], scores[HEADS * TA_BLOCK_SCORES];
+    static float arranged[HEADS * TA_ROWS_MOST * MOST_DIM], scores[HEADS * TA_BLOCK_SCORES];
     char text[128];
     memcpy(arranged, q, sizeof q);
     for (int row = 0; row < heads * rows; ++row)
@@ -133,13 +141,13 @@ static void check_score(ta_dtype dtype, int rows, int n, int dim)
 static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
 {
     static float weights[HEADS * TA_BLOCK_SCORES], o[TA_BLOCK_VALUES], before[TA_BLOCK_VALUES];
-    float rescale[HEADS * TA_ROW_BLOCK];
+    float rescale[HEADS * TA_ROWS_MOST];
     char text[128];
     if (heads * rows * dim > TA_BLOCK_VALUES)
         return;
     for (int i = 0; i < HEADS * TA_BLOCK_SCORES; ++i)
         weights[i] = (float)random_unit(&source);
-    for (int i = 0; i < HEADS * TA_ROW_BLOCK; ++i)
+    for (int i = 0; i < HEADS * TA_ROWS_MOST; ++i)
         rescale[i] = (float)random_unit(&source);
     for (int i = 0; i < heads * rows * dim; ++i)
         o[i] = before[i] = (float)random_normal(&source);
@@ -147,7 +155,7 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
     best->weigh[dtype](&block, o, rescale);
     for (int i = 0; i < heads * rows * dim; ++i) {
         int head = i / (rows * dim), row = i / dim % rows, d = i % dim;
-        double sum = (double)before[i] * rescale[head * TA_ROW_BLOCK + row], magnitude = fabs(sum);
+        double sum = (double)before[i] * rescale[head * TA_ROWS_MOST + row], magnitude = fabs(sum);
         for (int t = 0; t < n; ++t) {
             double product = (double)weights[head * TA_BLOCK_SCORES + t * rows + row] *
                              ta_load(dtype, tokens[t], (int64_t)head * dim + d);
@@ -169,14 +177,18 @@ static void for_timed_shapes(void (*check)(ta_dtype dtype, int rows, int n, int 
 {
     static const int dims[] = {64, 128, 512, 576};
     even = 1;
-    for (int i = 4; i < 4 * TA_DTYPE_END; ++i) {
+    for (int i = 4; i < 4 * types_end(); ++i) {
         ta_dtype dtype = (ta_dtype)(i / 4);
         if (packed && !best->pack[dtype])
             continue;
         fill(dtype, dims[i % 4]);
         for (heads = 1; heads <= HEADS; heads += HEADS - 1) {
             check(dtype, 1, TA_TOKEN_BLOCK, dims[i % 4]);
+            if (dtype >= WIDE_END)
+                continue;
             check(dtype, TA_ROW_BLOCK, TA_TOKENS_MOST, dims[i % 4]);
+            if (best->rows_most == TA_ROWS_MOST)
+                check(dtype, TA_ROWS_MOST, TA_TOKEN_BLOCK, dims[i % 4]);
         }
     }
 }
@@ -189,7 +201,7 @@ static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
     }
     static const int dims[] = {8, 16, 24, 40, 64, 80, 128, 136, 576},
                      counts[] = {1, 2, 5, 63, 64, 128};
-    for (int i = 9; i < 9 * TA_DTYPE_END; ++i) {
+    for (int i = 9; i < 9 * types_end(); ++i) {
         ta_dtype dtype = (ta_dtype)(i / 9);
         if (packed && !best->pack[dtype])
             continue;
@@ -198,7 +210,11 @@ static void for_shapes(void (*check)(ta_dtype dtype, int rows, int n, int dim))
             for (int j = 0; j < 12; ++j) {
                 heads = j % 2 ? HEADS : 1;
                 check(dtype, 1, counts[j / 2], dims[i % 9]);
+                if (dtype >= WIDE_END)
+                    continue;
                 check(dtype, TA_ROW_BLOCK, counts[j / 2], dims[i % 9]);
+                if (best->rows_most == TA_ROWS_MOST && counts[j / 2] <= TA_TOKEN_BLOCK)
+                    check(dtype, TA_ROWS_MOST, counts[j / 2], dims[i % 9]);
             }
         }
     }
@@ -236,8 +252,8 @@ static void test_wild_numbers(void)
 static void time_softmax(int rows, int n)
 {
     static float given[TA_BLOCK_SCORES], scores[TA_BLOCK_SCORES];
-    float m[TA_ROW_BLOCK] = {0}, l[TA_ROW_BLOCK] = {0}, rescale[TA_ROW_BLOCK];
-    ta_token_set hidden[TA_ROW_BLOCK];
+    float m[TA_ROWS_MOST] = {0}, l[TA_ROWS_MOST] = {0}, rescale[TA_ROWS_MOST];
+    ta_token_set hidden[TA_ROWS_MOST];
     char text[128];
     for (int i = 0; i < n * rows; ++i)
         given[i] = (float)(random_normal(&source) * 20);
@@ -251,9 +267,9 @@ static void time_softmax(int rows, int n)
  * row. */
 static void check_softmax(int rows, int n, int nan_row)
 {
-    float scores[TA_BLOCK_SCORES], given[TA_BLOCK_SCORES], rescale[TA_ROW_BLOCK];
-    float m[TA_ROW_BLOCK], l[TA_ROW_BLOCK];
-    ta_token_set hidden[TA_ROW_BLOCK];
+    float scores[TA_BLOCK_SCORES], given[TA_BLOCK_SCORES], rescale[TA_ROWS_MOST];
+    float m[TA_ROWS_MOST], l[TA_ROWS_MOST];
+    ta_token_set hidden[TA_ROWS_MOST];
     for (int i = 0; i < n * rows; ++i)
         given[i] = scores[i] = (float)(random_normal(&source) * 20);
     if (nan_row >= 0)
@@ -291,6 +307,10 @@ static void test_softmax(void)
         check_softmax(1, n, -1);
         check_softmax(TA_ROW_BLOCK, n, -1);
         check_softmax(TA_ROW_BLOCK, n, n % TA_ROW_BLOCK);
+        if (best->rows_most == TA_ROWS_MOST && n <= TA_TOKEN_BLOCK) {
+            check_softmax(TA_ROWS_MOST, n, -1);
+            check_softmax(TA_ROWS_MOST, n, n % TA_ROWS_MOST);
+        }
     }
 }
 
@@ -298,9 +318,10 @@ static void test_softmax(void)
 static void test_softmax_tells_what_is_hidden(void)
 {
     for (int n = 1; n <= TA_TOKENS_MOST; ++n) {
-        int rows = n % 2 ? TA_ROW_BLOCK : 1;
-        float scores[TA_BLOCK_SCORES], rescale[TA_ROW_BLOCK], m[TA_ROW_BLOCK], l[TA_ROW_BLOCK];
-        ta_token_set hidden[TA_ROW_BLOCK];
+        int most = n <= TA_TOKEN_BLOCK && n % 3 ? best->rows_most : TA_ROW_BLOCK;
+        int rows = n % 2 ? most : 1;
+        float scores[TA_BLOCK_SCORES], rescale[TA_ROWS_MOST], m[TA_ROWS_MOST], l[TA_ROWS_MOST];
+        ta_token_set hidden[TA_ROWS_MOST];
         for (int i = 0; i < n * rows; ++i)
             scores[i] = i / rows % 5 == i % rows ? -INFINITY : (float)random_normal(&source);
         for (int r = 0; r < rows; ++r) {
@@ -339,6 +360,39 @@ static void test_merge_is_the_scalar_one_and_commutes(void)
     }
 }
 
+/* Some of the m are equal, -inf or NaN. */
+static void test_a_chain_of_merges_is_one_merge_after_the_other(void)
+{
+    enum { STRIDE = MOST_DIM + 6 };
+    static float all[(TA_CHAIN_MOST + 1) * STRIDE];
+    float merged[MOST_DIM + 2], out[MOST_DIM + 1], factor = 0.37f;
+    for (int i = 0; i < 300; ++i) {
+        int dim = 8 + i % 72 * 8, count = i % (TA_CHAIN_MOST + 1);
+        ta_merge_chain chain = {
+            .first = all, .others = all + STRIDE, .stride = STRIDE, .count = count};
+        for (int d = 0; d < (count + 1) * STRIDE; ++d)
+            all[d] = (float)random_normal(&source);
+        if (i % 3 == 1 && count > 0)
+            all[STRIDE + dim] = i % 2 ? all[dim] : -INFINITY;
+        if (i % 7 == 6)
+            all[count / 2 * STRIDE + dim] = NAN;
+        memcpy(merged, all, (size_t)ta_record_floats(dim) * sizeof(float));
+        for (int k = 0; k < count; ++k) {
+            const float *other = chain.others + k * STRIDE;
+            chain.scales[k] = ta_merge_scale(merged[dim], other[dim]);
+            best->merge(merged, other, dim);
+        }
+        out[dim] = 42.0f;
+        best->merge_chain(&chain, dim, factor, out);
+        TEST_ASSERT_EQUAL_FLOAT(42.0f, out[dim]);
+        for (int d = 0; d < dim; ++d) {
+            float expected = merged[d] * factor;
+            TEST_ASSERT_TRUE(expected != expected ? out[d] != out[d]
+                                                  : memcmp(&expected, &out[d], 4) == 0);
+        }
+    }
+}
+
 static void test_conversions_are_the_scalar_ones(void)
 {
     for (int dtype = TA_DTYPE_NONE + 1; dtype < TA_DTYPE_END; ++dtype) {
@@ -357,28 +411,70 @@ static void test_conversions_are_the_scalar_ones(void)
     }
 }
 
+/* All codes at all places of a vector, and nothing beyond the end. */
+static void test_widening_is_the_scalar_one(void)
+{
+    for (int dtype = WIDE_END; dtype < TA_DTYPE_END; ++dtype)
+        for (int n = 8; n <= MOST_DIM; n += 8) {
+            uint8_t from[MOST_DIM];
+            uint16_t to[MOST_DIM + 8];
+            char text[128];
+            for (int i = 0; i < n; ++i)
+                from[i] = (uint8_t)(i + 37 * n);
+            for (int i = 0; i < MOST_DIM + 8; ++i)
+                to[i] = 0xabcd;
+            best->widen[dtype](from, n, to);
+            for (int i = 0; i < MOST_DIM + 8; ++i) {
+                float truth = i < n ? ta_load((ta_dtype)dtype, from, i) : 0;
+                snprintf(text, sizeof text, "%s %s n %d at %d", best->name,
+                         ta_dtype_name((ta_dtype)dtype), n, i);
+                int right = i >= n         ? to[i] == 0xabcd
+                            : isnan(truth) ? isnan(ta_bf16_to_f32(to[i]))
+                                           : to[i] == ta_float_bits(truth) >> 16;
+                TEST_ASSERT_TRUE_MESSAGE(right, text);
+            }
+        }
+}
+
+static void time_widening(void)
+{
+    static uint8_t from[TA_TOKEN_BLOCK * 128];
+    static uint16_t to[TA_TOKEN_BLOCK * 128];
+    char text[128];
+    for (int dtype = WIDE_END; dtype < TA_DTYPE_END; ++dtype) {
+        snprintf(text, sizeof text, "%s %s n %d", best->name, ta_dtype_name((ta_dtype)dtype),
+                 (int)sizeof from);
+        TIME_KERNEL("widen", text, (double)sizeof from,
+                    best->widen[dtype](from, (int32_t)sizeof from, to));
+    }
+}
+
 /* Every level in the tree has every type; one that lacks a slot says so, for that role alone. */
 static void test_an_empty_slot_is_a_type_that_is_missing(void)
 {
     static const ta_dtype_role roles[] = {TA_AS_QUERY, TA_AS_KV, TA_AS_OUT, TA_AS_ATTENTION};
     for (int dtype = TA_DTYPE_NONE + 1; dtype < TA_DTYPE_END; ++dtype) {
-        for (int slot = 0; slot < 6; ++slot) {
+        for (int slot = 0; slot < 7; ++slot) {
             ta_host_kernels less = *best;
+            int narrow = dtype >= WIDE_END, as = narrow ? TA_BF16 : dtype;
             if (slot == 1)
                 less.load[dtype] = NULL;
             else if (slot == 2)
                 less.store[dtype] = NULL;
             else if (slot == 3)
-                less.arrange[dtype] = NULL;
+                less.arrange[as] = NULL;
             else if (slot == 4)
-                less.score[dtype] = NULL;
+                less.score[as] = NULL;
             else if (slot == 5)
-                less.weigh[dtype] = NULL;
-            int missing[] = {slot == 1, slot >= 3, slot == 2, slot == 1 || slot == 2};
+                less.weigh[as] = NULL;
+            else if (slot == 6)
+                less.widen[dtype] = NULL;
+            int missing[] = {slot == 1, slot >= 3 && slot < 6 + narrow, slot == 2,
+                             slot == 1 || slot == 2};
             for (int i = 0; i < 4; ++i)
                 TEST_ASSERT_EQUAL_INT(!missing[i],
                                       ta_host_kernels_have(&less, (ta_dtype)dtype, roles[i]));
-            TEST_ASSERT_EQUAL_INT(slot == 0,
+            TEST_ASSERT_EQUAL_INT(slot == 0 || (slot == 6 && !narrow),
                                   ta_host_kernels_have(&less, (ta_dtype)dtype, TA_AS_ANY));
         }
     }
@@ -393,8 +489,11 @@ static void time_level(void)
     if (best->pack[TA_BF16])
         test_scores_of_packed_queries();
     test_weighted_sums();
+    time_widening();
     time_softmax(1, TA_TOKEN_BLOCK);
     time_softmax(TA_ROW_BLOCK, TA_TOKENS_MOST);
+    if (best->rows_most == TA_ROWS_MOST)
+        time_softmax(TA_ROWS_MOST, TA_TOKEN_BLOCK);
 }
 
 static void run_level(const char *name)
@@ -413,7 +512,9 @@ static void run_level(const char *name)
     RUN_TEST(test_softmax);
     RUN_TEST(test_softmax_tells_what_is_hidden);
     RUN_TEST(test_merge_is_the_scalar_one_and_commutes);
+    RUN_TEST(test_a_chain_of_merges_is_one_merge_after_the_other);
     RUN_TEST(test_conversions_are_the_scalar_ones);
+    RUN_TEST(test_widening_is_the_scalar_one);
     RUN_TEST(test_an_empty_slot_is_a_type_that_is_missing);
 }
 

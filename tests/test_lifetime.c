@@ -36,7 +36,7 @@ static int count_threads(void)
 /* A thread that was joined may be listed for a moment. */
 static int settle(int wanted)
 {
-    double deadline = ta_clock_s() + 10;
+    double deadline = ta_clock_s() + 60;
     while (count_threads() != wanted && ta_clock_s() < deadline)
         sched_yield();
     return count_threads();

@@ -100,6 +100,45 @@ static void test_checks_of_the_environment(void)
     unsetenv("TREEATTN_CHECK");
 }
 
+/* A row of rank 1's query has another bit at its beginning or its end, or stands where the next one
+ * should: each is found in checked mode. */
+typedef struct query_change {
+    int row, at_end, swaps;
+} query_change;
+
+static ta_status changed_row(ta_group *group, void *context)
+{
+    enum { ROW = SMALL_HEADS * SMALL_K_DIM };
+    const query_change *c = context;
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    TA_TRY(small_step_open(&step, group, &device, &plan));
+    float *row = step.query + c->row * ROW, kept[ROW];
+    if (step.rank == 1 && c->swaps) {
+        memcpy(kept, row, sizeof kept);
+        memcpy(row, row + ROW, sizeof kept);
+        memcpy(row + ROW, kept, sizeof kept);
+    } else if (step.rank == 1) {
+        row[c->at_end ? ROW - 1 : 0] += 1.0f;
+    }
+    ta_status status = small_step_decode(&step, plan);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return rank_expect_error(TA_ERR_MISMATCH, status, "ranks 0 and 1 differ", "");
+}
+
+static void test_every_row_of_a_query(void)
+{
+    const int rows = SMALL_BATCH * SMALL_QUERY_TOKENS;
+    setenv("TREEATTN_CHECK", "1", 1);
+    for (int i = 0; i < 3 * rows - 1; ++i) {
+        query_change c = {.row = i / 3, .at_end = i % 3 == 1, .swaps = i % 3 == 2};
+        EXPECT_OK(ta_group_run_threads(2, NULL, changed_row, &c));
+    }
+    unsetenv("TREEATTN_CHECK");
+}
+
 /* Rows size messages. A call of other sizes than the one before it costs one exchange more, on all
  * ranks, and calls of the same size none. */
 static ta_status other_rows(ta_group *group, void *context)
@@ -163,6 +202,66 @@ static void test_other_rows(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, other_rows, NULL));
 }
 
+/* The same words, in one list on rank 0 and in a list for each KV head on the others: their hash is
+ * the same, and still they are not the same lists. */
+static ta_status other_lists(ta_group *group, void *context)
+{
+    enum { ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS, WORDS = 2 * SMALL_KV_HEADS };
+    int32_t selected[ROWS][WORDS];
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    (void)context;
+    for (int row = 0; row < ROWS; ++row)
+        for (int i = 0; i < WORDS; ++i)
+            selected[row][i] = i < 3 ? i : -1;
+    TA_TRY(small_step_open(&step, group, &device, &plan));
+    step.call.selected = &selected[0][0];
+    step.call.selected_count = WORDS;
+    TA_TRY(small_step_decode(&step, plan));
+    step.call.selected_lists = step.rank == 0 ? 1 : SMALL_KV_HEADS;
+    step.call.selected_count = WORDS / step.call.selected_lists;
+    TA_TRY(rank_expect_error(TA_ERR_MISMATCH, small_step_decode(&step, plan),
+                             "ranks 0 and 1 differ in this step", "nothing was written"));
+    RANK_EXPECT(small_step_untouched(&step));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_other_lists(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, other_lists, NULL));
+}
+
+/* What others hear of a rank that failed: where, with which error, and its first words, of which
+ * none is cut off in the middle. */
+static ta_status quoted_rank(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_plan *plan = NULL;
+    small_step step;
+    (void)context;
+    TA_TRY(small_step_open(&step, group, &device, &plan));
+    if (step.rank == 1)
+        step.lengths[1] = -34567;
+    ta_status status = small_step_decode(&step, plan);
+    RANK_EXPECT(status == TA_ERR_INVALID);
+    RANK_EXPECT(strstr(ta_last_error(), step.rank == 1
+                                            ? "kv.lengths[1] is -34567"
+                                            : "rank 1 failed in this step with TA_ERR_INVALID "
+                                              "(\"kv.lengths[1] is …\"), its ta_last_error() says "
+                                              "why; nothing was written"));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_words_of_another_rank(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, quoted_rank, NULL));
+}
+
 /* A query that one rank has is not compared: the others are given none. */
 static ta_status placed_query(ta_group *group, void *context)
 {
@@ -193,7 +292,10 @@ int main(int argc, char **argv)
     UNITY_BEGIN();
     RUN_TEST(test_steps_that_differ);
     RUN_TEST(test_checks_of_the_environment);
+    RUN_TEST(test_every_row_of_a_query);
     RUN_TEST(test_other_rows);
+    RUN_TEST(test_other_lists);
+    RUN_TEST(test_words_of_another_rank);
     RUN_TEST(test_a_query_on_one_rank);
     return UNITY_END() != 0;
 }

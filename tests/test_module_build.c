@@ -1,6 +1,6 @@
 /* A program that runs with the library of a build finds the modules of that build, with no variable
  * set: the run path of the library that is not installed says where they are
- * (src/device/module_places.c). The first argument is a module's name, the second its file.
+ * (src/device/module_paths.c). The first argument is a module's name, the second its file.
  * tests/install/install.sh checks that installing removes the path. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -54,7 +54,7 @@ static void expect_error(const char *wanted, const char *what, size_t where)
     TEST_ASSERT_TRUE(child >= 0);
     if (child == 0) {
         ta_device *device = NULL;
-        alarm(20);
+        alarm(120);
         _exit(!says(ta_device_open("cuda:0", NULL, &device), wanted));
     }
     while (waitpid(child, &state, 0) != child)
@@ -116,6 +116,16 @@ static void to_many_segments(ElfW(Ehdr) * header)
     header->e_phnum = 0xffff;
 }
 
+static void to_no_segments(ElfW(Ehdr) * header)
+{
+    header->e_phnum = 0;
+}
+
+static void to_one_segment(ElfW(Ehdr) * header)
+{
+    header->e_phnum = 1;
+}
+
 static void to_far_segments(ElfW(Ehdr) * header)
 {
     header->e_phoff = ~(ElfW(Off))7;
@@ -123,12 +133,19 @@ static void to_far_segments(ElfW(Ehdr) * header)
 
 static void test_headers(void)
 {
+    ElfW(Ehdr) header;
+    ElfW(Phdr) first;
+    memcpy(&header, whole, sizeof header);
+    memcpy(&first, whole + header.e_phoff, sizeof first);
     expect_refused_header("another machine", to_another_class);
 #if defined(__x86_64__) || defined(__aarch64__)
     expect_refused_header("another machine", to_another_machine);
 #endif
     expect_refused_header("ELF type", to_a_program);
     expect_refused_header("table of segments", to_many_segments);
+    expect_refused_header("table of segments", to_no_segments);
+    expect_refused_header(first.p_type == PT_LOAD ? "no dynamic section" : "nothing to load",
+                          to_one_segment);
     expect_refused_header("cut short", to_far_segments);
 }
 
@@ -166,6 +183,29 @@ static void test_variables_of_threads(void)
     const ElfW(Phdr) first = {.p_type = PT_TLS, .p_memsz = (ElfW(Off))1 << 30, .p_align = 1};
     write_segments(32, &first);
     expect_error("module interface 4242", "segments", 32);
+}
+
+/* The table may begin with the dynamic section: the loader goes by types, and so does the check. */
+static void test_the_dynamic_section_first(void)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    ElfW(Phdr) segments[64], first;
+    size_t bytes = header.e_phnum * sizeof *segments;
+    memcpy(segments, whole + header.e_phoff, bytes);
+    int at = 0;
+    while (at < header.e_phnum && segments[at].p_type != PT_DYNAMIC)
+        ++at;
+    TEST_ASSERT_TRUE(at > 0 && at < header.e_phnum);
+    first = segments[at];
+    memmove(segments + 1, segments, (size_t)at * sizeof *segments);
+    segments[0] = first;
+    char *copy = malloc(whole_bytes);
+    memcpy(copy, whole, whole_bytes);
+    memcpy(copy + header.e_phoff, segments, bytes);
+    write_module(copy, whole_bytes);
+    free(copy);
+    expect_error("module interface 4242", "dynamic section from", (size_t)at);
 }
 
 /* Fill a field with a byte, in turn for each segment that the loader needs. */
@@ -253,6 +293,49 @@ static void test_a_table_is_missing(void)
     }
 }
 
+/* The module with a table at another address, and a last segment that is longer in memory than in
+ * the file. */
+static void write_moved(ElfW(Sxword) tag, int in_memory, int64_t past)
+{
+    ElfW(Ehdr) header;
+    memcpy(&header, whole, sizeof header);
+    char *copy = malloc(whole_bytes);
+    memcpy(copy, whole, whole_bytes);
+    ElfW(Phdr) segments[64], *last = NULL;
+    size_t bytes = header.e_phnum * sizeof *segments;
+    memcpy(segments, whole + header.e_phoff, bytes);
+    for (int i = 0; i < header.e_phnum; ++i)
+        last = segments[i].p_type == PT_LOAD ? &segments[i] : last;
+    last->p_memsz = last->p_filesz + 4096;
+    memcpy(copy + header.e_phoff, segments, bytes);
+    uint64_t end = last->p_vaddr + (in_memory ? last->p_memsz : last->p_filesz);
+    for (int i = 0; i < header.e_phnum; ++i)
+        for (size_t at = 0; segments[i].p_type == PT_DYNAMIC && at < segments[i].p_filesz;
+             at += sizeof(ElfW(Dyn))) {
+            ElfW(Dyn) entry;
+            memcpy(&entry, copy + segments[i].p_offset + at, sizeof entry);
+            if (entry.d_tag == tag)
+                entry.d_un.d_ptr = end + (uint64_t)past;
+            memcpy(copy + segments[i].p_offset + at, &entry, sizeof entry);
+        }
+    write_module(copy, whole_bytes);
+    free(copy);
+}
+
+/* The loader would read them: they must be in the file, whole. */
+static void test_a_table_is_elsewhere(void)
+{
+    static const int tables[] = {DT_STRTAB, DT_SYMTAB};
+    for (int i = 0; i < 2; ++i) {
+        write_moved(tables[i], 0, -1); /* the last byte of the file's part */
+        expect_error("dynamic section is damaged", "at the end: entry", (size_t)tables[i]);
+        write_moved(tables[i], 0, 8); /* in memory alone */
+        expect_error("dynamic section is damaged", "in memory: entry", (size_t)tables[i]);
+        write_moved(tables[i], 1, 8);
+        expect_error("dynamic section is damaged", "beyond: entry", (size_t)tables[i]);
+    }
+}
+
 static void test_what_is_no_module(void)
 {
     static const char text[4096] = "#!/bin/sh\n";
@@ -267,6 +350,9 @@ static void test_what_is_no_module(void)
     rmdir(path);
     TEST_ASSERT_EQUAL_INT(0, symlink("/dev/zero", path));
     expect_error("no regular file", "device", 0);
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, symlink(path, path)); /* which nobody can follow */
+    expect_error("it cannot be read: ", "link", 0);
     unlink(path);
     write_module(whole, whole_bytes);
     chmod(path, 0666);
@@ -303,9 +389,11 @@ int main(void)
     RUN_TEST(test_headers);
     RUN_TEST(test_the_most_segments);
     RUN_TEST(test_variables_of_threads);
+    RUN_TEST(test_the_dynamic_section_first);
     RUN_TEST(test_damaged_segments);
     RUN_TEST(test_a_damaged_dynamic_section);
     RUN_TEST(test_a_table_is_missing);
+    RUN_TEST(test_a_table_is_elsewhere);
     RUN_TEST(test_what_is_no_module);
     free(whole);
     rmdir(scratch);

@@ -14,12 +14,13 @@
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
+#include "lib/patience.h"
 #include "lib/plan_config.h"
 #include "lib/small_step.h"
 #include "lib/wrapped_allocation.h"
 
 #define RANKS MEMORY_RANKS
-#define TIMEOUT_MS 30000 /* nobody may wait for it */
+#define TIMEOUT_MS LONG_WAIT_MS /* nobody may wait for it */
 #define MOST_ALLOCATIONS 400
 
 /* ---- Memory that is not there ---- */
@@ -186,7 +187,7 @@ static int fail_each(const call *c, const ta_cluster *cluster, int rank)
         memory_transport_init(&t.shared);
         char text[200];
         int before = atomic_load(&live);
-        alarm(100); /* whoever hangs ends the program */
+        alarm(250); /* whoever hangs ends the program */
         pthread_barrier_init(&t.together, NULL, RANKS);
         EXPECT_OK(ta_group_run_threads(RANKS, &config, poor_rank, &t));
         pthread_barrier_destroy(&t.together);
@@ -233,6 +234,12 @@ static ta_status make_two_level(scene *s)
     return make_plan(s);
 }
 
+static ta_status make_direct(scene *s)
+{
+    s->step.config.exchange = TA_EXCHANGE_DIRECT;
+    return make_plan(s);
+}
+
 static ta_status make_planned(scene *s)
 {
     s->step.config.cluster = s->cluster;
@@ -258,6 +265,16 @@ static ta_status make_appending(scene *s)
 {
     s->step.config.append_scattered = 1;
     return make_plan(s);
+}
+
+/* Rank 1 has another sink, which all are to hear of; so this is no failure. */
+static ta_status make_differing(scene *s)
+{
+    static const float sinks[2][SMALL_HEADS] = {{1, 2, 3, 4}, {1, 2, 3, 5}};
+    s->step.config.sinks = sinks[s->step.rank == 1];
+    ta_status status = make_plan(s);
+    int heard = status == TA_ERR_MISMATCH && strstr(ta_last_error(), "config.sinks[3] is 5");
+    return heard ? TA_OK : status;
 }
 
 static ta_status make_custom(scene *s)
@@ -438,9 +455,11 @@ static void test_plans(void)
                                  {"pass-KV", NULL, make_ring_kv},
                                  {"pass-Q", NULL, make_ring_q},
                                  {"two levels", NULL, make_two_level},
+                                 {"a direct exchange", NULL, make_direct},
                                  {"a planned exchange", NULL, make_planned},
                                  {"a plan that combines", NULL, make_combine},
                                  {"a plan that gathers new tokens", NULL, make_appending},
+                                 {"plans that differ", NULL, make_differing},
                                  {"a tree over a custom group", make_custom, make_plan_on_custom},
                                  {"a reproducible plan", NULL, make_reproducible}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; ++i)
@@ -599,7 +618,7 @@ static void test_calls_on_one_thread(void)
         ta_status status;
         do {
             char text[1200];
-            alarm(100);
+            alarm(250);
             failed = 0;
             countdown = ++number;
             status = calls[i].run();

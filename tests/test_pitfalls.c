@@ -14,22 +14,23 @@
  *     9   half-precision partials on the wire  here; test_bound (weights), test_tree (bytes)
  *     10  determinism                          test_tree, test_exchange; all cases decode twice
  *     11  waiting forever                      test_group_threads, test_agree, test_api
+ *     15  dialects of 8 bits                   test_narrow, test_dtype
  *     17  loose tolerances                     test_bound
  *     18  bad input                            test_config, test_plan, test_tensor, test_api,
  *                                              test_shard, test_device
  *
- * The others have no place on the host device: 12 (collective libraries), 14 (wave width) and 15
- * (fp8 dialects), and captured graphs in 8, belong to the GPU modules; 13 (small work, where
+ * The others have no place on the host device: 12 (collective libraries), 14 (wave width), and
+ * captured graphs in 8, belong to the GPU modules; 13 (small work, where
  * sharding loses) to the choice between algorithms; 16 (misleading benchmarks) to bench/. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "lib/case.h"
 #include "lib/expect.h"
+#include "lib/expect_case.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
 
-static char failure[2048];
 static bound_worst worst;
 
 void setUp(void)
@@ -42,8 +43,7 @@ void tearDown(void)
 
 static void run(decode_case c)
 {
-    if (!case_run(&c, &worst, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
+    expect_case(&c, &worst);
 }
 
 static decode_case usual(int ranks, int tokens)

@@ -163,6 +163,16 @@ static void test_bad_arguments(void)
                  NULL);
     config.batch = 0;
     EXPECT_ERROR(TA_ERR_INVALID, ta_predict(cluster, &config, 8, 0, &p), "config.batch", NULL);
+    int count = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict_all(cluster, &config, 8, &p, 1, &count), "config.batch",
+                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict_all(NULL, &config, 8, &p, 1, &count), "cluster", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict_all(cluster, &config, 8, &p, 1, NULL), "count", NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict_all(cluster, &config, 8, NULL, 1, &count),
+                 "predictions is NULL", "room is 1");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_predict_all(cluster, &config, 8, &p, -1, &count), "room is -1",
+                 NULL);
+    TEST_ASSERT_EQUAL_INT(-1, count);
     ta_cluster_destroy(cluster);
 }
 
@@ -272,6 +282,45 @@ static void test_rings_as_counted(void)
                 }
 }
 
+/* All at once are what each is by itself. */
+static void test_all_at_once(void)
+{
+    ta_cluster *cluster;
+    ta_plan_config config = paper_config(1000);
+    ta_prediction all[TA_WAYS + 1], none = TA_PREDICTION_INIT;
+    int count = 0, chosen = 0;
+    EXPECT_OK(ta_cluster_create("h100:2x2x4", &cluster));
+    for (int i = 0; i <= TA_WAYS; ++i)
+        all[i] = none;
+    EXPECT_OK(ta_predict_all(cluster, &config, 16, all, TA_WAYS + 1, &count));
+    TEST_ASSERT_EQUAL_INT(TA_WAYS, count);
+    for (int i = 0; i < TA_WAYS; ++i) {
+        ta_prediction one = TA_PREDICTION_INIT;
+        EXPECT_OK(ta_predict(cluster, &config, 16, i, &one));
+        TEST_ASSERT_EQUAL_MEMORY(&one, &all[i], sizeof one);
+        chosen += one.chosen;
+    }
+    TEST_ASSERT_EQUAL_INT(1, chosen);
+    TEST_ASSERT_EQUAL_MEMORY(&none, &all[TA_WAYS], sizeof none);
+    EXPECT_OK(ta_predict_all(cluster, &config, 16, NULL, 0, &count));
+    TEST_ASSERT_EQUAL_INT(TA_WAYS, count);
+    ta_cluster_destroy(cluster);
+}
+
+/* Racks behind one slow link: the third level pays for large partials, not for small ones. */
+static void test_a_third_level(void)
+{
+    ta_plan_config config = paper_config(1000);
+    const char *racks = "h100:4x8x8 rack.total_bytes_per_second=5e10";
+    int multi = (int)ta_way_of(TA_ALGORITHM_TREE, TA_EXCHANGE_MULTI_LEVEL);
+    ta_prediction small = predict(racks, &config, 256, (ta_way)multi);
+    TEST_ASSERT_TRUE(small.possible && !small.chosen);
+    config.batch = 64;
+    ta_prediction large = predict(racks, &config, 256, (ta_way)multi);
+    TEST_ASSERT_TRUE(large.possible && large.chosen);
+    TEST_ASSERT_FALSE(predict("h100:32x8", &config, 256, (ta_way)multi).possible);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -282,5 +331,7 @@ int main(void)
     RUN_TEST(test_rings_as_counted);
     RUN_TEST(test_chosen_and_names);
     RUN_TEST(test_bad_arguments);
+    RUN_TEST(test_all_at_once);
+    RUN_TEST(test_a_third_level);
     return UNITY_END() != 0;
 }

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "exchange/kinds.h"
 #include "lib/case.h"
 #include "lib/expect.h"
 #include "lib/options.h"
@@ -131,8 +132,10 @@ static void run_placements(decode_case *c)
         c->plan.query_placement = (ta_placement)(placements % 3);
         c->plan.out_placement = (ta_placement)(placements / 3);
         c->plan.out_root = placements / 3 == TA_PLACE_ROOT ? c->ranks - 1 : 0;
-        if (c->plan.exchange == TA_EXCHANGE_DOUBLING && placements / 3 == TA_PLACE_ROOT)
+        if (!case_exchange_possible(c->plan.exchange, c->ranks, c->plan.out_placement))
             continue;
+        if (options.each && c->plan.query_placement != TA_PLACE_ALL)
+            continue; /* such a group can't move the queries of a direct exchange */
         ++c->seed;
         if (options_chosen(c->seed))
             run_trial(c);
@@ -141,19 +144,14 @@ static void run_placements(decode_case *c)
 
 static void test_tree(void)
 {
-    static const ta_exchange exchanges[] = {
-        TA_EXCHANGE_DOUBLING,   TA_EXCHANGE_BINOMIAL,  TA_EXCHANGE_SCATTER, TA_EXCHANGE_ALL_GATHER,
-        TA_EXCHANGE_ALL_REDUCE, TA_EXCHANGE_TWO_LEVEL, TA_EXCHANGE_DIRECT};
     for (int ranks = 1; ranks <= 5; ranks += 2)
-        for (int i = 0; i < 7; ++i)
+        for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind)
             for (int tile = 0; tile <= 16; tile += 16) {
-                decode_case c = base_case((uint64_t)(1000 * ranks + 100 * i + tile), ranks);
-                c.plan.algorithm = TA_ALGORITHM_TREE;
-                c.plan.exchange = exchanges[i];
-                if ((options.ccl && exchanges[i] == TA_EXCHANGE_ALL_REDUCE) ||
-                    (!options_direct() && exchanges[i] == TA_EXCHANGE_DIRECT) ||
-                    (ranks < 3 && exchanges[i] == TA_EXCHANGE_TWO_LEVEL))
+                if (options_exchange((ta_exchange)kind) != (ta_exchange)kind)
                     continue;
+                decode_case c = base_case((uint64_t)(1000 * ranks + 100 * kind + tile), ranks);
+                c.plan.algorithm = TA_ALGORITHM_TREE;
+                c.plan.exchange = (ta_exchange)kind;
                 if (tile)
                     case_reproducible(&c, tile);
                 run_placements(&c);

@@ -8,6 +8,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "exchange/kinds.h"
 #include "lib/case.h"
 #include "lib/expect.h"
 #include "lib/options.h"
@@ -54,30 +55,23 @@ static void expect_same(const case_kept *first, const decode_case *c)
     TEST_FAIL_MESSAGE(failure);
 }
 
-/* What can't be combined: two levels need several nodes, and doubling has no root. */
 static bool possible(const decode_case *c)
 {
-    ta_exchange kind = c->plan.exchange;
-    if (kind == TA_EXCHANGE_TWO_LEVEL)
-        return c->ranks > 2;
-    if (kind == TA_EXCHANGE_ALL_REDUCE && options.ccl)
-        return false;
-    if (kind == TA_EXCHANGE_DIRECT)
-        return options_direct();
-    return kind != TA_EXCHANGE_DOUBLING || c->plan.out_placement != TA_PLACE_ROOT;
+    return case_exchange_possible(c->plan.exchange, c->ranks, c->plan.out_placement);
 }
 
-/* Direct exchanges are tried on one node and on several. */
+/* Direct exchanges are tried on one node and, but for those of GPUs, on several. */
 static bool uses_nodes(ta_exchange kind, int ranks)
 {
-    return kind == TA_EXCHANGE_TWO_LEVEL || (kind == TA_EXCHANGE_DIRECT && ranks >= 5);
+    return kind == TA_EXCHANGE_TWO_LEVEL || kind == TA_EXCHANGE_MULTI_LEVEL ||
+           (kind == TA_EXCHANGE_DIRECT && options_host() && ranks >= 5);
 }
 
-/* Nodes of two ranks each, so that two levels have something to do. */
+/* Nodes of two ranks each, and racks of two nodes, so that levels have something to do. */
 static ta_cluster *make_cluster(void)
 {
     ta_cluster *cluster;
-    EXPECT_OK(ta_cluster_create("local:4x2", &cluster));
+    EXPECT_OK(ta_cluster_create("local:2x2x2", &cluster));
     return cluster;
 }
 
@@ -134,7 +128,7 @@ static void test_the_whole_product(void)
         case_kept first = run(&c);
         for (int i = 0; i < 5; ++i)
             for (int map = 0; map < MAPS; ++map)
-                for (int kind = TA_EXCHANGE_DOUBLING; kind <= TA_EXCHANGE_DIRECT; ++kind)
+                for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind)
                     for (int placement = TA_PLACE_ALL; placement <= TA_PLACE_HEADS; ++placement) {
                         c.ranks = rank_counts[i];
                         c.threads = options_host() && (kind + map) % 3 == 0 ? 1 + map : 1;
@@ -152,7 +146,7 @@ static void test_the_whole_product(void)
 }
 
 /* A random case on one rank, then as it falls on some others. */
-static void run_seed(uint64_t seed, const ta_cluster *cluster)
+static void run_seed(uint64_t seed)
 {
     static const int32_t tiles[] = {16, 16, 24, 32, 64, 100, 256};
     random_source source = random_from(seed ^ 0x7e9u), *r = &source;
@@ -169,8 +163,10 @@ static void run_seed(uint64_t seed, const ta_cluster *cluster)
         c.value_binades = random_int(r, 1, 90);
         c.plan.out_dtype = TA_F32; /* of the range that the values have */
     }
-    c.far_keys = c.plan.scale >= 0 && c.plan.kv_dtype != TA_F16 && c.plan.query_dtype != TA_F16 &&
+    c.far_keys = c.plan.scale >= 0 && c.plan.kv_dtype != TA_F16 &&
+                 c.plan.kv_dtype < NUMBER_DTYPE_END && c.plan.query_dtype != TA_F16 &&
                  !c.plan.window && !c.special && !c.v_in_k && random_one_in(r, 8);
+    ta_cluster *cluster = make_cluster();
     case_kept first = run(&c);
     for (int again = 0; again < 3; ++again) {
         c.ranks = RANDOM_PICK(r, rank_counts);
@@ -180,32 +176,27 @@ static void run_seed(uint64_t seed, const ta_cluster *cluster)
         c.plan.query_placement = (ta_placement)random_int(r, 0, 2);
         c.plan.query_root =
             c.plan.query_placement == TA_PLACE_ROOT ? random_int(r, 0, c.ranks - 1) : 0;
-        c.plan.exchange = (ta_exchange)random_int(r, 0, TA_EXCHANGE_DIRECT);
+        c.plan.exchange = (ta_exchange)random_int(r, 0, TA_EXCHANGE_KINDS - 1);
         c.plan.cluster = uses_nodes(c.plan.exchange, c.ranks) ? cluster : NULL;
         if (!possible(&c))
             c.plan.exchange = TA_EXCHANGE_AUTO;
         expect_same(&first, &c);
     }
     case_kept_free(&first);
+    ta_cluster_destroy(cluster);
 }
 
 static void test_random_cases(void)
 {
-    ta_cluster *cluster = make_cluster();
     int count = options_host() ? 120 : 16;
-    for (int i = 0; i < (options.cases && options.cases < count ? options.cases : count); ++i)
-        run_seed((uint64_t)i, cluster);
-    ta_cluster_destroy(cluster);
+    run_seeds(run_seed, 0, options.cases && options.cases < count ? options.cases : count);
 }
 
 static void test_large_random_cases(void)
 {
     if (!options_host())
         TEST_IGNORE_MESSAGE("for the host");
-    ta_cluster *cluster = make_cluster();
-    for (int i = 0; i < 4; ++i)
-        run_seed(CASE_LARGE_SEEDS + (uint64_t)i, cluster);
-    ta_cluster_destroy(cluster);
+    run_seeds(run_seed, CASE_LARGE_SEEDS, 4);
 }
 
 /* Nor do they depend on pages, for each order of the axes of K and V. */
@@ -382,13 +373,6 @@ static void test_bounds_inside_tiles(void)
         EXPECT_OK(ta_group_run_threads(2, NULL, decode_with_bounds, &middles[i]));
 }
 
-static void test_one_seed(void)
-{
-    ta_cluster *cluster = make_cluster();
-    run_seed(options.seed, cluster);
-    ta_cluster_destroy(cluster);
-}
-
 static void run_all(void)
 {
     RUN_TEST(test_the_whole_product);
@@ -406,7 +390,7 @@ static void run_all(void)
 
 int main(int argc, char **argv)
 {
-    int code = seed_main(argc, argv, test_one_seed, run_all);
+    int code = seed_main(argc, argv, run_seed, run_all);
     bound_worst_print(&worst);
     return code;
 }

@@ -16,6 +16,8 @@ static const ta_gpu_limits devices[] = {
 
 static const int row_counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 48, 64, 65, 128, 500, 65536};
 
+static const int32_t list[1]; /* of selected positions, for which shapes have room too */
+
 static char text[200];
 
 void setUp(void)
@@ -51,6 +53,8 @@ static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_a
     TEST_ASSERT_TRUE_MESSAGE(s->tile <= TA_UNITS * (s->threads / (p->k_dim / unit)), text);
     TEST_ASSERT_TRUE_MESSAGE(s->tile <= TA_UNITS * (s->threads / (p->v_dim / unit)), text);
     TEST_ASSERT_TRUE_MESSAGE(s->rows + 4 <= s->threads, text);
+    TEST_ASSERT_TRUE_MESSAGE((s->picks_at > 0) == (p->selected != NULL), text);
+    TEST_ASSERT_TRUE_MESSAGE(s->threads >= TA_PICK_WORDS, text);
     TEST_ASSERT_TRUE_MESSAGE((int64_t)s->rows * s->groups >= p->query_heads, text);
     TEST_ASSERT_TRUE_MESSAGE((int64_t)s->rows * (s->groups - 1) < p->query_heads, text);
     TEST_ASSERT_TRUE_MESSAGE(s->shared_bytes + 512 <= d->shared_bytes, text);
@@ -103,6 +107,11 @@ static void check_all(int k_dim, int v_dim)
             for (int dtype = TA_F32; dtype < NUMBER_DTYPE_END; ++dtype) {
                 ta_problem p = problem(row_counts[i], k_dim, v_dim, (ta_dtype)dtype);
                 name_case(&p, &devices[j]);
+                check_fma(&p, &devices[j], 0);
+                check_fma(&p, &devices[j], 1);
+                if (devices[j].matrix)
+                    check_mma(&p, &devices[j]);
+                p.selected = list;
                 check_fma(&p, &devices[j], 0);
                 check_fma(&p, &devices[j], 1);
                 if (devices[j].matrix)

@@ -81,12 +81,12 @@ static int64_t items_of(const batch *b)
     return (int64_t)b->sequences * b->items;
 }
 
-static ta_shares deal(const batch *b, int blocks)
+static ta_shares shares_of(const batch *b, int blocks)
 {
     ta_share_sum sum = ta_share_sum_none();
     for (int s = 0; s < b->sequences; s++)
         sum = ta_share_sum_add(sum, ta_share_sum_of(tiles_of(b, s), b->items));
-    return ta_shares_deal(sum, items_of(b), blocks);
+    return ta_shares_of(sum, items_of(b), blocks);
 }
 
 static int64_t tokens_of(const batch *b, int s, ta_piece piece)
@@ -170,7 +170,7 @@ static double run_even(const batch *b, const ta_shares *shares, cover *c)
 
 static double time_of_shares(const batch *b, int blocks, cover *c)
 {
-    ta_shares shares = deal(b, blocks);
+    ta_shares shares = shares_of(b, blocks);
     start_model(blocks);
     if (shares.pieces)
         return run_even(b, &shares, c);

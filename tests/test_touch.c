@@ -109,7 +109,7 @@ static void check_touched(const cache_case *c, int32_t first, int count, int32_t
     lines = 0;
     for (int i = 0; i < count; i++)
         want_token(c, first + i / lanes + i % lanes * lane_tokens);
-    ta_touch_visit(&touch, first, count, note, NULL);
+    ta_touch_lines(&touch, first, count, note, NULL);
     for (int i = 0; i < MEMORY_PAGES; i++)
         TEST_ASSERT_EQUAL_MESSAGE(wanted[i], touched[i], c->text);
     ta_touch_pages(&touch, first, count); /* the same lines, as hints */

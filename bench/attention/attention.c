@@ -1,5 +1,5 @@
 /* `treeattn-bench attention`: options.c has the flags and rows, run.c measures
- * a row, check.c checks it, table.c prints it. Under mpirun every process runs
+ * the rows of one work, check.c checks them, table.c prints them. Under mpirun every process runs
  * all of it in step with the others, and the first one prints. */
 #include "attention.h"
 
@@ -11,6 +11,9 @@
 #include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/launch.h"
+#include "common/quiet.h"
+#include "common/run_head.h"
+#include "csv.h"
 #include "prediction.h"
 #include "table.h"
 
@@ -19,9 +22,9 @@ typedef struct attention_bench {
     bench_machine machine;
     ta_cluster *cluster;
     attention_row *rows;
-    double (*medians)[PASSES]; /* [count] */
     int count;
-    FILE *file;
+    double disturbed; /* the most that other programs used of the CPUs in a row */
+    FILE *file, *csv;
     json_writer json;
 } attention_bench;
 
@@ -35,90 +38,82 @@ static int fail(int code, const char *what)
     return code;
 }
 
-static int summarize(const attention_row *row, const attention_times *times, int pass,
-                     pass_result *r)
+/* Rows of the same work follow one another. */
+static int count_same_work(const attention_bench *b, int index)
 {
-    bench_stats peak;
-    if (stats_of(times->pass_us[pass], row->iterations, &r->us) != 0 ||
-        stats_of(times->peak_us, row->iterations, &peak) != 0)
-        return -1;
-    r->gflops = times->pass_flops[pass] / r->us.median * 1e-3;
-    r->peak = times->peak_flops / peak.median * 1e-3;
-    r->fraction = r->gflops / r->peak;
-    return 0;
+    int count = 1;
+    while (index + count < b->count &&
+           attention_same_work(&b->rows[index], &b->rows[index + count]))
+        count++;
+    return count;
 }
 
-/* Rows of the same work follow one another, the first algorithm's first. */
-static double ratio_to_first(const attention_bench *b, int index, int pass)
+/* Both passes of a row. `first` has the times of the first row of its work. */
+static int report(attention_bench *b, const attention_row *row, const attention_times *times,
+                  const attention_times *first, const attention_verdict *verdicts, double others)
 {
-    int first = index;
-    while (first > 0 && attention_same_work(&b->rows[first - 1], &b->rows[index]))
-        first--;
-    return b->medians[index][pass] / b->medians[first][pass];
-}
-
-static int report(attention_bench *b, int index, const attention_times *times,
-                  const attention_verdict *verdicts)
-{
-    const attention_row *row = &b->rows[index];
+    int code = EXIT_OK;
     for (int pass = 0; pass < PASSES; pass++) {
-        pass_result result = {.verdict = verdicts[pass]};
-        if (summarize(row, times, pass, &result) != 0)
+        pass_result result = {.verdict = verdicts[pass], .others = others};
+        if (attention_summarize(row, times, first, pass, &result) != 0)
             return fail(EXIT_WRONG, "not enough memory for the samples");
-        b->medians[index][pass] = result.us.median;
-        result.ratio = ratio_to_first(b, index, pass);
         attention_table_pass(&b->options, row, times, pass, &result);
         if (b->file)
             attention_json_pass(&b->json, row, times, pass, &result);
+        if (b->csv)
+            attention_csv_pass(b->csv, &b->options, row, times, pass, &result);
+        if (result.verdict.wrong)
+            code = EXIT_WRONG;
     }
-    return EXIT_OK;
+    return code;
 }
 
-/* The first process checks for all of them. */
-static int check(const attention_bench *b, const attention_row *row, const attention_data *data,
-                 attention_verdict verdicts[PASSES])
+/* `count` rows of one work, from `index` on. A wrong one does not stop the table, a failed one
+ * does: then *failed. */
+static int run_timed(attention_bench *b, int index, int count, attention_times *times,
+                     attention_verdict (*verdicts)[PASSES], int *failed)
 {
-    double wrong[PASSES] = {0, 0};
-    if (!b->options.sweep.check)
-        return 0;
-    if (launch.rank == 0 && attention_check(row, data, verdicts) != 0)
-        return -1;
-    for (int pass = 0; pass < PASSES; pass++)
-        wrong[pass] = (double)verdicts[pass].wrong;
-    launch_max(wrong, PASSES);
-    for (int pass = 0; pass < PASSES; pass++)
-        verdicts[pass].wrong = (int64_t)wrong[pass];
-    return 0;
-}
-
-static int run_row(attention_bench *b, int index)
-{
-    const attention_row *row = &b->rows[index];
-    attention_data data = {0};
-    attention_times times = {0};
-    attention_verdict verdicts[PASSES] = {{0, 0, 0}, {0, 0, 0}};
+    const attention_row *rows = &b->rows[index];
     char error[1200];
     int code = EXIT_OK;
-    double *samples = calloc((PASSES + 1) * (size_t)row->iterations, sizeof(double));
-    if (!samples || attention_data_make(&data, row) != 0) {
-        free(samples);
-        return fail(EXIT_WRONG, "not enough memory for the tensors");
-    }
-    times.pass_us[PASS_FORWARD] = samples;
-    times.pass_us[PASS_BACKWARD] = samples + row->iterations;
-    times.peak_us = samples + 2 * row->iterations;
-    ta_status status = attention_run(row, &data, &times, error, sizeof error);
+    quiet_watch watch;
+    quiet_begin(&watch);
+    ta_status status = attention_run(rows, count, times, b->options.sweep.check ? verdicts : NULL,
+                                     error, sizeof error);
+    *failed = status != TA_OK;
     if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
-        code = fail(EXIT_NO_DEVICE, error);
-    else if (status != TA_OK)
-        code = fail(status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG, error);
-    else if (check(b, row, &data, verdicts) != 0)
-        code = fail(EXIT_WRONG, "not enough memory for the check");
-    if (code == EXIT_OK)
-        code = report(b, index, &times, verdicts);
-    if (code == EXIT_OK && (verdicts[0].wrong || verdicts[1].wrong))
-        code = EXIT_WRONG;
-    attention_data_free(&data);
+        return fail(EXIT_NO_DEVICE, error);
+    if (status != TA_OK)
+        return fail(status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG, error);
+    double others = quiet_others(&watch);
+    b->disturbed = others > b->disturbed ? others : b->disturbed;
+    for (int i = 0; i < count; i++) {
+        int row_code = report(b, &rows[i], &times[i], times, verdicts[i], others);
+        code = row_code != EXIT_OK ? row_code : code;
+    }
+    return code;
+}
+
+static int run_work(attention_bench *b, int index, int count, int *failed)
+{
+    size_t each = (size_t)b->rows[index].iterations, rows = (size_t)count;
+    attention_times *times = calloc(rows, sizeof *times);
+    attention_verdict(*verdicts)[PASSES] = calloc(rows, sizeof *verdicts);
+    double *samples = calloc((rows * PASSES + 1) * each, sizeof(double));
+    int code;
+    *failed = 1;
+    if (!times || !verdicts || !samples) {
+        code = fail(EXIT_WRONG, "not enough memory for the samples");
+    } else {
+        for (size_t i = 0; i < rows; i++) {
+            times[i].peak_us = samples;
+            for (size_t pass = 0; pass < PASSES; pass++)
+                times[i].pass_us[pass] = samples + (1 + i * PASSES + pass) * each;
+        }
+        code = run_timed(b, index, count, times, verdicts, failed);
+    }
+    free(times);
+    free(verdicts);
     free(samples);
     return code;
 }
@@ -145,16 +140,21 @@ static ta_status probe_rank(ta_group *group, void *context)
     return status;
 }
 
-/* The largest number of ranks, as they will be: a cluster serves fewer of them too. */
-static ta_status make_cluster(attention_bench *b)
+static int most_ranks(const attention_bench *b)
 {
     int most = 1;
-    if (strcmp(b->options.cluster, "probe") != 0)
-        return ta_cluster_create(b->options.cluster, &b->cluster);
     for (int i = 0; i < b->options.sweep.ranks.count; i++)
         if (b->options.sweep.ranks.values[i] > most)
             most = (int)b->options.sweep.ranks.values[i];
-    return launch_run(most, probe_rank, b);
+    return most;
+}
+
+/* The largest number of ranks, as they will be: a cluster serves fewer of them too. */
+static ta_status make_cluster(attention_bench *b)
+{
+    if (strcmp(b->options.cluster, "probe") != 0)
+        return ta_cluster_create(b->options.cluster, &b->cluster);
+    return launch_run(most_ranks(b), probe_rank, b);
 }
 
 static int prepare(attention_bench *b)
@@ -165,42 +165,56 @@ static int prepare(attention_bench *b)
     if (o->cluster && make_cluster(b) != TA_OK)
         return fail(EXIT_USAGE, ta_last_error());
     b->rows = attention_options_rows(o, &b->machine, &b->count);
-    b->medians = calloc((size_t)b->count + 1, sizeof *b->medians);
-    if (!b->rows || !b->medians)
+    if (!b->rows)
         return fail(EXIT_WRONG, "not enough memory for the list of rows");
     for (int i = 0; i < b->count; i++) {
         b->rows[i].cluster = b->cluster;
         if (attention_model_columns(&b->rows[i]) != TA_OK)
             return fail(EXIT_USAGE, ta_last_error());
     }
-    if (o->sweep.json && launch.rank == 0 && !(b->file = fopen(o->sweep.json, "w")))
+    if (o->sweep.json && launch.rank == 0 && !(b->file = run_json_open(o->sweep.json)))
         return fail(EXIT_USAGE, "the file of --json cannot be written");
+    if (o->csv && launch.rank == 0 && !(b->csv = fopen(o->csv, "w")))
+        return fail(EXIT_USAGE, "the file of --csv cannot be written");
     return EXIT_OK;
 }
 
-static void begin_json(attention_bench *b)
+static void begin_json(attention_bench *b, int argc, char **argv, const rank_place *places,
+                       int ranks)
 {
     json_init(&b->json, b->file);
     json_open(&b->json, NULL, '{');
-    json_string(&b->json, "program", "treeattn-bench attention");
-    json_string(&b->json, "cpu", b->machine.cpu);
+    run_head head = {"treeattn-bench attention", argc, argv, &b->machine, places, ranks};
+    run_head_write(&b->json, &head);
+    json_string(&b->json, "device", b->options.sweep.device);
     json_string(&b->json, "scaling", sweep_scaling_words[b->options.sweep.scaling]);
     json_string(&b->json, "cluster", b->options.cluster ? b->options.cluster : "");
+    json_open(&b->json, "options", '{'); /* that rows do not have */
+    json_int(&b->json, "block", b->options.block);
+    json_int(&b->json, "warmup", b->options.sweep.warmup);
+    json_close(&b->json, '}');
     json_open(&b->json, "rows", '[');
 }
 
-static int run_rows(attention_bench *b)
+static int run_rows(attention_bench *b, int argc, char **argv)
 {
-    int code = EXIT_OK;
-    attention_table_header(&b->options, &b->machine, b->count);
+    int code = EXIT_OK, ranks = most_ranks(b);
+    rank_place *places = places_find(b->options.sweep.device, 0, ranks);
+    attention_table_header(&b->options, &b->machine, b->count, places, places ? ranks : 0);
     if (b->file)
-        begin_json(b);
-    for (int i = 0; i < b->count; i++) {
-        int row_code = run_row(b, i);
-        code = row_code != EXIT_OK ? row_code : code;
-        if (row_code == EXIT_USAGE || row_code == EXIT_NO_DEVICE)
-            break;
+        begin_json(b, argc, argv, places, ranks);
+    if (b->csv)
+        attention_csv_head(b->csv);
+    free(places);
+    for (int done = 0, failed = 0; done < b->count && !failed;) {
+        int count = count_same_work(b, done);
+        int work_code = run_work(b, done, count, &failed);
+        code = work_code != EXIT_OK ? work_code : code;
+        done += count;
     }
+    attention_table_footer(&b->options, b->disturbed);
+    if (b->csv && (ferror(b->csv) | fclose(b->csv)) != 0)
+        code = fail(EXIT_WRONG, "the file of --csv could not be written");
     if (b->file) {
         json_close(&b->json, ']');
         json_close(&b->json, '}');
@@ -222,9 +236,8 @@ int attention_command(int argc, char **argv)
     }
     int code = prepare(&bench);
     if (code == EXIT_OK)
-        code = run_rows(&bench);
+        code = run_rows(&bench, argc, argv);
     ta_cluster_destroy(bench.cluster);
     free(bench.rows);
-    free(bench.medians);
     return code;
 }

@@ -3,12 +3,7 @@
 #ifndef BENCH_ATTENTION_CHECK_H
 #define BENCH_ATTENTION_CHECK_H
 
-#include "run.h"
-
-typedef struct attention_verdict {
-    int64_t checked, wrong;
-    double worst; /* error in units of the tolerance */
-} attention_verdict;
+#include "results.h"
 
 /* Check some rows of the output, lse and dq, and some keys of dk and dv, spread over the sequence
  * and the heads. verdicts[PASS_FORWARD] is of out and lse, [PASS_BACKWARD] of the gradients.

@@ -33,6 +33,10 @@ static const arg_flag own_flags[] = {
     {0, "head-dim", ARG_INT, AT(head_dim), 8, 256, NULL, "N", "head dimension, a multiple of 8",
      NULL},
     {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "causal or full", NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
+    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
+     NULL},
     {0},
 };
 static const arg_flag *const tables[] = {sweep_flags, own_flags, NULL};
@@ -40,7 +44,7 @@ static const arg_flag *const tables[] = {sweep_flags, own_flags, NULL};
 static attention_options defaults(void)
 {
     return (attention_options){.sweep = {.lengths = {0, 4096, 4},
-                                         .iterations = 5,
+                                         .iterations = 7,
                                          .warmup = 1,
                                          .check = 1,
                                          .ranks = sweep_one(1),
@@ -153,9 +157,8 @@ const char *attention_algorithm_name(ta_attention_algorithm algorithm)
 void attention_options_help(FILE *file)
 {
     attention_options usual = defaults();
-    fputs("treeattn-bench attention [FLAGS]: time attention over full sequences, forward and\n"
-          "backward, on a grid or a ring of ranks. A LIST has commas: two rows for each\n"
-          "combination. docs/benchmarks.md explains the columns.\n\n",
+    fputs("On a grid or a ring of ranks. A LIST has commas: two rows for each combination.\n"
+          "docs/benchmarks.md explains the columns.\n\n",
           file);
     args_print(file, tables, &usual);
 }

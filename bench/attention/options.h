@@ -11,7 +11,8 @@ typedef struct attention_options {
     sweep_options sweep;                /* first */
     arg_list algorithms, columns, maps; /* one row for each combination */
     int64_t head_dim, block, mask;
-    const char *cluster;
+    const char *cluster, *csv;
+    int64_t wide;
 } attention_options;
 
 /* As options_parse() and options_cases() of decode. Rows that cannot be (a grid with these columns

@@ -85,21 +85,36 @@ static void fill_tensor(const attention_row *row, const rank_part *part, int ten
         fill_input(row, tensor, part->positions[i] * heads, heads, staging + (size_t)i * each);
 }
 
+static ta_status write_tensor(const attention_row *row, rank_part *part, int tensor)
+{
+    size_t bytes = (size_t)part->tokens * token_bytes(row, tensor);
+    if (!bytes)
+        return TA_OK;
+    char *staging = malloc(bytes);
+    if (!staging)
+        return TA_ERR_NO_MEMORY;
+    fill_tensor(row, part, tensor, staging);
+    ta_status status = ta_device_copy(part->device, part->tensors[tensor], staging, bytes, NULL);
+    if (status == TA_OK)
+        status = ta_device_synchronize(part->device, NULL);
+    free(staging);
+    return status;
+}
+
 static ta_status make_tensor(const attention_row *row, rank_part *part, int tensor)
 {
     size_t bytes = (size_t)part->tokens * token_bytes(row, tensor);
-    char *staging = malloc(bytes + 1);
-    if (!staging)
-        return TA_ERR_NO_MEMORY;
     ta_status status = ta_device_alloc(part->device, bytes ? bytes : 1, &part->tensors[tensor]);
-    if (status == TA_OK && bytes) {
-        fill_tensor(row, part, tensor, staging);
-        status = ta_device_copy(part->device, part->tensors[tensor], staging, bytes, NULL);
-        if (status == TA_OK)
-            status = ta_device_synchronize(part->device, NULL);
-    }
     part->bytes += bytes;
-    free(staging);
+    return status == TA_OK ? write_tensor(row, part, tensor) : status;
+}
+
+ta_status part_poison(const attention_row *row, rank_part *part)
+{
+    ta_status status = TA_OK;
+    for (int tensor = 0; status == TA_OK && tensor < PARTS; tensor++)
+        if (!is_input(tensor))
+            status = write_tensor(row, part, tensor);
     return status;
 }
 

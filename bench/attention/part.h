@@ -3,7 +3,7 @@
 #ifndef BENCH_ATTENTION_PART_H
 #define BENCH_ATTENTION_PART_H
 
-#include "run.h"
+#include "results.h"
 
 /* The inputs first; the lse is f32 whatever the dtype. */
 enum { PART_Q, PART_K, PART_V, PART_DOUT, PART_OUT, PART_DQ, PART_DK, PART_DV, PART_LSE, PARTS };
@@ -18,6 +18,9 @@ typedef struct rank_part {
 
 ta_status part_make(const attention_row *row, int rank, ta_device *device, rank_part *part);
 void part_free(rank_part *part);
+
+/* Make the results NaN again. */
+ta_status part_poison(const attention_row *row, rank_part *part);
 
 /* Put this rank's results among those of the whole sequence. */
 ta_status part_collect(const attention_row *row, const rank_part *part, attention_data *data);

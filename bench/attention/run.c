@@ -5,55 +5,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check.h"
 #include "common/fma_loop.h"
 #include "common/launch.h"
 #include "common/machine.h"
 #include "common/parallel.h"
+#include "common/stats.h"
 #include "part.h"
 #include "prediction.h"
-
-/* Rounds of the FMA loop in one sample, on each thread: some milliseconds. */
-#define PEAK_ROUNDS 2000000
+#include "times.h"
 
 typedef struct attention_job {
-    const attention_row *row;
-    attention_data *data;
-    attention_times *times;
+    const attention_row *row; /* [count]; of one work, so that all but the plan is row[0]'s */
+    attention_times *times;   /* [count] */
+    int count;
+    attention_verdict (*verdicts)[PASSES]; /* [count], or NULL */
+    attention_data data;                   /* of the row that is being checked */
     barrier together;
     double *start_us, *end_us; /* [ranks] */
     pthread_mutex_t lock;
 } attention_job;
 
-int attention_data_make(attention_data *data, const attention_row *row)
-{
-    size_t rows = (size_t)row->tokens * (size_t)row->query_heads;
-    size_t keys = (size_t)row->tokens * (size_t)row->kv_heads, dim = (size_t)row->head_dim;
-    data->lse = calloc(rows, sizeof(double));
-    data->out = calloc(rows * dim, sizeof(double));
-    data->dq = calloc(rows * dim, sizeof(double));
-    data->dk = calloc(keys * dim, sizeof(double));
-    data->dv = calloc(keys * dim, sizeof(double));
-    if (data->lse && data->out && data->dq && data->dk && data->dv)
-        return 0;
-    attention_data_free(data);
-    return -1;
-}
+/* One rank's. */
+typedef struct rank_run {
+    attention_job *job;
+    int rank;
+    ta_group *group;
+    rank_part part;
+    ta_attention **plans; /* [count] */
+} rank_run;
 
-void attention_data_free(attention_data *data)
-{
-    free(data->lse);
-    free(data->out);
-    free(data->dq);
-    free(data->dk);
-    free(data->dv);
-}
-
-/* Ranks meet: as threads, or as processes. */
-static int gather_ranks(attention_job *job)
+/* Ranks meet, actively or asleep: as threads, or as processes. */
+static int gather_ranks(attention_job *job, int asleep)
 {
     if (!launch.mpi)
-        return barrier_wait(&job->together);
-    launch_wait(0);
+        return asleep ? barrier_sleep(&job->together) : barrier_wait(&job->together);
+    launch_wait(asleep);
     return 0;
 }
 
@@ -82,15 +69,6 @@ static ta_status run_pass(ta_attention *plan, const attention_row *row, const ra
     return status == TA_OK ? ta_device_synchronize(part->device, NULL) : status;
 }
 
-static void run_peak(int thread, int threads, void *context)
-{
-    volatile float result = fma_loop(PEAK_ROUNDS);
-    (void)result;
-    (void)thread;
-    (void)threads;
-    (void)context;
-}
-
 /* From the first rank's start to the last one's end; all ranks have passed the barrier. Processes
  * have no common clock: there it is as long as it takes the slowest, from when all had come. */
 static double span(const attention_job *job)
@@ -105,61 +83,110 @@ static double span(const attention_job *job)
     return end - start;
 }
 
-/* One sample: of a pass, or of the peak for pass = PASSES. Sample -1 is not kept. */
-static ta_status sample(attention_job *job, int rank, ta_attention *plan, const rank_part *part,
-                        int pass, int index)
+/* One sample: of a pass of a row, or of the peak for pass = PASSES. Sample -1 is not kept. */
+static ta_status sample(rank_run *r, int row, int pass, int index)
 {
+    attention_job *job = r->job;
     ta_status status = TA_OK;
-    attention_times *times = job->times;
-    if (gather_ranks(job) != 0)
+    int64_t rounds = ATTENTION_PEAK_ROUNDS;
+    attention_times *times = &job->times[row];
+    if (gather_ranks(job, 0) != 0)
         return TA_ERR_ABORTED;
-    job->start_us[rank] = machine_time_us();
+    job->start_us[r->rank] = machine_time_us();
     if (pass < PASSES)
-        status = run_pass(plan, job->row, part, pass);
-    else if (parallel_run(job->row->threads, run_peak, NULL) != 0)
+        status = run_pass(r->plans[row], job->row, &r->part, pass);
+    else if (parallel_run(job->row->threads, fma_loop_on_thread, &rounds) != 0)
         status = TA_ERR_SYSTEM;
-    job->end_us[rank] = machine_time_us();
+    job->end_us[r->rank] = machine_time_us();
     if (status != TA_OK) {
         barrier_break(&job->together);
         return status;
     }
-    if (gather_ranks(job) != 0)
+    if (gather_ranks(job, 0) != 0)
         return TA_ERR_ABORTED;
-    if ((rank == 0 || launch.mpi) && index >= 0)
+    if ((r->rank == 0 || launch.mpi) && index >= 0)
         (pass < PASSES ? times->pass_us[pass] : times->peak_us)[index] = span(job);
     return TA_OK;
 }
 
-static void note_traffic(attention_job *job, int pass, const ta_group_stats *before,
+static void note_traffic(attention_job *job, int row, int pass, const ta_group_stats *before,
                          const ta_group_stats *after)
 {
     double bytes = (double)(after->bytes_received - before->bytes_received);
     double messages = (double)(after->messages_received - before->messages_received);
-    attention_times *times = job->times;
+    attention_times *times = &job->times[row];
     pthread_mutex_lock(&job->lock);
     times->bytes[pass] = bytes > times->bytes[pass] ? bytes : times->bytes[pass];
     times->messages[pass] = messages > times->messages[pass] ? messages : times->messages[pass];
     pthread_mutex_unlock(&job->lock);
 }
 
-static ta_status measure(attention_job *job, ta_group *group, ta_attention *plan,
-                         const rank_part *part)
+/* Both passes of one row. */
+static ta_status sample_row(rank_run *r, int row, int index)
 {
-    const attention_row *row = job->row;
-    int rank = ta_group_rank(group);
     ta_status status = TA_OK;
-    for (int i = -row->warmup; status == TA_OK && i < row->iterations; i++) {
-        for (int pass = 0; status == TA_OK && pass < PASSES; pass++) {
-            ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
-            status = ta_group_get_stats(group, &before);
-            if (status == TA_OK)
-                status = sample(job, rank, plan, part, pass, i < 0 ? -1 : i);
-            if (status == TA_OK)
-                status = ta_group_get_stats(group, &after);
-            note_traffic(job, pass, &before, &after);
-        }
+    for (int pass = 0; status == TA_OK && pass < PASSES; pass++) {
+        ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
+        status = ta_group_get_stats(r->group, &before);
         if (status == TA_OK)
-            status = sample(job, rank, plan, part, PASSES, i < 0 ? -1 : i);
+            status = sample(r, row, pass, index);
+        if (status == TA_OK)
+            status = ta_group_get_stats(r->group, &after);
+        if (status == TA_OK)
+            note_traffic(r->job, row, pass, &before, &after);
+    }
+    return status;
+}
+
+/* All rows take turns, and then comes the peak: what disturbs the machine reaches all alike. */
+static ta_status measure(rank_run *r)
+{
+    const attention_row *row = r->job->row;
+    int count = r->job->count, rounds = row->warmup + row->iterations;
+    ta_status status = TA_OK;
+    for (int round = 0; status == TA_OK && round < rounds; round++) {
+        int index = round < row->warmup ? -1 : round - row->warmup;
+        for (int turn = 0; status == TA_OK && turn < count; turn++)
+            status = sample_row(r, stats_turn(round, turn, count), index);
+        if (status == TA_OK)
+            status = sample(r, 0, PASSES, index);
+    }
+    return status;
+}
+
+/* One more call of a row on results that are NaN before; the first rank checks what all have. */
+static ta_status check_row(rank_run *r, int row)
+{
+    attention_job *job = r->job;
+    ta_status status = part_poison(job->row, &r->part);
+    for (int pass = 0; status == TA_OK && pass < PASSES; pass++)
+        status = run_pass(r->plans[row], job->row, &r->part, pass);
+    if (status == TA_OK)
+        status = part_collect(job->row, &r->part, &job->data);
+    if (status != TA_OK)
+        return status;
+    if (gather_ranks(job, 1) != 0)
+        return TA_ERR_ABORTED;
+    if (launch.mpi)
+        attention_data_share(&job->data, job->row);
+    if (r->rank == 0 && attention_check(job->row, &job->data, job->verdicts[row]) != 0)
+        status = TA_ERR_NO_MEMORY;
+    if (status != TA_OK)
+        return status;
+    return gather_ranks(job, 1) != 0 ? TA_ERR_ABORTED : TA_OK;
+}
+
+static ta_status check_rows(rank_run *r)
+{
+    attention_job *job = r->job;
+    ta_status status = TA_OK;
+    for (int row = 0; job->verdicts && status == TA_OK && row < job->count; row++) {
+        if (launch.mpi && row > 0) { /* zeros where other processes have their numbers */
+            attention_data_free(&job->data);
+            if (attention_data_make(&job->data, job->row) != 0)
+                return TA_ERR_NO_MEMORY;
+        }
+        status = check_row(r, row);
     }
     return status;
 }
@@ -179,18 +206,18 @@ static ta_status make_plan(const attention_row *row, ta_group *group, ta_device 
 }
 
 /* What the plan says of itself and of its calls. */
-static ta_status note_stats(attention_job *job, int rank, const ta_attention *plan,
-                            size_t tensor_bytes)
+static ta_status note_stats(rank_run *r, int row)
 {
     ta_attention_stats s = TA_ATTENTION_STATS_INIT;
-    attention_times *times = job->times;
-    ta_status status = ta_attention_get_stats(plan, &s);
+    attention_job *job = r->job;
+    attention_times *times = &job->times[row];
+    ta_status status = ta_attention_get_stats(r->plans[row], &s);
     if (status != TA_OK)
         return status;
     const uint64_t calls[PASSES] = {s.forward_calls, s.backward_calls};
     const uint64_t ns[PASSES] = {s.forward_ns, s.backward_ns};
     const uint64_t attend_ns[PASSES] = {s.forward_attend_ns, s.backward_attend_ns};
-    double bytes = (double)tensor_bytes + (double)s.workspace_bytes;
+    double bytes = (double)r->part.bytes + (double)s.workspace_bytes;
     pthread_mutex_lock(&job->lock);
     times->peak_bytes = bytes > times->peak_bytes ? bytes : times->peak_bytes;
     for (int pass = 0; pass < PASSES; pass++) { /* means over the calls and the ranks */
@@ -198,7 +225,7 @@ static ta_status note_stats(attention_job *job, int rank, const ta_attention *pl
         times->attend_us[pass] += (double)attend_ns[pass] * each;
         times->exchange_us[pass] += (double)(ns[pass] - attend_ns[pass]) * each;
     }
-    if (rank == 0 || launch.mpi) {
+    if (r->rank == 0 || launch.mpi) {
         times->algorithm = s.algorithm;
         times->grid_rows = s.grid_rows;
         times->grid_columns = s.grid_columns;
@@ -207,98 +234,66 @@ static ta_status note_stats(attention_job *job, int rank, const ta_attention *pl
     return TA_OK;
 }
 
+static ta_status run_rows(rank_run *r)
+{
+    attention_job *job = r->job;
+    ta_status status = part_make(job->row, r->rank, r->part.device, &r->part);
+    for (int row = 0; status == TA_OK && row < job->count; row++)
+        status = make_plan(&job->row[row], r->group, r->part.device, &r->plans[row]);
+    if (status == TA_OK)
+        status = measure(r);
+    for (int row = 0; status == TA_OK && row < job->count; row++)
+        status = note_stats(r, row);
+    return status == TA_OK ? check_rows(r) : status;
+}
+
 static ta_status run_rank(ta_group *group, void *context)
 {
     attention_job *job = context;
-    const attention_row *row = job->row;
+    rank_run r = {.job = job, .rank = ta_group_rank(group), .group = group};
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    ta_device *device = NULL;
-    ta_attention *plan = NULL;
-    rank_part part = {0};
-    int rank = ta_group_rank(group);
-    config.threads = row->threads;
-    config.simd = row->simd;
-    ta_status status = ta_device_open(row->device, &config, &device);
+    ta_status status = TA_ERR_NO_MEMORY;
+    config.threads = job->row->threads;
+    config.simd = job->row->simd;
+    r.plans = calloc((size_t)job->count, sizeof(ta_attention *));
+    if (r.plans)
+        status = ta_device_open(job->row->device, &config, &r.part.device);
     if (status == TA_OK)
-        status = part_make(row, rank, device, &part);
-    if (status == TA_OK)
-        status = make_plan(row, group, device, &plan);
-    if (status == TA_OK)
-        status = measure(job, group, plan, &part);
-    if (status == TA_OK)
-        status = note_stats(job, rank, plan, part.bytes);
-    if (status == TA_OK)
-        status = part_collect(row, &part, job->data);
+        status = run_rows(&r);
     if (status != TA_OK)
         barrier_break(&job->together);
-    ta_attention_destroy(plan);
-    part_free(&part);
-    ta_device_close(device);
+    for (int row = 0; r.plans && row < job->count; row++)
+        ta_attention_destroy(r.plans[row]);
+    part_free(&r.part);
+    ta_device_close(r.part.device);
+    free(r.plans);
     return status;
 }
 
-/* A score takes a multiply-add for each dimension, and so does each of the other products: two in
- * forward, five in backward. */
-static void count_work(const attention_row *row, attention_times *times)
+ta_status attention_run(const attention_row *rows, int count, attention_times *times,
+                        attention_verdict (*verdicts)[PASSES], char *error, size_t capacity)
 {
-    double n = row->tokens, pairs = row->mask == TA_MASK_CAUSAL ? n * (n + 1) / 2 : n * n;
-    double product = 2 * pairs * row->query_heads * row->head_dim;
-    times->pass_flops[PASS_FORWARD] = 2 * product;
-    times->pass_flops[PASS_BACKWARD] = 5 * product;
-    times->peak_flops = (double)FMA_ROUND_FLOPS * PEAK_ROUNDS * row->threads * row->ranks;
-}
-
-/* Every process has its own tokens' numbers, and 0 elsewhere. */
-static void share_numbers(double *numbers, size_t count)
-{
-    const size_t most = 1 << 20;
-    for (size_t done = 0; done < count; done += most)
-        launch_sum(numbers + done, (int)(count - done < most ? count - done : most));
-}
-
-/* Bring the processes' numbers together. */
-static void reduce_processes(const attention_row *row, attention_data *data, attention_times *times)
-{
-    size_t rows = (size_t)row->tokens * (size_t)row->query_heads;
-    size_t keys = (size_t)row->tokens * (size_t)row->kv_heads, dim = (size_t)row->head_dim;
-    for (int pass = 0; pass < PASSES; pass++)
-        launch_max(times->pass_us[pass], row->iterations);
-    launch_max(times->peak_us, row->iterations);
-    launch_max(times->bytes, PASSES);
-    launch_max(times->messages, PASSES);
-    launch_max(&times->peak_bytes, 1);
-    launch_sum(times->attend_us, PASSES);
-    launch_sum(times->exchange_us, PASSES);
-    share_numbers(data->out, rows * dim);
-    share_numbers(data->lse, rows);
-    share_numbers(data->dq, rows * dim);
-    share_numbers(data->dk, keys * dim);
-    share_numbers(data->dv, keys * dim);
-}
-
-ta_status attention_run(const attention_row *row, attention_data *data, attention_times *times,
-                        char *error, size_t capacity)
-{
-    attention_job job = {.row = row, .data = data, .times = times};
-    int cpus = row->ranks * row->threads; /* the barrier spins: samples take milliseconds */
-    job.start_us = calloc((size_t)row->ranks, sizeof(double));
-    job.end_us = calloc((size_t)row->ranks, sizeof(double));
+    attention_job job = {.row = rows, .times = times, .count = count, .verdicts = verdicts};
+    int cpus = rows->ranks * rows->threads; /* the barrier spins: samples take milliseconds */
+    job.start_us = calloc((size_t)rows->ranks, sizeof(double));
+    job.end_us = calloc((size_t)rows->ranks, sizeof(double));
     ta_status status = TA_ERR_NO_MEMORY;
-    if (!job.start_us || !job.end_us) {
-        snprintf(error, capacity, "not enough memory");
+    if (!job.start_us || !job.end_us || (verdicts && attention_data_make(&job.data, rows) != 0)) {
+        snprintf(error, capacity, "not enough memory for the results of %d tokens",
+                 (int)rows->tokens);
         goto free_times;
     }
-    count_work(row, times);
+    for (int row = 0; row < count; row++)
+        attention_count_work(&rows[row], &times[row]);
     pthread_mutex_init(&job.lock, NULL);
-    barrier_init(&job.together, row->ranks, cpus > 2 ? 0 : cpus);
-    status = launch_run(row->ranks, run_rank, &job);
-    if (status == TA_OK && launch.mpi)
-        reduce_processes(row, data, times);
-    if (status == TA_OK && row->cluster)
-        status = attention_model_times(row, times);
+    barrier_init(&job.together, rows->ranks, cpus > 2 ? 0 : cpus);
+    status = launch_run(rows->ranks, run_rank, &job);
+    if (status == TA_OK)
+        status = attention_times_finish(rows, count, times, verdicts);
     if (status != TA_OK)
         snprintf(error, capacity, "%s: %s", ta_status_name(status), ta_last_error());
     pthread_mutex_destroy(&job.lock);
+    attention_data_free(&job.data);
 
 free_times:
     free(job.start_us);

@@ -1,5 +1,6 @@
-/* One row of `treeattn-bench attention`: forward and backward of one sequence on ranks that are
- * threads or MPI processes, alternating with the FMA loop on as many threads. */
+/* The rows of one work of `treeattn-bench attention`: forward and backward of one sequence on ranks
+ * that are threads or MPI processes, by each algorithm in turn, alternating with the FMA loop on as
+ * many threads. */
 #ifndef BENCH_ATTENTION_RUN_H
 #define BENCH_ATTENTION_RUN_H
 
@@ -23,13 +24,8 @@ typedef struct attention_row {
     const ta_cluster *cluster; /* NULL: none */
 } attention_row;
 
-/* Results of the whole sequence, dense [token][head][dim]. */
-typedef struct attention_data {
-    double *out, *lse, *dq, *dk, *dv;
-} attention_data;
-
 typedef struct attention_times {
-    double *pass_us[PASSES], *peak_us; /* [iterations] */
+    double *pass_us[PASSES], *peak_us; /* [iterations]; all rows of a work have one peak_us */
     double peak_flops;                 /* of one sample of peak_us */
     double pass_flops[PASSES];
     double bytes[PASSES], messages[PASSES]; /* received in a call, each of the busiest rank */
@@ -43,11 +39,16 @@ typedef struct attention_times {
     double model_us[PASSES];
 } attention_times;
 
-int attention_data_make(attention_data *data, const attention_row *row);
-void attention_data_free(attention_data *data);
+/* How far the results of a pass are from exact ones. */
+typedef struct attention_verdict {
+    int64_t checked, wrong;
+    double worst; /* error in units of the tolerance */
+} attention_verdict;
 
-/* Run the row. On failure `error` has the sentence. With MPI all processes get all results. */
-ta_status attention_run(const attention_row *row, attention_data *data, attention_times *times,
-                        char *error, size_t capacity);
+/* Run `count` rows of the same work. times[i] has its arrays, the rest is filled in; so are
+ * verdicts[i], unless that is NULL: no check. On failure `error` has the sentence. With MPI all
+ * processes get all results. */
+ta_status attention_run(const attention_row *rows, int count, attention_times *times,
+                        attention_verdict (*verdicts)[PASSES], char *error, size_t capacity);
 
 #endif

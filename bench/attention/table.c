@@ -3,67 +3,160 @@
 
 #include <treeattn/attention.h>
 
+#include "common/cells.h"
+#include "common/device_text.h"
 #include "common/elements.h"
 #include "common/fma_loop.h"
-#include "common/launch.h"
+#include "common/quiet.h"
 
 static const char *const pass_words[PASSES] = {"forward", "backward"};
 
-static void print_columns(void)
+const char *attention_pass_name(int pass)
 {
-    static const char *const format = "#%9s %5s %7s %7s %10s %3s %5s %7s %8s %9s %9s %9s %6s %9s "
-                                      "%9s %8s %8s %5s %11s %5s %8s %9s %6s\n";
-    printf(format, "tokens", "ranks", "algo", "grid", "map", "thr", "dtype", "heads", "pass", "min",
-           "median", "p99", "ratio", "attend", "exchange", "GFLOP/s", "peak", "frac", "received",
-           "msgs", "memory", "model", "#wrong");
-    printf(format, "", "", "", "RxC", "", "", "", "q/kv", "", "ms", "ms", "ms", "", "ms", "ms", "",
-           "GFLOP/s", "", "B/rank", "/rank", "MB", "ms", "");
+    return pass_words[pass];
+}
+
+/* A column is always there, or with --wide; or, with --wide and otherwise where it says something:
+ * if several algorithms are compared, if there is one alone, if rows differ in it. */
+enum { ALWAYS, WIDE, PAIRED, ALONE, MAPS, THREADS, DTYPES, HEADS, MODEL, REASONS };
+static int shown[REASONS] = {[ALWAYS] = 1};
+
+static void choose_columns(const attention_options *o)
+{
+    int several = o->algorithms.count * o->columns.count > 1;
+    shown[WIDE] = o->wide != 0;
+    shown[PAIRED] = o->wide || several;
+    shown[ALONE] = o->wide || !several;
+    shown[MAPS] = o->wide || o->maps.count > 1;
+    shown[THREADS] = o->wide || o->sweep.threads.count > 1;
+    shown[DTYPES] = o->wide || o->sweep.dtypes.count > 1;
+    shown[HEADS] = o->wide || o->sweep.heads.count > 1 || o->sweep.kv_heads.count > 1;
+    shown[MODEL] = o->cluster != NULL;
+}
+
+static cell grid_cell(const attention_times *times)
+{
+    if (times->algorithm == TA_ATTENTION_RING)
+        return cell_as("-");
+    return cell_as("%dx%d", times->grid_rows, times->grid_columns);
+}
+
+static cell ms(double us)
+{
+    return cell_as("%.2f", us * 1e-3);
+}
+
+/* X(name, unit, width, when, cell): of a row, its times t and the result r of a pass */
+#define COLUMNS(X)                                                                                 \
+    X("tokens", "", 8, ALWAYS, cell_as("%d", (int)row->tokens))                                    \
+    X("ranks", "", 5, ALWAYS, cell_as("%d", row->ranks))                                           \
+    X("algo", "", 7, ALWAYS, cell_as("%s", attention_algorithm_name(t->algorithm)))                \
+    X("grid", "RxC", 6, ALWAYS, grid_cell(t))                                                      \
+    X("map", "", 10, MAPS, cell_as("%s", attention_map_name(row->map)))                            \
+    X("thr", "", 3, THREADS, cell_as("%d", row->threads))                                          \
+    X("dtype", "", 5, DTYPES, cell_as("%s", element_name(row->dtype)))                             \
+    X("heads", "q/kv", 7, HEADS, cell_as("%d/%d", (int)row->query_heads, (int)row->kv_heads))      \
+    X("pass", "", 8, ALWAYS, cell_as("%s", pass_words[pass]))                                      \
+    X("min", "ms", 8, WIDE, ms(r->us.min))                                                         \
+    X("median", "ms", 8, ALWAYS, ms(r->us.median))                                                 \
+    X("p99", "ms", 8, WIDE, ms(r->us.p99))                                                         \
+    X("ratio", "", 5, PAIRED, cell_ratio(r->ratio.median))                                         \
+    X("range", "", 10, PAIRED, cell_range(r->ratio.low, r->ratio.high))                            \
+    X("attend", "ms", 8, ALWAYS, ms(t->attend_us[pass]))                                           \
+    X("exchange", "ms", 8, ALWAYS, ms(t->exchange_us[pass]))                                       \
+    X("GFLOP/s", "", 8, ALONE, cell_as("%.1f", r->gflops))                                         \
+    X("peak", "GFLOP/s", 8, WIDE, cell_as("%.1f", r->peak))                                        \
+    X("frac", "", 5, ALWAYS, cell_as("%.2f", r->fraction))                                         \
+    X("received", "B/rank", 11, WIDE, cell_as("%.0f", t->bytes[pass]))                             \
+    X("msgs", "/rank", 5, WIDE, cell_as("%.0f", t->messages[pass]))                                \
+    X("memory", "MB", 8, WIDE, cell_as("%.1f", t->peak_bytes * 1e-6))                              \
+    X("model", "ms", 8, MODEL, ms(t->model_us[pass]))                                              \
+    X("#wrong", "", 6, ALWAYS,                                                                     \
+      options->sweep.check ? cell_as("%lld", (long long)r->verdict.wrong) : cell_as("N/A"))
+
+#define HEAD(name, unit, width, when, value) {name, unit, width, when},
+static const table_column heads[] = {COLUMNS(HEAD)};
+
+/* What no column says if all rows have it. */
+static void print_constant(const attention_options *o, const bench_machine *machine)
+{
+    const sweep_options *sweep = &o->sweep;
+    if (o->wide)
+        return;
+    printf("# all rows  ");
+    if (o->maps.count == 1)
+        printf("%s, ", attention_map_name((ta_shard_kind)o->maps.values[0]));
+    if (sweep->dtypes.count == 1)
+        printf("%s, ", element_name(element_dtype(sweep->dtypes.values[0])));
+    if (sweep->heads.count == 1 && sweep->kv_heads.count <= 1)
+        printf(
+            "%lld query heads, %lld KV heads, ", (long long)sweep->heads.values[0],
+            (long long)(sweep->kv_heads.count ? sweep->kv_heads.values : sweep->heads.values)[0]);
+    if (sweep->threads.count == 1)
+        printf("%lld thread%s of each rank\n", (long long)sweep->threads.values[0],
+               sweep->threads.values[0] == 1 ? "" : "s");
+    else if (sweep->threads.count)
+        printf("threads as in their column\n");
+    else
+        printf("the %d CPUs divided among the ranks\n", machine->cpus);
 }
 
 void attention_table_header(const attention_options *options, const bench_machine *machine,
-                            int rows)
+                            int rows, const rank_place *places, int ranks)
 {
     const attention_options *o = options;
+    char device[256];
     printf("# treeattn-bench attention, library %d.%d.%d\n", ta_version() / 10000,
            ta_version() / 100 % 100, ta_version() % 100);
-    printf("# machine   %s, %d CPUs, %.1f GiB, %s\n", machine->cpu, machine->cpus,
-           (double)machine->memory_bytes * 0x1p-30, machine->system);
-    if (launch.mpi)
-        printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
-               launch.library, launch.local_ranks);
-    printf("# device    %s\n", o->sweep.device);
+    run_machine_print(machine);
+    device_text(o->sweep.device, device, sizeof device);
+    printf("# device    %s\n", device);
+    places_print(places, ranks);
     if (o->cluster)
         printf("# cluster   %s\n", o->cluster);
     printf("# shape     head dim %lld, %s, %s scaling\n", (long long)o->head_dim,
            attention_mask_name((ta_mask)o->mask), sweep_scaling_words[o->sweep.scaling]);
-    printf("# time      %lld calls after %lld to warm up, alternating with a loop of FMAs: %s\n",
-           (long long)o->sweep.iterations, (long long)o->sweep.warmup, fma_loop_name());
+    print_constant(o, machine);
+    printf(
+        "# time      %lld calls after %lld to warm up; algorithms take turns with each other and "
+        "with a\n"
+        "#           loop of FMAs: %s\n",
+        (long long)o->sweep.iterations, (long long)o->sweep.warmup, fma_loop_name());
     printf("# rows      2 of each of %d; check %s\n#\n", rows, o->sweep.check ? "on" : "off");
-    print_columns();
+    choose_columns(o);
+    table_print_heads(heads, sizeof heads / sizeof heads[0], shown);
     fflush(stdout);
+}
+
+static int is_disturbed(double others)
+{
+    return others > QUIET_LIMIT;
 }
 
 void attention_table_pass(const attention_options *options, const attention_row *row,
                           const attention_times *times, int pass, const pass_result *result)
 {
     const pass_result *r = result;
-    char heads[32], wrong[32], grid[32] = "-", model[32] = "-";
-    snprintf(heads, sizeof heads, "%d/%d", (int)row->query_heads, (int)row->kv_heads);
-    snprintf(wrong, sizeof wrong, options->sweep.check ? "%lld" : "N/A",
-             (long long)r->verdict.wrong);
-    if (times->algorithm != TA_ATTENTION_RING)
-        snprintf(grid, sizeof grid, "%dx%d", times->grid_rows, times->grid_columns);
-    if (row->cluster)
-        snprintf(model, sizeof model, "%.2f", times->model_us[pass] * 1e-3);
-    printf("%10d %5d %7s %7s %10s %3d %5s %7s %8s %9.2f %9.2f %9.2f %6.2f %9.2f %9.2f %8.1f %8.1f "
-           "%5.2f %11.0f %5.0f %8.1f %9s %6s\n",
-           (int)row->tokens, row->ranks, attention_algorithm_name(times->algorithm), grid,
-           attention_map_name(row->map), row->threads, element_name(row->dtype), heads,
-           pass_words[pass], r->us.min * 1e-3, r->us.median * 1e-3, r->us.p99 * 1e-3, r->ratio,
-           times->attend_us[pass] * 1e-3, times->exchange_us[pass] * 1e-3, r->gflops, r->peak,
-           r->fraction, times->bytes[pass], times->messages[pass], times->peak_bytes * 1e-6, model,
-           wrong);
+    const attention_times *t = times;
+#define CELL(name, unit, width, when, value)                                                       \
+    if (shown[when])                                                                               \
+        printf(" %*s", width, (value).text);
+    printf("%c", is_disturbed(r->others) ? '!' : ' ');
+    COLUMNS(CELL)
+    printf("\n");
     fflush(stdout);
+}
+
+void attention_table_footer(const attention_options *options, double disturbed)
+{
+    if (is_disturbed(disturbed))
+        quiet_print(disturbed);
+    if (shown[PAIRED])
+        printf("# ratio: of each call to the first algorithm's in the same round: the median, and "
+               "the\n"
+               "# range that it is in, in 95 of 100 runs\n");
+    if (!options->wide)
+        printf("# --wide has more columns\n");
 }
 
 void attention_json_pass(json_writer *json, const attention_row *row, const attention_times *times,
@@ -85,7 +178,11 @@ void attention_json_pass(json_writer *json, const attention_row *row, const atte
     json_int(json, "head_dim", row->head_dim);
     json_string(json, "mask", attention_mask_name(row->mask));
     json_string(json, "pass", pass_words[pass]);
-    json_double(json, "ratio", r->ratio);
+    json_double(json, "ratio", r->ratio.median);
+    json_double(json, "ratio_low", r->ratio.low);
+    json_double(json, "ratio_high", r->ratio.high);
+    if (r->others >= 0)
+        json_double(json, "cpus_used_by_others", r->others);
     json_double(json, "attend_us", times->attend_us[pass]);
     json_double(json, "exchange_us", times->exchange_us[pass]);
     json_double(json, "gflops", r->gflops);

@@ -2,24 +2,24 @@
 #ifndef BENCH_ATTENTION_TABLE_H
 #define BENCH_ATTENTION_TABLE_H
 
-#include "check.h"
 #include "common/json.h"
-#include "common/stats.h"
+#include "common/run_head.h"
 #include "options.h"
-
-/* Numbers of one row and pass. */
-typedef struct pass_result {
-    bench_stats us;
-    double gflops, peak, fraction;
-    double ratio; /* of the median to that of the first algorithm at this work */
-    attention_verdict verdict;
-} pass_result;
+#include "times.h"
 
 void attention_table_header(const attention_options *options, const bench_machine *machine,
-                            int rows);
+                            int rows, const rank_place *places, int ranks);
 void attention_table_pass(const attention_options *options, const attention_row *row,
                           const attention_times *times, int pass, const pass_result *result);
+
+/* What the columns mean, and that the machine was not quiet: `disturbed` is the most that other
+ * programs used of its CPUs. */
+void attention_table_footer(const attention_options *options, double disturbed);
+
 void attention_json_pass(json_writer *json, const attention_row *row, const attention_times *times,
                          int pass, const pass_result *result);
+
+/* The words of the column `pass`. */
+const char *attention_pass_name(int pass);
 
 #endif

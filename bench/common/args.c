@@ -146,19 +146,56 @@ static const arg_flag *find(const arg_flag *const *tables, const char *arg, cons
     return NULL;
 }
 
-static void unknown_flag(const arg_flag *const *tables, const char *arg, arg_error *error)
+int args_distance(const char *a, const char *b)
 {
-    const char *name = arg + strspn(arg, "-");
-    size_t length = strcspn(name, "=");
+    enum { LONGEST = 24 };
+    int cost[LONGEST + 1][LONGEST + 1];
+    int rows = (int)strlen(a), columns = (int)strlen(b);
+    if (rows > LONGEST || columns > LONGEST)
+        return LONGEST;
+    for (int i = 0; i <= rows; i++)
+        for (int j = 0; j <= columns; j++) {
+            int least = i == 0 ? j : j == 0 ? i : cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (i > 0 && j > 0) {
+                int shorter = cost[i - 1][j] < cost[i][j - 1] ? cost[i - 1][j] : cost[i][j - 1];
+                least = shorter + 1 < least ? shorter + 1 : least;
+            }
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                cost[i - 2][j - 2] + 1 < least)
+                least = cost[i - 2][j - 2] + 1;
+            cost[i][j] = least;
+        }
+    return cost[rows][columns];
+}
+
+/* The flag that was meant: one that begins like it, or the nearest if that is near. */
+static const arg_flag *nearest_flag(const arg_flag *const *tables, const char *name)
+{
+    const arg_flag *best = NULL;
+    size_t length = strlen(name);
+    int least = length > 3 ? 3 : 2;
     for (const arg_flag *flag = first(&tables); length > 1 && flag; flag = next(&tables, flag)) {
         size_t shorter = strlen(flag->name) < length ? strlen(flag->name) : length;
-        if (strncmp(flag->name, name, shorter) == 0) {
-            snprintf(error->text, error->capacity, "unknown flag '%s'; did you mean '--%s'?", arg,
-                     flag->name);
-            return;
+        if (strncmp(flag->name, name, shorter) == 0)
+            return flag;
+        int letters = args_distance(name, flag->name);
+        if (letters < least) {
+            least = letters;
+            best = flag;
         }
     }
-    snprintf(error->text, error->capacity, "unknown flag '%s'", arg);
+    return best;
+}
+
+static void unknown_flag(const arg_flag *const *tables, const char *arg, arg_error *error)
+{
+    char name[32];
+    const char *word = arg + strspn(arg, "-");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const arg_flag *meant = nearest_flag(tables, name);
+    snprintf(error->text, error->capacity,
+             meant ? "unknown flag '%s'; did you mean '--%s'?" : "unknown flag '%s'", arg,
+             meant ? meant->name : "");
 }
 
 int args_parse(const arg_flag *const *tables, void *options, int argc, char **argv,
@@ -179,7 +216,25 @@ int args_parse(const arg_flag *const *tables, void *options, int argc, char **ar
         }
         void *field = (char *)options + flag->at;
         if (flag->kind == ARG_SET) {
+            if (value) {
+                snprintf(error.text, error.capacity, "--%s takes no value, but got '%s'",
+                         flag->name, value);
+                return -1;
+            }
             *(int64_t *)field = 1;
+            continue;
+        }
+        if (flag->kind == ARG_SWITCH) {
+            int64_t number = 1;
+            const char *next_word = value ? value : i + 1 < argc ? argv[i + 1] : "";
+            if (args_number(next_word, strlen(next_word), &number) == 0)
+                i += !value;
+            else if (value) {
+                snprintf(error.text, error.capacity,
+                         "--%s is '%s', but must be a number or nothing", flag->name, value);
+                return -1;
+            }
+            *(int64_t *)field = number != 0;
             continue;
         }
         if (!value && i + 1 == argc) {
@@ -226,7 +281,7 @@ static void describe_list(const arg_flag *flag, const arg_list *list, char *text
 static void describe_default(const arg_flag *flag, const void *field, char *text, size_t capacity)
 {
     const char *absent = flag->absent ? flag->absent : "";
-    if (flag->kind == ARG_SET) {
+    if (flag->kind == ARG_SET || flag->kind == ARG_SWITCH) {
         text[0] = '\0';
     } else if (flag->kind == ARG_TEXT) {
         const char *value = *(const char *const *)field;

@@ -22,8 +22,9 @@ typedef enum arg_kind {
     ARG_INTS,   /* arg_list of such numbers */
     ARG_CHOICE, /* int64_t: the index of a word in `choices` */
     ARG_CHOICES,
-    ARG_TEXT, /* const char *, not copied */
-    ARG_SET   /* int64_t, set to 1; takes no value */
+    ARG_TEXT,  /* const char *, not copied */
+    ARG_SET,   /* int64_t, set to 1; takes no value */
+    ARG_SWITCH /* likewise; a number that follows is taken too: 0 sets it to 0, others to 1 */
 } arg_kind;
 
 typedef struct arg_flag {
@@ -50,5 +51,9 @@ void args_print(FILE *file, const arg_flag *const *tables, const void *defaults)
 
 /* Read one number of an ARG_INT flag. Returns 0, or -1 if it is none. */
 int args_number(const char *text, size_t length, int64_t *number);
+
+/* Letters to change, add or drop until one word is the other, neighbours swapped included. Words of
+ * more than 24 letters are far from all others. */
+int args_distance(const char *a, const char *b);
 
 #endif

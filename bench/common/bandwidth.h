@@ -1,5 +1,5 @@
 /* Achievable read bandwidth: how long this machine takes to read the same bytes with the same
- * number of threads and no arithmetic worth mentioning. decode/measure.c alternates it with the
+ * number of threads and no arithmetic worth mentioning. decode/rank_steps.c alternates it with the
  * decode steps, so that whatever disturbs the machine disturbs both. docs/benchmarks.md has the
  * definition. */
 #ifndef BENCH_BANDWIDTH_H

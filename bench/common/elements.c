@@ -81,6 +81,68 @@ static void fill_bf16(void *data, int64_t first, int64_t count, uint64_t seed, f
     }
 }
 
+/* ---- 8 bits ---- */
+
+enum { NARROW_FIRST = TA_E4M3, NARROW_TYPES = TA_E5M2_FNUZ - TA_E4M3 + 1 };
+
+/* What every byte means, by type from TA_E4M3 on. */
+static float narrow_values[NARROW_TYPES][256];
+
+static float narrow_value(ta_dtype dtype, int byte)
+{
+    int is_e4m3 = dtype == TA_E4M3 || dtype == TA_E4M3_FNUZ;
+    int is_fnuz = dtype == TA_E4M3_FNUZ || dtype == TA_E5M2_FNUZ;
+    int bits = is_e4m3 ? 3 : 2, bias = (is_e4m3 ? 7 : 15) + is_fnuz, code = byte & 0x7f;
+    int exponent = code >> bits, fraction = code & ((1 << bits) - 1);
+    double value = exponent ? ldexp((1 << bits) + fraction, exponent - bias - bits)
+                            : ldexp(fraction, 1 - bias - bits);
+    if (is_fnuz ? byte == 0x80 : is_e4m3 ? code == 0x7f : code > 0x7c)
+        return NAN;
+    if (dtype == TA_E5M2 && code == 0x7c)
+        value = INFINITY;
+    return (float)(byte & 0x80 ? -value : value);
+}
+
+static void fill_narrow(ta_dtype dtype, void *data, int64_t first, int64_t count, uint64_t seed,
+                        float range)
+{
+    const float *values = narrow_values[dtype - NARROW_FIRST];
+    int32_t steps = dtype == TA_E4M3 || dtype == TA_E4M3_FNUZ ? 1 << 4 : 1 << 3;
+    uint8_t codes[256];
+    uint64_t word = 0;
+    for (uint32_t bits = 0; bits < 256; bits++) {
+        float value = range * grid_value(bits, 8, steps);
+        codes[bits] = 0;
+        for (int byte = 0; byte < 256; byte++)
+            if (value != 0 && values[byte] == value)
+                codes[bits] = (uint8_t)byte;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t bits = bits_of(seed, (uint64_t)(first + i), 8, i == 0, &word);
+        ((uint8_t *)data)[i] = codes[bits & 0xff];
+    }
+}
+
+static void read_narrow(ta_dtype dtype, const void *data, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = narrow_values[dtype - NARROW_FIRST][((const uint8_t *)data)[i]];
+}
+
+#define NARROW_TYPE(name, dtype)                                                                   \
+    static void fill_##name(void *data, int64_t first, int64_t count, uint64_t seed, float range)  \
+    {                                                                                              \
+        fill_narrow(dtype, data, first, count, seed, range);                                       \
+    }                                                                                              \
+    static void read_##name(const void *data, int64_t count, double *values)                       \
+    {                                                                                              \
+        read_narrow(dtype, data, count, values);                                                   \
+    }
+NARROW_TYPE(e4m3, TA_E4M3)
+NARROW_TYPE(e5m2, TA_E5M2)
+NARROW_TYPE(e4m3fnuz, TA_E4M3_FNUZ)
+NARROW_TYPE(e5m2fnuz, TA_E5M2_FNUZ)
+
 static float f16_value(uint32_t half)
 {
     int exponent = (int)(half >> 10 & 0x1fu);
@@ -99,6 +161,8 @@ void element_init(void)
 {
     for (uint32_t half = 0; half < 65536; half++)
         f16_values[half] = f16_value(half);
+    for (int i = 0; i < NARROW_TYPES * 256; i++)
+        narrow_values[i / 256][i % 256] = narrow_value((ta_dtype)(NARROW_FIRST + i / 256), i % 256);
 }
 
 static void read_f32(const void *data, int64_t count, double *values)
@@ -139,10 +203,18 @@ typedef struct element_type {
     X("f16", TA_F16, 2, 0x1p-11, 0x1p-25, fill_f16, read_f16)                                      \
     X("bf16", TA_BF16, 2, 0x1p-8, 0, fill_bf16, read_bf16)
 
+/* Of K and V alone: nothing is rounded to them. */
+#define NARROW_TYPES_LIST(X)                                                                       \
+    X("e4m3", TA_E4M3, 1, 0, 0, fill_e4m3, read_e4m3)                                              \
+    X("e5m2", TA_E5M2, 1, 0, 0, fill_e5m2, read_e5m2)                                              \
+    X("e4m3fnuz", TA_E4M3_FNUZ, 1, 0, 0, fill_e4m3fnuz, read_e4m3fnuz)                             \
+    X("e5m2fnuz", TA_E5M2_FNUZ, 1, 0, 0, fill_e5m2fnuz, read_e5m2fnuz)
+
 #define ROW(...) {__VA_ARGS__},
-static const element_type types[] = {ELEMENT_TYPES(ROW)};
+static const element_type types[] = {ELEMENT_TYPES(ROW) NARROW_TYPES_LIST(ROW)};
 #define WORD(name, ...) name,
 const char *const element_words[] = {ELEMENT_TYPES(WORD) NULL};
+const char *const element_kv_words[] = {ELEMENT_TYPES(WORD) NARROW_TYPES_LIST(WORD) NULL};
 enum { TYPES = sizeof types / sizeof *types };
 
 static const element_type *type_of(ta_dtype dtype)

@@ -11,6 +11,8 @@
 
 /* Names of all types as words of a flag, NULL behind the last, and the type of word `word`. */
 extern const char *const element_words[];
+/* The same with those that only K and V may have behind them. */
+extern const char *const element_kv_words[];
 ta_dtype element_dtype(int64_t word);
 
 /* All functions end the program for a type that has no word. */

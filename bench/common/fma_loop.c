@@ -69,6 +69,14 @@ float fma_loop(int64_t rounds)
     return has_fma() ? loop_fma(rounds) : loop_plain(rounds);
 }
 
+void fma_loop_on_thread(int thread, int threads, void *rounds)
+{
+    volatile float result = fma_loop(*(int64_t *)rounds);
+    (void)result;
+    (void)thread;
+    (void)threads;
+}
+
 const char *fma_loop_name(void)
 {
     return has_fma() ? "12 x 8 lanes, FMA instructions" : "12 x 8 lanes, multiply and add";

@@ -12,6 +12,9 @@
 /* The result only keeps the loop alive. */
 float fma_loop(int64_t rounds);
 
+/* So many rounds (an int64_t) on a thread of parallel_run(). */
+void fma_loop_on_thread(int thread, int threads, void *rounds);
+
 const char *fma_loop_name(void);
 
 #endif

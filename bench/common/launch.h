@@ -48,8 +48,24 @@ void launch_share(void *all, size_t bytes);
 void launch_all_reduce(float *values, int count);
 void launch_all_gather(const float *own, float *all, int count);
 
+/* Memory that all ranks can address, zero at first, on lines of the CPU; NULL: there is none, for
+ * all processes together or since some are on other hosts. One at a time. */
+void *launch_take_shared(size_t bytes);
+void launch_give_shared(void *memory);
+
+/* The same of this process alone. */
+void *launch_take_own(size_t bytes);
+
 /* Does one of the usual launchers say that it started this process? */
 int launch_by_launcher(void);
+
+/* The number of this process and how many there are, as far as the launcher's variables tell: 0 and
+ * 1 where there is none. Slurm's are read too, as it may start tasks without any MPI. */
+int launch_process(int *processes);
+
+/* Take the launcher's variables out of the environment, so that programs that this one starts do
+ * not take themselves for its ranks. */
+void launch_forget(void);
 
 /* Take `--mpi` out of the flags; returns whether it was there. */
 int launch_asked_for(int *argc, char **argv);

@@ -1,6 +1,7 @@
 /* launch.h with an MPI. The library's group does what is measured; these calls, outside of it, only
  * bring the processes and their numbers together. */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,4 +115,35 @@ void launch_all_gather(const float *own, float *all, int count)
 {
     if (launch.mpi)
         MPI_Allgather(own, count, MPI_FLOAT, all, count, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static MPI_Win shared_window = MPI_WIN_NULL;
+
+void *launch_take_shared(size_t bytes)
+{
+    MPI_Aint own = launch.rank == 0 ? (MPI_Aint)bytes + 128 : 0, all;
+    MPI_Comm host;
+    void *memory = NULL;
+    int unit;
+    if (!launch.mpi)
+        return launch_take_own(bytes);
+    if (launch.local_ranks != launch.ranks)
+        return NULL;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Win_allocate_shared(own, 1, MPI_INFO_NULL, host, &memory, &shared_window);
+    MPI_Win_shared_query(shared_window, 0, &all, &unit, &memory);
+    MPI_Comm_free(&host);
+    memory = (char *)memory + (128 - (uintptr_t)memory % 128) % 128;
+    if (launch.rank == 0)
+        memset(memory, 0, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    return memory;
+}
+
+void launch_give_shared(void *memory)
+{
+    if (!launch.mpi)
+        free(memory);
+    else if (memory)
+        MPI_Win_free(&shared_window);
 }

@@ -10,8 +10,11 @@ int launch_begin(int *argc, char ***argv)
 {
     if (!launch_asked_for(argc, *argv) && !launch_by_launcher())
         return EXIT_OK;
-    fputs("treeattn-bench: this one was built without MPI: its ranks are threads, start it once\n",
-          stderr);
+    fputs(
+        "treeattn-bench: this one was built without MPI: its ranks are threads, start it once. To\n"
+        "have MPI: sudo apt-get install libopenmpi-dev openmpi-bin, then in the build directory\n"
+        "meson configure -Dmpi=enabled && meson compile\n",
+        stderr);
     return EXIT_NO_DEVICE;
 }
 
@@ -50,6 +53,16 @@ void launch_share(void *all, size_t bytes)
 {
     (void)all;
     (void)bytes;
+}
+
+void *launch_take_shared(size_t bytes)
+{
+    return launch_take_own(bytes);
+}
+
+void launch_give_shared(void *memory)
+{
+    free(memory);
 }
 
 void launch_all_reduce(float *values, int count)

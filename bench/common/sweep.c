@@ -19,7 +19,7 @@ const arg_flag sweep_flags[] = {
     {'f', "factor", ARG_INT, AT(lengths.factor), 2, 1 << 20, NULL, "N",
      "from each length to the next", NULL},
     {'n', "iterations", ARG_INT, AT(iterations), 1, 1000000, NULL, "N", "timed steps per row",
-     "what fits into 2 s, from 3 to 20"},
+     "what fits into 2 s, from 7 to 20"},
     {'w', "warmup", ARG_INT, AT(warmup), 0, 1000000, NULL, "N", "untimed steps before them", NULL},
     {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results in double precision",
      NULL},
@@ -36,11 +36,15 @@ const arg_flag sweep_flags[] = {
     {0, "dtype", ARG_CHOICES, AT(dtypes), 0, 0, element_words, "LIST",
      "f32, f16, bf16: of all tensors", NULL},
     {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
-     "where it runs: host, or auto for the best there is", NULL},
+     "where it runs: host; cuda or rocm, a GPU for each rank; cuda:0, one GPU for all; or auto for "
+     "the best there is",
+     NULL},
     {0, "simd", ARG_TEXT, AT(simd), 0, 0, NULL, "LEVEL",
      "host: scalar, avx2, avx512, avx512bf16, neon", "the best this CPU has"},
-    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
-     "also write every sample and column to this file", NULL},
+    {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
+     "also write every sample and column to this file; -: to standard output, and the table to "
+     "standard error",
+     NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
 };

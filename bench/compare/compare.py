@@ -1,61 +1,86 @@
 #!/usr/bin/env python3
-"""Two JSON files of `treeattn-bench decode` side by side: rows of the same work, and the ratio of
-their times. `treeattn-bench compare A.json B.json` runs it."""
-import json
+"""Two JSON files of treeattn-bench side by side: rows of the same work, and the ratio of their
+times. `treeattn-bench compare A.json B.json` runs it."""
+import collections
 import sys
 
-KEYS = ("tokens", "ranks", "dtype", "query_heads", "kv_heads", "algorithm")
+import bench_runs
+from bench_fields import BadFile
+
+HEADINGS = {"query_heads": "heads", "algorithm": "algo", "grid_rows": "rows",
+            "grid_columns": "cols", "threads": "thr", "kv_heads": "KV"}
 
 
-def pages_of(row):
-    return row.get("memory", {}).get("pages", "N/A")
+def describe(name, run):
+    link = f"; {run.link}" if run.link else ""
+    print(f"# {name}  {run.machine}; {run.devices}{link}; version"
+          f" {run.report.get('version', 'unknown')}; {run.report.get('time', 'time unknown')}")
+    print(f"#    {run.command}")
 
 
-def load(path):
-    try:
-        with open(path, encoding="utf-8") as file:
-            report = json.load(file)
-        rows = {(pages_of(row), *(row[key] for key in KEYS)): row for row in report["rows"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"treeattn-bench: {path} is not a file of 'treeattn-bench decode --json': {error}")
-    return report, rows
+def columns_of(pairs):
+    """What defines the work and is not the same in all rows; lengths and ranks always."""
+    names = [key for key in pairs[0][0].work
+             if key != "pages" or any(a.work[key] for a, _ in pairs)]
+    always = ("tokens", "bytes", "ranks", "algorithm", "kind", "pass")
+    return [name for name in names
+            if name in always or len({str(a.work[name]) for a, _ in pairs}) > 1]
 
 
-def describe(name, report):
-    machine, options = report["machine"], report["options"]
-    graph = ", graphs" if options.get("graph") else ""
-    print(f"# {name}  {machine['cpu']}, {machine['cpus']} CPUs; device {options['device']},"
-          f" group {options.get('group', 'host')}{graph}; version {report['version']};"
-          f" {report['time']}")
+def part(fraction):
+    return "-" if fraction is None else f"{fraction:.2f}"
 
 
-def print_row(key, a, b):
-    pages, tokens, ranks, dtype, heads, kv_heads, algorithm = key
-    a_us, b_us = a["step_us"]["median"], b["step_us"]["median"]
-    wrong = a.get("wrong", 0) + b.get("wrong", 0)
-    print(f"{tokens:>10} {ranks:>5} {pages:>5} {dtype:>5} {f'{heads}/{kv_heads}':>6} {algorithm:>7}"
-          f" {a_us:>10.1f} {b_us:>10.1f} {b_us / a_us:>6.2f} {a['kv_gbps']:>8.2f}"
-          f" {b['kv_gbps']:>8.2f} {a['fraction']:>6.2f} {b['fraction']:>6.2f} {wrong:>6}")
+def pairs_of(a, b):
+    """Rows of the same work; of rows that are there twice, the first with the first."""
+    others = collections.defaultdict(list)
+    for row in b.rows:
+        others[row.key].append(row)
+    return [(row, others[row.key].pop(0)) for row in a.rows if others[row.key]]
+
+
+def print_table(pairs):
+    names = columns_of(pairs)
+    titles = [HEADINGS.get(name, name) for name in names]
+    cells = [[str(a.work[name]) for name in names] for a, _ in pairs]
+    widths = [max(len(title), *(len(row[i]) for row in cells)) for i, title in enumerate(titles)]
+    fractions = all("fraction" in a.row and "fraction" in b.row for a, b in pairs)
+    head = "# " + " ".join(f"{title:>{width}}" for title, width in zip(titles, widths))
+    print(head + f" {'A us':>11} {'B us':>11} {'B/A':>6}"
+          + (f" {'A frac':>6} {'B frac':>6}" if fractions else "") + f" {'#wrong':>6}")
+    for (a, b), row in zip(pairs, cells):
+        wrong = (a.row.get("wrong") or 0) + (b.row.get("wrong") or 0)
+        line = "  " + " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths))
+        line += f" {a.median:>11.1f} {b.median:>11.1f} {b.median / a.median:>6.2f}"
+        if fractions:
+            line += f" {part(a.row['fraction']):>6} {part(b.row['fraction']):>6}"
+        print(line + f" {wrong:>6}")
 
 
 def main():
+    sys.stdout.reconfigure(errors="backslashreplace")
     if len(sys.argv) != 3:
         sys.exit("usage: treeattn-bench compare A.json B.json")
-    (a_report, a_rows), (b_report, b_rows) = load(sys.argv[1]), load(sys.argv[2])
-    describe("A", a_report)
-    describe("B", b_report)
-    print(f"#{'tokens':>9} {'ranks':>5} {'pages':>5} {'dtype':>5} {'heads':>6} {'algo':>7}"
-          f" {'A us':>10} {'B us':>10} {'B/A':>6} {'A GB/s':>8} {'B GB/s':>8} {'A frac':>6}"
-          f" {'B frac':>6} {'#wrong':>6}")
-    both = [key for key in a_rows if key in b_rows]
-    for key in both:
-        print_row(key, a_rows[key], b_rows[key])
-    alone = len(a_rows) + len(b_rows) - 2 * len(both)
+    try:
+        a, b = bench_runs.load(sys.argv[1]), bench_runs.load(sys.argv[2])
+    except BadFile as error:
+        sys.exit(f"treeattn-bench: {error}")
+    describe("A", a)
+    describe("B", b)
+    if a.kind != b.kind:
+        sys.exit(f"treeattn-bench: A is of {a.kind} and B of {b.kind}: their work is not the same")
+    pairs = pairs_of(a, b)
+    if not pairs:
+        why = "; ".join(bench_runs.differing_options(a, b)) or "no row of one is in the other"
+        sys.exit(f"treeattn-bench: the files have no row of the same work: {why}")
+    print_table(pairs)
+    alone = len(a.rows) + len(b.rows) - 2 * len(pairs)
     if alone:
         print(f"# {alone} rows are in one of the files alone")
-    if not both:
-        sys.exit("treeattn-bench: the files have no row of the same work")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrokenPipeError:
+        sys.exit(1)

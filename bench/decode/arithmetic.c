@@ -14,24 +14,16 @@ double arithmetic_step_flops(const decode_options *o, const bench_case *row)
     for (int64_t i = 0; i < o->batch;
          i++) { /* the last of t tokens sees all N, the one before N - 1 */
         double t = (double)options_query_tokens(o, i);
-        pairs += t * row->tokens - t * (t - 1) / 2;
+        pairs += o->selected ? t * (double)o->selected : t * row->tokens - t * (t - 1) / 2;
     }
     return 2 * pairs * row->query_heads * (double)(o->head_dim + o->v_dim);
 }
 
-static void run_loop(int thread, int threads, void *context)
-{
-    volatile float result = fma_loop(ROUNDS);
-    (void)result;
-    (void)thread;
-    (void)threads;
-    (void)context;
-}
-
 double arithmetic_sample_us(int threads)
 {
+    int64_t rounds = ROUNDS;
     double start = machine_time_us();
-    return parallel_run(threads, run_loop, NULL) != 0 ? -1 : machine_time_us() - start;
+    return parallel_run(threads, fma_loop_on_thread, &rounds) != 0 ? -1 : machine_time_us() - start;
 }
 
 double arithmetic_sample_flops(int threads)

@@ -1,16 +1,19 @@
 /* `treeattn-bench decode`: the main job. Reads the flags, makes sure that what they ask for can
- * be, and runs row after row: measure.c times it, check_output.c checks it, table.c prints it,
- * report.c writes it down. */
+ * be, and runs work after work, with all algorithms of each together: measure.c times it,
+ * check_output.c checks it, table.c prints it, report.c writes it down. */
 #include "decode.h"
 #include "common/exit_code.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check_output.h"
 #include "common/elements.h"
 #include "common/launch.h"
+#include "common/quiet.h"
+#include "csv.h"
 #include "kv_cache.h"
 #include "measure.h"
 #include "progress.h"
@@ -24,7 +27,9 @@ typedef struct decode_job {
     bench_case *cases;
     bench_result *results;
     int count; /* of both */
-    FILE *json;
+    FILE *json, *csv;
+    rank_place *places; /* [most_ranks] */
+    int64_t most_ranks; /* of all rows */
     size_t cache_bytes; /* of the largest row */
     kv_arena arena;
     progress progress;
@@ -37,7 +42,7 @@ static void say(int code, const char *format, va_list arguments)
 {
     fputs("treeattn-bench: ", stderr);
     vfprintf(stderr, format, arguments);
-    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench help'.\n" : "\n", stderr);
+    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench decode --help'.\n" : "\n", stderr);
 }
 
 /* What all processes find at once: each ends by itself, and one of them says why. */
@@ -96,7 +101,8 @@ static int check_memory(decode_job *job)
     double largest = 0, largest_cache = 0;
     for (int i = 0; i < job->count; i++) {
         double cache = kv_layout_bytes(&job->options, &job->cases[i]);
-        double bytes = cache + tensors_bytes(&job->options, &job->cases[i]);
+        double bytes =
+            cache + tensors_bytes(&job->options, &job->cases[i]) * job->options.algorithms.count;
         largest = bytes > largest ? bytes : largest;
         largest_cache = cache > largest_cache ? cache : largest_cache;
     }
@@ -112,6 +118,17 @@ static int check_memory(decode_job *job)
     return EXIT_OK;
 }
 
+static int find_places(decode_job *job)
+{
+    const decode_options *o = &job->options;
+    for (int i = 0; i < job->count; i++)
+        if (job->cases[i].ranks > job->most_ranks)
+            job->most_ranks = job->cases[i].ranks;
+    int one_each = o->group == GROUP_CCL || (o->gpu && launch.mpi && !strchr(o->sweep.device, ':'));
+    job->places = places_find(o->sweep.device, one_each, (int)job->most_ranks);
+    return job->places ? EXIT_OK : fail(EXIT_WRONG, "not enough memory for the list of ranks");
+}
+
 static int prepare(decode_job *job)
 {
     element_init();
@@ -125,12 +142,17 @@ static int prepare(decode_job *job)
     if (code == EXIT_OK)
         code = check_memory(job);
     if (code == EXIT_OK && job->options.sweep.json && launch.rank == 0) {
-        job->json = fopen(job->options.sweep.json, "w");
+        job->json = run_json_open(job->options.sweep.json);
         if (!job->json)
             code = fail(EXIT_USAGE, "--json is '%s', which cannot be written",
                         job->options.sweep.json);
     }
-    return code;
+    if (code == EXIT_OK && job->options.csv && launch.rank == 0) {
+        job->csv = fopen(job->options.csv, "w");
+        if (!job->csv)
+            code = fail(EXIT_USAGE, "--csv is '%s', which cannot be written", job->options.csv);
+    }
+    return code == EXIT_OK ? find_places(job) : code;
 }
 
 static int print_header(decode_job *job)
@@ -139,7 +161,8 @@ static int print_header(decode_job *job)
     const bench_case *last = &job->cases[job->count - 1];
     ta_status status = rank_plan_try(&job->options, last, &plan);
     if (status == TA_OK && launch.rank == 0)
-        table_header(&job->options, &job->machine, job->count, plan);
+        table_header(&job->options, &job->machine, job->count, plan, job->places,
+                     (int)job->most_ranks);
     free(plan);
     if (status == TA_ERR_UNSUPPORTED && job->options.graph)
         return fail_alike(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
@@ -149,35 +172,54 @@ static int print_header(decode_job *job)
     return EXIT_OK;
 }
 
-/* Rows of the same work follow one another, the first algorithm's first. */
-static void set_ratio(const decode_job *job, bench_result *result)
+/* Rows of the same work follow one another. */
+static int count_same_work(const decode_job *job, int index)
 {
-    const bench_result *first = result;
-    while (first > job->results && options_same_work(&first[-1].row, &result->row))
-        first--;
-    result->ratio = result->step.median / first->step.median;
+    int count = 1;
+    while (index + count < job->count &&
+           options_same_work(&job->cases[index], &job->cases[index + count]))
+        count++;
+    return count;
 }
 
-static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tensors *tensors,
-                             bench_result *result)
+static int check_row(decode_job *job, const kv_layout *layout, rank_tensors *tensors,
+                     bench_result *result)
+{
+    result->wrong = -1;
+    if (!job->options.sweep.check)
+        return EXIT_OK;
+    progress_say(&job->progress, "checking the results");
+    int status = check_result(&job->options, &job->machine, layout, tensors, result);
+    progress_clear(&job->progress);
+    if (status != 0)
+        return fail(EXIT_WRONG, "not enough memory or threads for the check");
+    return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
+}
+
+/* All rows of one work. A wrong one does not stop the table, a failed one does: then *failed. */
+static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tensors *const *tensors,
+                             bench_result *results, int count, int *failed)
 {
     char error[512];
+    int code = EXIT_OK;
+    quiet_watch watch;
     measurement m = {&job->options, &job->machine, layout, tensors, progress_row, &job->progress};
-    ta_status status = measure_row(&m, result, error, sizeof error);
-    if (status != TA_OK) {
-        progress_clear(&job->progress);
-        return fail(exit_code(status), "%s", error);
-    }
-    result->wrong = -1;
-    if (job->options.sweep.check) {
-        progress_say(&job->progress, "checking the results");
-        if (check_result(&job->options, &job->machine, layout, tensors, result) != 0)
-            return fail(EXIT_WRONG, "not enough memory or threads for the check");
-    }
+    quiet_begin(&watch);
+    ta_status status = measure_rows(&m, results, count, error, sizeof error);
     progress_clear(&job->progress);
-    set_ratio(job, result);
-    table_row(result);
-    return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
+    *failed = status != TA_OK;
+    if (status != TA_OK)
+        return fail(exit_code(status), "%s", error);
+    double others = quiet_others(&watch);
+    for (int i = 0; i < count && !*failed; i++) {
+        int row_code = check_row(job, layout, tensors[i], &results[i]);
+        results[i].others = others;
+        *failed = row_code != EXIT_OK && results[i].wrong <= 0;
+        if (!*failed)
+            table_row(&results[i]);
+        code = row_code != EXIT_OK ? row_code : code;
+    }
+    return code;
 }
 
 /* Memory of the row's kind of pages, with the row's contents, divided as the row wants it. */
@@ -190,9 +232,9 @@ static int make_cache(decode_job *job, const bench_case *row, kv_layout *layout)
             return fail(EXIT_WRONG, "%.1f GiB for K and V could not be allocated",
                         (double)job->cache_bytes * 0x1p-30);
     }
-    if (launch.mpi || arena->filled != row->dtype)
+    if (launch.mpi || arena->filled != row->kv_dtype)
         progress_say(&job->progress, "filling the cache");
-    if (!launch.mpi && kv_arena_fill(arena, row->dtype, job->machine.cpus) != 0)
+    if (!launch.mpi && kv_arena_fill(arena, row->kv_dtype, job->machine.cpus) != 0)
         return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
     if (kv_layout_make(layout, &job->options, row, arena) != 0)
         return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
@@ -215,43 +257,61 @@ static void see_pages(decode_job *job, const kv_layout *layout, int index)
         table_pages(result->row.pages, result->mapped_bytes, result->huge_bytes, index == 0);
 }
 
-static int run_row(decode_job *job, int index)
+static void free_tensors(rank_tensors **tensors, const bench_case *row, int count)
+{
+    for (int i = 0; i < count; i++)
+        tensors_free(tensors[i], row);
+}
+
+/* The rows of one work, from `index` on. */
+static int run_work(decode_job *job, int index, int count, int *failed)
 {
     const bench_case *row = &job->cases[index];
+    rank_tensors *tensors[ARG_LIST_MAX] = {NULL};
     kv_layout layout;
-    job->results[index].row = *row;
+    *failed = 1;
+    for (int i = 0; i < count; i++)
+        job->results[index + i].row = row[i];
     job->progress.row = index;
     job->progress.shape = row;
     int code = make_cache(job, row, &layout);
     if (code != EXIT_OK)
         return code;
-    code = EXIT_WRONG;
     progress_clear(&job->progress);
     see_pages(job, &layout, index);
-    rank_tensors *tensors = tensors_make(&job->options, row);
-    if (tensors)
-        code = measure_and_check(job, &layout, tensors, &job->results[index]);
-    else
-        fail(code, "not enough memory for the tensors of %d ranks", row->ranks);
-    tensors_free(tensors, row);
+    for (int i = 0; i < count; i++) {
+        job->results[index + i].mapped_bytes = job->results[index].mapped_bytes;
+        job->results[index + i].huge_bytes = job->results[index].huge_bytes;
+        tensors[i] = tensors_make(&job->options, row);
+        if (!tensors[i])
+            code = fail(EXIT_WRONG, "not enough memory for the tensors of %d ranks", row->ranks);
+    }
+    if (code == EXIT_OK)
+        code = measure_and_check(job, &layout, tensors, &job->results[index], count, failed);
+    free_tensors(tensors, row, count);
     kv_layout_free(&layout);
     return code;
 }
 
-/* A wrong row does not stop the table, a failed one does. */
 static int run_rows(decode_job *job, int argc, char **argv)
 {
-    int code = EXIT_OK, done = 0;
-    for (; done < job->count; done++) {
-        int row_code = run_row(job, done);
-        code = row_code != EXIT_OK ? row_code : code;
-        if (row_code != EXIT_OK && job->results[done].wrong <= 0)
+    int code = EXIT_OK, done = 0, failed = 0;
+    while (done < job->count) {
+        int count = count_same_work(job, done);
+        int work_code = run_work(job, done, count, &failed);
+        code = work_code != EXIT_OK ? work_code : code;
+        if (failed)
             break;
+        done += count;
     }
-    table_footer(job->results, done);
-    report_run run = {&job->options, &job->machine, argc, argv};
+    table_footer(&job->options, job->results, done);
+    run_head head = {"treeattn-bench decode", argc,        argv,
+                     &job->machine,           job->places, (int)job->most_ranks};
+    report_run run = {&job->options, &head};
     if (job->json && report_write(job->json, &run, job->results, done) != 0)
         code = fail(EXIT_WRONG, "'%s' could not be written", job->options.sweep.json);
+    if (job->csv && csv_write(job->csv, &job->options, job->results, done) != 0)
+        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.csv);
     return code;
 }
 
@@ -275,6 +335,9 @@ int decode_command(int argc, char **argv)
         result_free(&job.results[i]);
     if (job.json)
         fclose(job.json);
+    if (job.csv)
+        fclose(job.csv);
+    free(job.places);
     kv_arena_free(&job.arena);
     free(job.results);
     free(job.cases);

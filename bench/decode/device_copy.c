@@ -24,14 +24,40 @@ static void *add(device_copy *copy, const void *host, size_t bytes, ta_status *s
     return copy->memory[i];
 }
 
-/* The call of a mixed batch. */
-static ta_status make_call(device_copy *copy, const decode_options *options)
+/* Lists of all rows, for all KV heads each; and one group of all sequences. */
+static ta_status make_lists(device_copy *copy, const decode_options *options, int32_t tokens)
+{
+    int64_t rows = options_rows(options), count = options->selected;
+    size_t bytes = (size_t)(rows * count) * sizeof *copy->selected;
+    ta_status status = TA_OK;
+    if (count) {
+        copy->selected = malloc(bytes);
+        if (!copy->selected)
+            return TA_ERR_NO_MEMORY;
+        for (int64_t i = 0; i < rows * count; i++)
+            copy->selected[i] = options_selected(options, tokens, i / count, i % count);
+        copy->call.selected = add(copy, copy->selected, bytes, &status);
+        copy->call.selected_count = (int32_t)count;
+    }
+    if (!options->shared_prefix)
+        return status;
+    copy->prefix_starts[1] = (int32_t)options->batch;
+    copy->prefix_length = (int32_t)options->shared_prefix;
+    copy->call.prefix_groups = 1;
+    copy->call.prefix_starts = add(copy, copy->prefix_starts, sizeof copy->prefix_starts, &status);
+    copy->call.prefix_lengths =
+        add(copy, &copy->prefix_length, sizeof copy->prefix_length, &status);
+    return status;
+}
+
+/* The call of a mixed batch, and its lists. */
+static ta_status make_call(device_copy *copy, const decode_options *options, int32_t tokens)
 {
     size_t count = (size_t)options->batch + 1;
-    ta_status status = TA_OK;
     copy->call = (ta_call)TA_CALL_INIT;
-    if (!options->ragged)
-        return TA_OK;
+    ta_status status = make_lists(copy, options, tokens);
+    if (!options->ragged || status != TA_OK)
+        return status;
     copy->starts = malloc(count * sizeof *copy->starts);
     if (!copy->starts)
         return TA_ERR_NO_MEMORY;
@@ -44,32 +70,55 @@ static ta_status make_call(device_copy *copy, const decode_options *options)
     return status;
 }
 
-ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_options *options,
-                           const kv_layout *layout, const rank_tensors *tensors, int rank)
+static ta_status add_cache(device_copy *copy, const kv_layout *layout, int rank)
 {
     const bench_case *row = layout->row;
-    size_t element = element_bytes(row->dtype);
+    size_t kv_element = element_bytes(row->kv_dtype), word = sizeof(int32_t);
     size_t vectors = (size_t)layout->shard_vectors, batch = (size_t)layout->batch;
-    size_t rows = (size_t)options_rows(options), word = sizeof(int32_t);
-    size_t results = rows * (size_t)tensors->out.heads;
     ta_status status = TA_OK;
-    memset(copy, 0, sizeof *copy);
-    copy->device = device;
     kv_layout_view(layout, rank, &copy->kv);
     ta_kv *kv = &copy->kv;
-    kv->k.data = add(copy, kv->k.data, vectors * (size_t)layout->k_dim * element, &status);
-    kv->v.data = add(copy, kv->v.data, vectors * (size_t)layout->v_dim * element, &status);
+    kv->k.data = add(copy, kv->k.data, vectors * (size_t)layout->k_dim * kv_element, &status);
+    if (layout->v_own)
+        kv->v.data = add(copy, kv->v.data, vectors * (size_t)layout->v_dim * kv_element, &status);
+    else
+        kv->v.data = kv->k.data;
     kv->lengths = add(copy, kv->lengths, batch * word, &status);
     kv->bounds = add(copy, kv->bounds, ((size_t)row->ranks + 1) * word, &status);
     kv->page_table =
         add(copy, kv->page_table, batch * (size_t)layout->pages_per_sequence * word, &status);
+    copy->cache_count = copy->count;
+    return status;
+}
+
+size_t device_copy_cache_bytes(const device_copy *copy)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < copy->cache_count; i++)
+        bytes += copy->bytes[i];
+    return bytes;
+}
+
+ta_status device_copy_make(device_copy *copy, ta_device *device, const decode_options *options,
+                           const kv_layout *layout, const rank_tensors *tensors, int rank,
+                           const device_copy *cache)
+{
+    size_t element = element_bytes(layout->row->dtype), rows = (size_t)options_rows(options);
+    size_t results = rows * (size_t)tensors->out.heads;
+    ta_status status = TA_OK;
+    memset(copy, 0, sizeof *copy);
+    copy->device = device;
+    if (cache)
+        copy->kv = cache->kv;
+    else
+        status = add_cache(copy, layout, rank);
     copy->query.data =
         add(copy, tensors->query.data,
             rows * (size_t)tensors->query.heads * (size_t)options->head_dim * element, &status);
     copy->out.data =
         add(copy, tensors->out.data, results * (size_t)options->v_dim * element, &status);
     copy->lse = add(copy, tensors->lse, results * sizeof(float), &status);
-    return status == TA_OK ? make_call(copy, options) : status;
+    return status == TA_OK ? make_call(copy, options, layout->row->tokens) : status;
 }
 
 void device_copy_free(device_copy *copy)
@@ -78,7 +127,8 @@ void device_copy_free(device_copy *copy)
         ta_device_free(copy->device, copy->memory[i]);
     copy->count = 0;
     free(copy->starts);
-    copy->starts = NULL;
+    free(copy->selected);
+    copy->starts = copy->selected = NULL;
 }
 
 ta_status device_copy_sweep(const device_copy *copy, void *scratch, double *bytes)

@@ -13,18 +13,23 @@ static const double UNIT = 0x1p-24; /* binary32, in which the library accumulate
 static const double DEVIATIONS = 4; /* 7 standard deviations of uniform errors */
 static const double EXP_ERROR = 4;  /* of an exp2 or log2, relative, in units */
 
-/* The keys at positions up to `last`, with their scores. Returns how many. */
-static int32_t score_keys(const kv_layout *layout, int32_t sequence, int32_t last, int32_t kv_head,
-                          const double *query, exact_key *keys)
+/* The keys at positions up to `last` that the row sees, with their scores. Returns how many. */
+static int32_t score_keys(const decode_options *options, const kv_layout *layout, int64_t token_row,
+                          int32_t sequence, int32_t last, int32_t kv_head, const double *query,
+                          exact_key *keys)
 {
     double scale = 1.0 / sqrt(layout->k_dim), k[EXACT_MAX_DIM];
     int32_t count = 0;
     for (int rank = 0; rank < layout->row->ranks; rank++) {
         for (int32_t local = 0; local < layout->shards[rank].tokens; local++) {
-            if (kv_layout_position(layout, rank, local) > last)
+            int32_t position = kv_layout_position(layout, rank, local);
+            if (position > last)
                 break; /* local order follows the sequence's */
+            if (!options_sees(options, layout->row->tokens, token_row, position))
+                continue;
             exact_key *key = &keys[count++];
-            key->at = kv_layout_at(layout, rank, sequence, local, kv_head);
+            int32_t source = position < options->shared_prefix ? 0 : sequence;
+            key->at = kv_layout_at(layout, rank, source, local, kv_head);
             kv_layout_read(layout, key->at.k, layout->k_dim, k);
             double sum = 0, squares = 0;
             for (int32_t d = 0; d < layout->k_dim; d++) {
@@ -115,7 +120,8 @@ void exact_row_compute(const decode_options *options, const kv_layout *layout, i
     int32_t kv_head = head / (shape->query_heads / shape->kv_heads);
 
     tensors_query_row(options, shape, token_row, head, query);
-    int32_t count = score_keys(layout, sequence, position, kv_head, query, keys);
+    int32_t count =
+        score_keys(options, layout, token_row, sequence, position, kv_head, query, keys);
     for (int32_t i = 0; i < count; i++)
         top = fmax(top, keys[i].score);
     for (int32_t i = 0; i < count; i++)

@@ -43,7 +43,8 @@ static int64_t room_tokens(const decode_options *o, const bench_case *row)
 
 static double vector_bytes(const decode_options *o, const bench_case *row)
 {
-    return (double)(o->head_dim + o->v_dim) * (double)element_bytes(row->dtype);
+    return (double)(o->head_dim + (o->latent ? 0 : o->v_dim)) *
+           (double)element_bytes(row->kv_dtype);
 }
 
 double kv_layout_bytes(const decode_options *options, const bench_case *row)
@@ -52,9 +53,18 @@ double kv_layout_bytes(const decode_options *options, const bench_case *row)
            vector_bytes(options, row);
 }
 
-double kv_read_bytes(const decode_options *options, const bench_case *row)
+double kv_whole_bytes(const decode_options *options, const bench_case *row)
 {
     return (double)options->batch * row->tokens * row->kv_heads * vector_bytes(options, row);
+}
+
+double kv_read_bytes(const decode_options *options, const bench_case *row)
+{
+    double shared = (double)options->shared_prefix;
+    double tokens = (double)options->batch * (row->tokens - shared) + shared;
+    if (options->selected)
+        tokens = (double)options_rows(options) * (double)options->selected;
+    return tokens * row->kv_heads * vector_bytes(options, row);
 }
 
 int kv_arena_alloc(kv_arena *arena, size_t bytes, int pages)
@@ -93,14 +103,14 @@ int kv_arena_fill(kv_arena *arena, ta_dtype dtype, int threads)
 
 size_t kv_shard_bytes(const kv_layout *layout)
 {
-    return (size_t)(layout->shard_vectors * (layout->k_dim + layout->v_dim)) *
-           element_bytes(layout->row->dtype);
+    return (size_t)(layout->shard_vectors * (layout->k_dim + layout->v_own)) *
+           element_bytes(layout->row->kv_dtype);
 }
 
 static void fill_shard_part(int thread, int threads, void *context)
 {
     const kv_layout *layout = context;
-    ta_dtype dtype = layout->row->dtype;
+    ta_dtype dtype = layout->row->kv_dtype;
     int64_t elements = (int64_t)(kv_shard_bytes(layout) / element_bytes(dtype));
     int64_t first = elements * thread / threads, end = elements * (thread + 1) / threads;
     element_fill(dtype, layout->shards[launch.rank].k + (size_t)first * element_bytes(dtype),
@@ -114,7 +124,7 @@ int kv_shard_fill(const kv_layout *layout, int threads)
 
 void kv_layout_read(const kv_layout *layout, const void *at, int64_t count, double *values)
 {
-    ta_dtype dtype = layout->row->dtype;
+    ta_dtype dtype = layout->row->kv_dtype;
     float computed[576]; /* the largest head dimension, of the largest type */
     size_t offset = (size_t)((const char *)at - layout->arena);
     if (launch.mpi && offset / kv_shard_bytes(layout) != (size_t)launch.rank) {
@@ -169,14 +179,14 @@ static int32_t held_tokens(const kv_layout *layout, int rank)
 
 static int make_shards(kv_layout *layout, kv_arena *arena)
 {
-    size_t element = element_bytes(layout->row->dtype);
+    size_t element = element_bytes(layout->row->kv_dtype);
     size_t k_bytes = (size_t)(layout->shard_vectors * layout->k_dim) * element;
-    size_t v_bytes = (size_t)(layout->shard_vectors * layout->v_dim) * element;
+    size_t v_bytes = (size_t)(layout->shard_vectors * layout->v_own) * element;
     layout->arena = arena->data;
     for (int rank = 0; rank < layout->row->ranks; rank++) {
         kv_shard *shard = &layout->shards[rank];
         shard->k = arena->data + (size_t)rank * (k_bytes + v_bytes);
-        shard->v = shard->k + k_bytes;
+        shard->v = layout->v_own ? shard->k + k_bytes : shard->k;
         shard->tokens = held_tokens(layout, rank);
         if (!layout->page_tokens)
             continue;
@@ -196,6 +206,8 @@ int kv_layout_make(kv_layout *layout, const decode_options *options, const bench
         .batch = (int32_t)options->batch,
         .k_dim = (int32_t)options->head_dim,
         .v_dim = (int32_t)options->v_dim,
+        .v_own = options->latent ? 0 : (int32_t)options->v_dim,
+        .v_step = (int32_t)(options->latent ? options->head_dim : options->v_dim),
         .cyclic = options->map == TA_SHARD_BLOCK_CYCLIC,
         .block = (int32_t)options->block,
         .max_tokens = kv_most_tokens(options, row),
@@ -244,7 +256,7 @@ void kv_layout_view(const kv_layout *layout, int rank, ta_kv *kv)
     const kv_shard *shard = &layout->shards[rank];
     *kv = (ta_kv)TA_KV_INIT;
     kv->k = tensor_view(layout, shard->k, layout->k_dim);
-    kv->v = tensor_view(layout, shard->v, layout->v_dim);
+    kv->v = tensor_view(layout, shard->v, layout->v_step);
     kv->lengths = layout->lengths;
     if (!layout->cyclic)
         kv->bounds = layout->bounds;
@@ -278,8 +290,8 @@ kv_vectors kv_layout_at(const kv_layout *layout, int rank, int32_t sequence, int
     }
     int64_t vector =
         outer * layout->batch_stride + token * layout->token_stride + kv_head * layout->head_stride;
-    int64_t bytes = (int64_t)element_bytes(layout->row->dtype);
+    int64_t bytes = (int64_t)element_bytes(layout->row->kv_dtype);
     kv_vectors at = {shard->k + vector * layout->k_dim * bytes,
-                     shard->v + vector * layout->v_dim * bytes};
+                     shard->v + vector * layout->v_step * bytes};
     return at;
 }

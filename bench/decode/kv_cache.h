@@ -31,6 +31,8 @@ typedef struct kv_shard {
 typedef struct kv_layout {
     const bench_case *row;
     int32_t batch, k_dim, v_dim;
+    int32_t v_own;  /* elements of V that are not K's: v_dim, or 0 */
+    int32_t v_step; /* elements from one vector of V to the next: v_dim, or k_dim */
     int cyclic;
     int32_t block;       /* of a cyclic map */
     int32_t *bounds;     /* [ranks + 1], of a contiguous map */
@@ -38,7 +40,7 @@ typedef struct kv_layout {
     int32_t max_tokens;  /* the most that one rank holds of a sequence */
     int32_t page_tokens; /* 0: not paged */
     int32_t pages_per_sequence;
-    /* Strides of K in elements of K divided by k_dim; those of V are the same times v_dim. */
+    /* Strides of K in elements of K divided by k_dim; those of V are the same times v_step. */
     int64_t batch_stride, token_stride, head_stride;
     int64_t shard_vectors; /* head vectors that one rank's K has room for; V has the same */
     kv_shard *shards;      /* [ranks] */
@@ -51,7 +53,9 @@ int32_t kv_most_tokens(const decode_options *options, const bench_case *row);
 /* Bytes that a row's cache takes, as a double because a request may be absurd. */
 double kv_layout_bytes(const decode_options *options, const bench_case *row);
 
-/* Bytes of K and V that one step must read: every key and value once. */
+/* Bytes of K and V of all sequences; and what of them one step must read: every key and value
+ * once, a shared prefix once for all, and of selected positions what each row sees. */
+double kv_whole_bytes(const decode_options *options, const bench_case *row);
 double kv_read_bytes(const decode_options *options, const bench_case *row);
 
 /* In pages of this kind. Returns -1 without memory. */

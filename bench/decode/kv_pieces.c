@@ -17,7 +17,7 @@ static size_t list_pages(const kv_layout *layout, int rank, int32_t sequence, in
 {
     int32_t held = layout->shards[rank].tokens, page = layout->page_tokens;
     size_t count = 0, dim = (size_t)(of_values ? layout->v_dim : layout->k_dim);
-    size_t token = dim * element_bytes(layout->row->dtype) *
+    size_t token = dim * element_bytes(layout->row->kv_dtype) *
                    (size_t)(heads_together(layout) ? layout->row->kv_heads : 1);
     for (int32_t at = 0; at < held; at += page) {
         size_t tokens = (size_t)(held - at < page ? held - at : page);
@@ -30,12 +30,12 @@ static size_t list_pages(const kv_layout *layout, int rank, int32_t sequence, in
 /* Without pages: all that the ranks have, from the first one's K on. */
 static read_piece whole_cache(const kv_layout *layout, int first, int end)
 {
-    size_t vectors = 0, dims = (size_t)(layout->k_dim + layout->v_dim);
+    size_t vectors = 0, dims = (size_t)(layout->k_dim + layout->v_own);
     for (int rank = first; rank < end; rank++)
         vectors += (size_t)layout->shards[rank].tokens * (size_t)layout->row->kv_heads;
     vectors *= (size_t)layout->batch;
     return (read_piece){layout->shards[first].k,
-                        vectors * dims * element_bytes(layout->row->dtype)};
+                        vectors * dims * element_bytes(layout->row->kv_dtype)};
 }
 
 read_piece *kv_layout_pieces(const kv_layout *layout, int first, int end, size_t *count)
@@ -52,7 +52,7 @@ read_piece *kv_layout_pieces(const kv_layout *layout, int first, int end, size_t
         return list;
     }
     for (size_t i = 0; i < sequences; i++)
-        for (size_t side = 0; side < 2 * heads; side++)
+        for (size_t side = 0; side < 2 * heads; side += layout->v_own ? 1 : 2)
             *count += list_pages(layout, first + (int)(i / (size_t)layout->batch),
                                  (int32_t)(i % (size_t)layout->batch), (int32_t)(side / 2),
                                  side % 2, list + *count);

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/device_text.h"
 #include "common/elements.h"
+#include "common/launch.h"
 #include "common/sweep.h"
 
 /* In the order of ta_shard_kind and ta_placement. */
@@ -26,10 +28,17 @@ static const arg_flag own_flags[] = {
      "a row for tree in reproducible mode too, --algo repro, with tiles of so many tokens; each "
      "rank's part begins with one",
      "64 with --algo repro"},
+    {0, "kv-dtype", ARG_CHOICES, AT(kv_dtypes), 0, 0, element_kv_words, "LIST",
+     "element types of K and V, a row each: f32, f16, bf16, or of 8 bits e4m3, e5m2, e4m3fnuz, "
+     "e5m2fnuz; query and output are of --dtype",
+     "--dtype"},
     {0, "head-dim", ARG_INT, AT(head_dim), 8, 576, NULL, "N",
      "head dimension of Q and K, a multiple of 8", NULL},
     {0, "v-dim", ARG_INT, AT(v_dim), 8, 576, NULL, "N",
      "head dimension of V and the output, likewise", "--head-dim"},
+    {0, "latent", ARG_SET, AT(latent), 0, 0, NULL, "",
+     "V is the first --v-dim elements of K, as in the latent cache of MLA: one memory for both",
+     NULL},
     {0, "batch", ARG_INT, AT(batch), 1, 65536, NULL, "N", "sequences per step", NULL},
     {0, "query-tokens", ARG_INT, AT(query_tokens), 1, 1024, NULL, "N", "query tokens per sequence",
      NULL},
@@ -37,13 +46,20 @@ static const arg_flag own_flags[] = {
      "a mixed batch in one call: 1 sequence in 32 prefills --query-tokens, 1 in 11 verifies 5, the "
      "others decode 1",
      NULL},
+    {0, "selected", ARG_INT, AT(selected), 1, INT32_MAX, NULL, "N",
+     "selected positions: each query row sees N keys, spread over the sequence", "all"},
+    {0, "shared-prefix", ARG_INT, AT(shared_prefix), 1, INT32_MAX, NULL, "TOKENS",
+     "the sequences of the batch share their first tokens, which are read once", "none"},
     {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL with a "
      "GPU "
      "of --device for each rank, or auto: ccl if --device is a kind of GPU, without a number",
      NULL},
-    {'G', "graph", ARG_SET, AT(graph), 0, 0, NULL, "",
-     "capture the step and time its replays: GPUs with --group ccl, or one rank", NULL},
+    {'G', "graph", ARG_SWITCH, AT(graph), 0, 0, NULL, "[N]",
+     "capture the step and time its replays, unless N is 0: GPUs with --group ccl, or one rank",
+     NULL},
+    {0, "link", ARG_TEXT, AT(link), 0, 0, NULL, "DELAY,RATE",
+     "put every rank on a node of its own, joined by emulated links, such as 50us,1.25GB/s", NULL},
     {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "TEXT",
      "also predict each row, on this cluster: probe (this one, measured), h100:2x8, a file … (see "
      "treeattn-bench model)",
@@ -59,6 +75,12 @@ static const arg_flag own_flags[] = {
     {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND",
      "memory of K and V: small pages, as programs have that do not ask, huge ones, or rows of both",
      NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
+    {0, "brief", ARG_SET, AT(brief), 0, 0, NULL, "", "fewer words around the table", NULL},
+    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
+     NULL},
+    {0, "bars", ARG_SET, AT(bars), 0, 0, NULL, "", "a picture of the times below the table", NULL},
     {0, "placement", ARG_CHOICE, AT(out_placement), 0, 0, placement_words, "KIND",
      "who gets the output: all, root (rank 0), or each rank some heads", NULL},
     {0, "query-placement", ARG_CHOICE, AT(query_placement), 0, 0, placement_words, "KIND",
@@ -92,6 +114,12 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
         sweep_check_dim("head-dim", o->head_dim, error, capacity) != 0 ||
         sweep_check_dim("v-dim", o->v_dim, error, capacity) != 0)
         return -1;
+    if (o->latent && o->v_dim > o->head_dim) {
+        snprintf(error, capacity,
+                 "--v-dim is %lld, but with --latent it must be at most --head-dim, %lld",
+                 (long long)o->v_dim, (long long)o->head_dim);
+        return -1;
+    }
     if (o->query_tokens > o->sweep.lengths.begin) {
         snprintf(error, capacity,
                  "--query-tokens is %lld, but must be at most --begin, %lld tokens",
@@ -101,6 +129,26 @@ static int check_agreement(const decode_options *o, char *error, size_t capacity
     if (o->tile && o->block % o->tile) {
         snprintf(error, capacity, "--block is %lld, but must be a multiple of --reproducible %lld",
                  (long long)o->block, (long long)o->tile);
+        return -1;
+    }
+    if (o->link && launch.mpi) {
+        snprintf(
+            error, capacity,
+            "--link emulates nodes with threads of one process: start it once, without mpirun");
+        return -1;
+    }
+    if (o->selected > o->sweep.lengths.begin || o->shared_prefix > o->sweep.lengths.begin) {
+        snprintf(error, capacity,
+                 "--selected is %lld and --shared-prefix %lld, but both must be at most --begin, "
+                 "%lld tokens",
+                 (long long)o->selected, (long long)o->shared_prefix,
+                 (long long)o->sweep.lengths.begin);
+        return -1;
+    }
+    if (o->tile && o->shared_prefix % o->tile) {
+        snprintf(error, capacity,
+                 "--shared-prefix is %lld, but must be a multiple of --reproducible %lld",
+                 (long long)o->shared_prefix, (long long)o->tile);
         return -1;
     }
     if (o->block && o->map != TA_SHARD_BLOCK_CYCLIC) {
@@ -141,6 +189,8 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
         options->v_dim = options->head_dim;
     if (options->map == TA_SHARD_BLOCK_CYCLIC && options->block == 0)
         options->block = 64;
+    if (options->link && links_parse(options->link, &options->speed, error, capacity) != 0)
+        return -1;
     return options->sweep.help ? 0 : check_agreement(options, error, capacity);
 }
 
@@ -149,11 +199,16 @@ int options_set_device(decode_options *options, const char *name, char *error, s
     decode_options *o = options;
     const char **device = &o->sweep.device;
     o->gpu = strcmp(name, "host") != 0;
+    device_text(*device, o->device_said, sizeof o->device_said);
     if (o->gpu && strcmp(*device, "auto") == 0) {
         snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
         *device = o->device_name;
     }
     int each = o->gpu && !strchr(*device, ':');
+    if (o->link && (o->gpu || o->group == GROUP_CCL)) {
+        snprintf(error, capacity, "--link is for --device host and --group host, not for GPUs");
+        return -1;
+    }
     if (o->group == GROUP_CCL && !each) {
         snprintf(error, capacity,
                  "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda, rocm or "
@@ -184,6 +239,10 @@ static bench_case make_case(const decode_options *options, const bench_machine *
     c.kv_heads = (int32_t)o->kv_heads.values[sweep_digit(&row, o->kv_heads.count)];
     c.query_heads = (int32_t)o->heads.values[sweep_digit(&row, o->heads.count)];
     c.dtype = element_dtype(o->dtypes.values[sweep_digit(&row, o->dtypes.count)]);
+    c.kv_dtype = c.dtype;
+    if (options->kv_dtypes.count)
+        c.kv_dtype =
+            element_dtype(options->kv_dtypes.values[sweep_digit(&row, options->kv_dtypes.count)]);
     c.pages = options->pages == OPTIONS_BOTH_PAGES ? (int)sweep_digit(&row, PAGES_KINDS)
                                                    : (int)options->pages;
     c.threads = sweep_threads(threads, machine, c.ranks);
@@ -196,6 +255,7 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
     int64_t thread_counts = o->threads.count ? o->threads.count : 1;
     int64_t rows = options->algorithms.count * sweep_count(&o->lengths) * thread_counts *
                    o->ranks.count * o->kv_heads.count * o->heads.count * o->dtypes.count *
+                   (options->kv_dtypes.count ? options->kv_dtypes.count : 1) *
                    (options->pages == OPTIONS_BOTH_PAGES ? PAGES_KINDS : 1);
     bench_case *cases = calloc((size_t)rows, sizeof *cases);
     if (!cases)
@@ -230,11 +290,31 @@ int64_t options_rows(const decode_options *options)
     return options_first_row(options, options->batch);
 }
 
+int32_t options_selected(const decode_options *options, int32_t tokens, int64_t token_row,
+                         int64_t i)
+{
+    int64_t first = tokens * i / options->selected, end = tokens * (i + 1) / options->selected;
+    uint64_t mixed =
+        ((uint64_t)token_row * 0x9e3779b97f4a7c15u + (uint64_t)i) * 0xbf58476d1ce4e5b9u;
+    return (int32_t)(first + (int64_t)((mixed >> 40) % (uint64_t)(end - first)));
+}
+
+int options_sees(const decode_options *options, int32_t tokens, int64_t token_row, int32_t position)
+{
+    if (!options->selected)
+        return 1;
+    int64_t part = position * options->selected / tokens; /* or the one after it */
+    for (int64_t i = part; i <= part + 1 && i < options->selected; i++)
+        if (options_selected(options, tokens, token_row, i) == position)
+            return 1;
+    return 0;
+}
+
 int options_same_work(const bench_case *a, const bench_case *b)
 {
     return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
-           a->pages == b->pages && a->dtype == b->dtype && a->query_heads == b->query_heads &&
-           a->kv_heads == b->kv_heads;
+           a->pages == b->pages && a->dtype == b->dtype && a->kv_dtype == b->kv_dtype &&
+           a->query_heads == b->query_heads && a->kv_heads == b->kv_heads;
 }
 
 const char *options_algorithm_name(const bench_case *row)
@@ -275,5 +355,11 @@ const char *options_pages_name(int64_t pages)
 void options_help(FILE *file)
 {
     decode_options usual = defaults();
+    fputs(
+        "Defaults in brackets; --flag value or --flag=value. k is 1024, M is 1024² tokens. A LIST\n"
+        "has commas: there is a row for each combination. docs/benchmarks.md explains the "
+        "columns.\n"
+        "\n",
+        file);
     args_print(file, tables, &usual);
 }

@@ -8,23 +8,34 @@
 
 #include <treeattn/treeattn.h>
 
+#include "common/links.h"
 #include "common/pages.h"
 #include "common/sweep.h"
 
 typedef struct decode_options {
     sweep_options sweep; /* first; iterations 0: measure.c chooses for each row */
     arg_list algorithms;
-    int64_t head_dim, v_dim, batch, query_tokens;
-    int64_t ragged; /* a mixed batch: options_query_tokens() */
+    arg_list kv_dtypes; /* of K and V; none: as the query */
+    int64_t head_dim, v_dim, latent, batch, query_tokens;
+    int64_t ragged;        /* a mixed batch: options_query_tokens() */
+    int64_t selected;      /* keys that each query row sees; 0: all */
+    int64_t shared_prefix; /* first tokens that all sequences share; 0: none */
     int64_t group, graph;
+    const char *link;    /* DELAY,RATE of emulated links, or NULL: there are none */
+    link_speed speed;    /* of them */
     const char *cluster; /* "probe", a description, or NULL: nothing is predicted */
     int64_t map, block, layout, page_tokens;
-    int64_t pages; /* of memory, see below */
-    int64_t tile;  /* of rows in reproducible mode; 0: there are none */
+    int64_t pages;   /* of memory, see below */
+    const char *csv; /* a file, or NULL */
+    int64_t brief;   /* fewer words around the table */
+    int64_t wide;    /* every column */
+    int64_t bars;    /* a picture below the table */
+    int64_t tile;    /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
     /* By options_set_device(): */
     int gpu; /* the device is not the host */
     char device_name[32];
+    char device_said[256]; /* for people */
 } decode_options;
 
 /* Timed steps per row when `iterations` is 0, unless they would take long. */
@@ -43,7 +54,8 @@ enum { OPTIONS_BOTH_PAGES = PAGES_KINDS };
 typedef struct bench_case {
     int32_t tokens, query_heads, kv_heads;
     int ranks, threads; /* threads of each rank */
-    ta_dtype dtype;
+    ta_dtype dtype;     /* of the query and the output */
+    ta_dtype kv_dtype;  /* of K and V */
     ta_algorithm algorithm;
     int32_t tile; /* of reproducible mode; 0: off */
     int pages;    /* kind of memory pages */
@@ -66,6 +78,14 @@ bench_case *options_cases(const decode_options *options, const bench_machine *ma
 int64_t options_query_tokens(const decode_options *options, int64_t sequence);
 int64_t options_first_row(const decode_options *options, int64_t sequence);
 int64_t options_rows(const decode_options *options);
+
+/* Place `i` of the list of a query row, for sequences of so many tokens: one position of each of
+ * --selected equal parts of the sequence, another one for each row, in ascending order. And whether
+ * the list has a position. */
+int32_t options_selected(const decode_options *options, int32_t tokens, int64_t token_row,
+                         int64_t i);
+int options_sees(const decode_options *options, int32_t tokens, int64_t token_row,
+                 int32_t position);
 
 /* Do two rows differ in their algorithm alone? */
 int options_same_work(const bench_case *a, const bench_case *b);

@@ -27,7 +27,7 @@ void progress_row(void *context, double done)
     const progress *p = context;
     if (p->enabled)
         fprintf(stderr, CLEAR "row %d of %d: %d tokens on %d ranks, %s: %.0f %%", p->row + 1,
-                p->rows, (int)p->shape->tokens, p->shape->ranks, element_name(p->shape->dtype),
+                p->rows, (int)p->shape->tokens, p->shape->ranks, element_name(p->shape->kv_dtype),
                 100 * done);
 }
 

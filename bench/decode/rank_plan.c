@@ -9,6 +9,7 @@
 #include <treeattn/cluster.h>
 
 #include "common/launch.h"
+#include "common/links.h"
 #include "kv_cache.h"
 #include "prediction.h"
 
@@ -22,7 +23,8 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     config.kv_heads = row->kv_heads;
     config.k_dim = (int32_t)o->head_dim;
     config.v_dim = (int32_t)o->v_dim;
-    config.kv_dtype = row->dtype;
+    config.kv_dtype = row->kv_dtype;
+    config.query_dtype = row->dtype;
     config.max_tokens = kv_most_tokens(o, row);
     config.map.kind = (ta_shard_kind)o->map;
     config.map.block = (int32_t)o->block;
@@ -31,6 +33,7 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     config.algorithm = row->algorithm;
     config.replay = (int)o->graph;
     config.reproducible_tile = row->tile;
+    config.shared_prefixes = o->shared_prefix > 0;
     return config;
 }
 
@@ -60,7 +63,12 @@ static ta_status open_device(const decode_options *options, const bench_case *ro
         return open_gpu(options, group, opened);
     config.threads = row->threads;
     config.simd = options->sweep.simd;
-    return ta_device_open(options->sweep.device, &config, &opened->device);
+    ta_status status = ta_device_open(options->sweep.device, &config, &opened->device);
+    if (status == TA_OK && options->link && ta_group_size(group) > 1) {
+        status = links_create(group, &options->speed, &opened->group, &opened->links);
+        opened->own_group = status == TA_OK;
+    }
+    return status;
 }
 
 ta_status rank_plan_open(const decode_options *options, const bench_case *row, ta_group *group,
@@ -84,6 +92,7 @@ void rank_plan_close(rank_plan *opened)
     ta_cluster_destroy(opened->cluster);
     if (opened->own_group)
         ta_group_destroy(opened->group);
+    links_destroy(opened->links);
     ta_device_close(opened->device);
 }
 

@@ -8,6 +8,7 @@ typedef struct rank_plan {
     ta_device *device;
     ta_group *group;     /* of the plan */
     int own_group;       /* it was made for it */
+    void *links;         /* that it goes through, or NULL */
     ta_cluster *cluster; /* NULL: nothing is predicted */
     ta_plan *plan;
 } rank_plan;

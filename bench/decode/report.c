@@ -2,22 +2,8 @@
  * table. */
 #include "report.h"
 
-#include <stdlib.h>
-#include <time.h>
-
 #include "common/elements.h"
 #include "common/json.h"
-#include "common/launch.h"
-
-static void write_machine(json_writer *json, const bench_machine *machine)
-{
-    json_open(json, "machine", '{');
-    json_string(json, "cpu", machine->cpu);
-    json_int(json, "cpus", machine->cpus);
-    json_int(json, "memory_bytes", machine->memory_bytes);
-    json_string(json, "system", machine->system);
-    json_close(json, '}');
-}
 
 static void write_options(json_writer *json, const decode_options *o)
 {
@@ -26,6 +12,8 @@ static void write_options(json_writer *json, const decode_options *o)
     json_string(json, "group", options_group_name(o));
     json_int(json, "graph", o->graph);
     json_string(json, "cluster", o->cluster ? o->cluster : "none");
+    if (o->link)
+        links_json(json, &o->speed);
     json_string(json, "scaling", options_scaling_name(o));
     json_string(json, "simd", o->sweep.simd ? o->sweep.simd : "best");
     json_int(json, "warmup", o->sweep.warmup);
@@ -33,8 +21,11 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "batch", o->batch);
     json_int(json, "query_tokens", o->query_tokens);
     json_int(json, "call_tokens", options_rows(o));
+    json_int(json, "selected", o->selected);
+    json_int(json, "shared_prefix", o->shared_prefix);
     json_int(json, "k_dim", o->head_dim);
     json_int(json, "v_dim", o->v_dim);
+    json_int(json, "latent", o->latent);
     json_string(json, "map", options_map_name(o));
     json_int(json, "block", o->block);
     json_int(json, "reproducible_tile", o->tile);
@@ -75,18 +66,6 @@ static void write_exchange(json_writer *json, const bench_result *result)
     json_close(json, ']');
 }
 
-static void write_launch(json_writer *json)
-{
-    json_open(json, "launch", '{');
-    json_string(json, "ranks_are", launch.mpi ? "processes" : "threads");
-    if (launch.mpi) {
-        json_string(json, "mpi", launch.library);
-        json_int(json, "processes", launch.ranks);
-        json_int(json, "on_this_host", launch.local_ranks);
-    }
-    json_close(json, '}');
-}
-
 static void write_prediction(json_writer *json, const row_prediction *p)
 {
     if (!p->cluster)
@@ -121,6 +100,7 @@ static void write_row(json_writer *json, const bench_result *result)
     json_int(json, "ranks", row->ranks);
     json_int(json, "threads", row->threads);
     json_string(json, "dtype", element_name(row->dtype));
+    json_string(json, "kv_dtype", element_name(row->kv_dtype));
     json_int(json, "query_heads", row->query_heads);
     json_int(json, "kv_heads", row->kv_heads);
     json_string(json, "algorithm", result->algorithm);
@@ -132,7 +112,11 @@ static void write_row(json_writer *json, const bench_result *result)
     json_string(json, "read_loop", result->read_loop);
     json_double(json, "flops", result->flops);
     json_doubles(json, "fma_us", result->fma_us, result->samples);
-    json_double(json, "ratio", result->ratio);
+    json_double(json, "ratio", result->ratio.median);
+    json_double(json, "ratio_low", result->ratio.low);
+    json_double(json, "ratio_high", result->ratio.high);
+    if (result->others >= 0)
+        json_double(json, "cpus_used_by_others", result->others);
     json_double(json, "attend_us", result_attend_us(result));
     json_double(json, "exchange_us", result_exchange_us(result));
     json_double(json, "peak_bytes_per_rank", result_peak_bytes(result));
@@ -154,46 +138,12 @@ static void write_row(json_writer *json, const bench_result *result)
     json_close(json, '}');
 }
 
-static void write_versions(json_writer *json)
-{
-    char version[32], now[32] = "unknown";
-    time_t seconds = time(NULL);
-    struct tm utc;
-    snprintf(version, sizeof version, "%d.%d.%d", TA_VERSION_MAJOR, TA_VERSION_MINOR,
-             TA_VERSION_PATCH);
-    json_string(json, "version", version);
-    json_int(json, "library_version", ta_version());
-    if (gmtime_r(&seconds, &utc))
-        strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    json_string(json, "time", now);
-    json_string(json, "compiler", __VERSION__);
-}
-
-static void write_info(json_writer *json)
-{
-    size_t bytes = 0;
-    char *text;
-    if (ta_info(NULL, 0, &bytes) != TA_OK || !(text = malloc(bytes)))
-        return;
-    if (ta_info(text, bytes, NULL) == TA_OK)
-        json_string(json, "info", text);
-    free(text);
-}
-
 int report_write(FILE *file, const report_run *run, const bench_result *results, int count)
 {
     json_writer json;
     json_init(&json, file);
     json_open(&json, NULL, '{');
-    json_string(&json, "program", "treeattn-bench");
-    json_open(&json, "arguments", '[');
-    for (int i = 0; i < run->argc; i++)
-        json_string(&json, NULL, run->argv[i]);
-    json_close(&json, ']');
-    write_versions(&json);
-    write_machine(&json, run->machine);
-    write_info(&json);
-    write_launch(&json);
+    run_head_write(&json, run->head);
     write_options(&json, run->options);
     json_open(&json, "rows", '[');
     for (int i = 0; i < count; i++)

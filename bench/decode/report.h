@@ -4,15 +4,13 @@
 
 #include <stdio.h>
 
-#include "common/machine.h"
+#include "common/run_head.h"
 #include "options.h"
 #include "rows.h"
 
 typedef struct report_run {
     const decode_options *options;
-    const bench_machine *machine;
-    int argc; /* the command line, from the command on */
-    char **argv;
+    const run_head *head;
 } report_run;
 
 /* Returns -1 if the file could not be written. */

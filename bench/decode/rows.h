@@ -42,7 +42,8 @@ typedef struct bench_result {
     ta_group_stats *exchanged; /* [ranks], divided by `counted_steps` */
     rank_cost *costs;          /* [ranks] */
     uint64_t counted_steps;    /* steps that these two are the sum of */
-    double ratio;              /* of the median to that of the first algorithm at this work */
+    bench_interval ratio;      /* of each step to the first algorithm's of the same turn */
+    double others;             /* part of the CPUs that other programs used; -1: not known */
     int device_clock;          /* times are of events on GPUs */
     int divided;               /* it is known how a step divides into attending and the rest */
     row_prediction predicted;

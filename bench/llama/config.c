@@ -132,13 +132,28 @@ static const char *text_of(const json_item *object, const char *name, const char
     return item && item->kind == JSON_STRING ? item->text : absent;
 }
 
-/* Older files have rope_theta beside rope_scaling, newer ones both in rope_parameters. */
+/* A rotation of some of the dimensions alone would need other arithmetic. */
+static int whole_rotation(const config_file *f, const json_item *object)
+{
+    const json_item *factor = member(object, "partial_rotary_factor");
+    if (!factor || (factor->kind == JSON_NUMBER && factor->number == 1))
+        return 0;
+    snprintf(f->error, f->capacity,
+             "%s: partial_rotary_factor must be 1 or absent: all dimensions are rotated here",
+             f->path);
+    return -1;
+}
+
+/* Older files have rope_theta beside rope_scaling, newer ones both in rope_parameters; what these
+ * lack may still be beside them. */
 static int read_rope(const config_file *f, llama_rope *rope)
 {
     const json_item *newer = member(f->root, "rope_parameters");
     const json_item *scaling = newer ? newer : member(f->root, "rope_scaling");
     const char *type = text_of(scaling, "rope_type", text_of(scaling, "type", "default"));
-    if (read_double(f, newer ? newer : f->root, "rope_theta", 10000, &rope->theta) != 0)
+    const json_item *theta_in = member(newer, "rope_theta") ? newer : f->root;
+    if (whole_rotation(f, f->root) != 0 || whole_rotation(f, scaling) != 0 ||
+        read_double(f, theta_in, "rope_theta", 10000, &rope->theta) != 0)
         return -1;
     if (strcmp(type, "default") == 0)
         return 0;
@@ -264,6 +279,13 @@ double llama_config_step_elements(const llama_config *c)
 double llama_config_elements(const llama_config *c)
 {
     return llama_config_step_elements(c) + (c->tied ? 0 : (double)c->vocabulary * c->hidden);
+}
+
+double llama_config_rank_elements(const llama_config *c, double ranks)
+{
+    double words = (double)c->vocabulary * c->hidden;
+    double layers = llama_config_step_elements(c) - words;
+    return layers / ranks + words + (c->tied ? 0 : words / ranks);
 }
 
 double llama_config_kv_bytes(const llama_config *c, size_t element_bytes)

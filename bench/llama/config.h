@@ -42,6 +42,10 @@ int llama_config_read(const char *path, llama_config *config, char *error, size_
 double llama_config_step_elements(const llama_config *config);
 double llama_config_elements(const llama_config *config);
 
+/* Elements that a rank holds when layers and head are divided over so many: the embedding is whole
+ * on every rank. */
+double llama_config_rank_elements(const llama_config *config, double ranks);
+
 /* Bytes of K and V of one token in all layers, at so many bytes for an element. */
 double llama_config_kv_bytes(const llama_config *config, size_t element_bytes);
 

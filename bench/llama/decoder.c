@@ -1,21 +1,24 @@
 /* Making a decoder, and computing one word; see decoder.h. layer.c and prefill.c do the rest. */
 #include "decoder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <treeattn/collectives.h>
 
 #include "common/machine.h"
 #include "decoder_parts.h"
 
-static ta_status make_plan(decoder *d, ta_algorithm algorithm, int32_t tokens, ta_plan **plan)
+ta_status decoder_plan(decoder *d, ta_algorithm algorithm, int expanded, int32_t tokens,
+                       ta_plan **plan)
 {
     const decoder_options *o = &d->options;
     ta_plan_config config = TA_PLAN_CONFIG_INIT;
     config.batch = 1;
     config.query_tokens = tokens;
     config.query_heads = d->config->heads;
-    config.kv_heads = d->config->kv_heads;
+    config.kv_heads = expanded ? d->config->heads : d->config->kv_heads;
     config.k_dim = d->config->head_dim;
     config.kv_dtype = o->cache_dtype;
     config.query_dtype = TA_F32;
@@ -34,14 +37,14 @@ static ta_status make_plan(decoder *d, ta_algorithm algorithm, int32_t tokens, t
 static ta_status make_plans(decoder *d)
 {
     const decoder_options *o = &d->options;
-    ta_status status = TA_OK;
-    for (int i = 0; status == TA_OK && i < o->algorithms; i++)
-        status = make_plan(d, o->algorithm[i], 1, &d->steps[i]);
-    if (status == TA_OK && o->prefill != PREFILL_NONE)
-        status = make_plan(d, o->algorithm[0], o->chunk, &d->chunks);
-    if (status == TA_OK && o->prefill == PREFILL_GRID)
-        status = grid_create(d);
-    return status;
+    for (int i = 0; i < o->algorithms; i++)
+        DECODER_TRY(decoder_plan(d, o->algorithm[i], o->expanded[i], 1, &d->steps[i]));
+    if (o->prefill == PREFILL_NONE)
+        return TA_OK;
+    DECODER_TRY(decoder_plan(d, o->algorithm[0], 0, o->chunk, &d->chunks));
+    if (decoder_has_expanded(d))
+        DECODER_TRY(decoder_plan(d, TA_ALGORITHM_RING_KV, 1, o->chunk, &d->expanded.chunks));
+    return o->prefill == PREFILL_GRID ? grid_create(d) : TA_OK;
 }
 
 /* Device memory for so many floats, at least one. */
@@ -85,18 +88,61 @@ static ta_status make_activations(decoder *d)
         status = ta_device_alloc(d->device, 2 * sizeof *d->starts, (void **)&d->starts);
     if (status == TA_OK)
         status = ta_device_alloc(d->device, (size_t)rows * sizeof *d->words, (void **)&d->words);
-    return status;
+    d->host_angles = calloc((size_t)(rows * c->head_dim), sizeof *d->host_angles);
+    return status == TA_OK && !d->host_angles ? TA_ERR_NO_MEMORY : status;
 }
 
+/* A GPU of its own for each rank of this host, or the same device for all. */
 static ta_status open_device(decoder *d)
 {
+    const decoder_options *o = &d->options;
+    char name[64];
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    config.threads = d->options.threads;
-    ta_status status = ta_device_open(d->options.device, &config, &d->device);
-    if (status != TA_OK)
-        return status;
-    d->ops = llama_ops_host(d->options.threads);
-    return d->ops ? TA_OK : TA_ERR_NO_MEMORY;
+    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
+    config.threads = o->threads;
+    if (o->gpu_number < 0)
+        snprintf(name, sizeof name, "%s", o->device);
+    else
+        snprintf(name, sizeof name, "%s:%d", o->device, o->gpu_number);
+    DECODER_TRY(ta_device_open(name, &config, &d->device));
+    d->gpu = strcmp(ta_device_name(d->device), "host") != 0;
+    if (!o->ccl || d->ranks == 1)
+        return TA_OK;
+    ccl.bootstrap = d->group;
+    ta_group *group;
+    DECODER_TRY(ta_group_create_ccl(d->device, &ccl, NULL, &group));
+    d->group = group;
+    d->own_group = 1;
+    return TA_OK;
+}
+
+/* The operations, and the weights where they can read them. */
+static ta_status make_ops(decoder *d)
+{
+    const llama_config *c = d->config;
+    int64_t widest = c->hidden > d->inner_width ? c->hidden : d->inner_width;
+    widest = d->query_width > widest ? d->query_width : widest;
+    if (!d->gpu) {
+        d->ops = llama_ops_host(d->options.threads);
+        return d->ops ? TA_OK : TA_ERR_NO_MEMORY;
+    }
+    DECODER_TRY(llama_ops_gpu(d->device, d->options.products, d->options.chunk * widest, &d->ops));
+    DECODER_TRY(device_part_make(d->device, d->part, &d->there));
+    d->part = &d->there.part;
+    return TA_OK;
+}
+
+static ta_status make(decoder *d)
+{
+    const decoder_options *o = &d->options;
+    DECODER_TRY(open_device(d));
+    DECODER_TRY(make_ops(d));
+    DECODER_TRY(cache_create(d->device, d->config, o->cache_dtype, d->rank, d->ranks, o->tokens,
+                             o->block, o->page_tokens, &d->cache));
+    if (decoder_has_expanded(d))
+        DECODER_TRY(expanded_create(d));
+    DECODER_TRY(make_activations(d));
+    return make_plans(d);
 }
 
 ta_status decoder_create(ta_group *group, const decoder_options *options, const llama_part *part,
@@ -115,14 +161,7 @@ ta_status decoder_create(ta_group *group, const decoder_options *options, const 
     d->query_width = part->layers[0].q.rows;
     d->key_width = part->layers[0].k.rows;
     d->inner_width = part->layers[0].gate.rows;
-    ta_status status = open_device(d);
-    if (status == TA_OK)
-        status = cache_create(d->device, d->config, options->cache_dtype, d->rank, d->ranks,
-                              options->tokens, options->block, options->page_tokens, &d->cache);
-    if (status == TA_OK)
-        status = make_activations(d);
-    if (status == TA_OK)
-        status = make_plans(d);
+    ta_status status = make(d);
     if (status == TA_OK)
         *made = d;
     else
@@ -138,6 +177,7 @@ void decoder_destroy(decoder *d)
     for (int i = 0; i < DECODER_ALGORITHMS; i++)
         ta_plan_destroy(d->steps[i]);
     ta_plan_destroy(d->chunks);
+    expanded_destroy(d);
     void *const memory[] = {d->x,     d->normed, d->added,  d->q,    d->attended,
                             d->k,     d->v,      d->gate,   d->up,   d->cosines,
                             d->sines, d->logits, d->starts, d->words};
@@ -145,9 +185,13 @@ void decoder_destroy(decoder *d)
         ta_device_free(d->device, memory[i]);
     if (d->cache.device)
         cache_destroy(&d->cache);
+    device_part_free(&d->there);
     if (d->ops)
         d->ops->table->destroy(d->ops);
+    if (d->own_group)
+        ta_group_destroy(d->group);
     ta_device_close(d->device);
+    free(d->host_angles);
     free(d);
 }
 
@@ -155,10 +199,10 @@ void decoder_destroy(decoder *d)
 static ta_status gather_logits(decoder *d, float *logits)
 {
     int64_t most = most_words(d);
-    double start = machine_time_us();
+    double start = decoder_clock(d);
     ta_status status = ta_all_gather(d->group, d->device, d->logits + d->rank * most, d->logits,
                                      (size_t)most, TA_ELEMENT_F32, NULL);
-    d->times.exchange_us += machine_time_us() - start;
+    d->times.exchange_us += decoder_passed(d, start);
     for (int rank = 0; status == TA_OK && rank < d->ranks; rank++) {
         int first, count;
         status = ta_head_range(d->config->vocabulary, d->ranks, rank, &first, &count);
@@ -173,31 +217,60 @@ ta_status decoder_head(decoder *d, const float *x, float *logits)
 {
     const llama_config *c = d->config;
     float *own = d->options.tensor ? d->logits + d->rank * most_words(d) : d->logits;
-    d->ops->table->norm(d->ops, x, d->part->norm, c->norm_epsilon, 1, c->hidden, d->normed);
-    ta_status status = decoder_linear(d, &d->part->head, NULL, d->normed, 1, own);
-    if (status != TA_OK)
-        return status;
+    DECODER_TRY(
+        d->ops->table->norm(d->ops, x, d->part->norm, c->norm_epsilon, 1, c->hidden, d->normed));
+    DECODER_TRY(decoder_linear(d, &d->part->head, NULL, d->normed, 1, own));
     if (d->options.tensor)
         return gather_logits(d, logits);
-    status = ta_device_copy(d->device, logits, own, (size_t)c->vocabulary * sizeof *logits, NULL);
-    return status == TA_OK ? ta_device_synchronize(d->device, NULL) : status;
+    DECODER_TRY(
+        ta_device_copy(d->device, logits, own, (size_t)c->vocabulary * sizeof *logits, NULL));
+    return ta_device_synchronize(d->device, NULL);
+}
+
+ta_status decoder_set_length(decoder *d, int32_t length)
+{
+    DECODER_TRY(cache_set_length(&d->cache, length));
+    return decoder_has_expanded(d) ? cache_set_length(&d->expanded.cache, length) : TA_OK;
+}
+
+static ta_status step(decoder *d, int algorithm, int32_t word, int32_t position, float *logits)
+{
+    DECODER_TRY(decoder_set_length(d, position + 1));
+    DECODER_TRY(ta_device_copy(d->device, d->words, &word, sizeof word, NULL));
+    DECODER_TRY(layer_angles(d, &position, 1));
+    DECODER_TRY(d->ops->table->embed(d->ops, &d->part->embedding, d->words, 1, d->x));
+    DECODER_TRY(decoder_layers(d, d->steps[algorithm], 1));
+    return decoder_head(d, d->x, logits);
 }
 
 ta_status decoder_step(decoder *d, int algorithm, int32_t word, int32_t position, float *logits)
 {
     double start = machine_time_us();
-    ta_status status = cache_set_length(&d->cache, position + 1);
-    if (status == TA_OK)
-        status = ta_device_copy(d->device, d->words, &word, sizeof word, NULL);
-    if (status != TA_OK)
-        return status;
-    layer_angles(d, &position, 1);
-    d->ops->table->embed(d->ops, &d->part->embedding, d->words, 1, d->x);
-    status = decoder_layers(d, d->steps[algorithm], 1);
-    if (status == TA_OK)
-        status = decoder_head(d, d->x, logits);
+    ta_status status = step(d, algorithm, word, position, logits);
     d->times.all_us += machine_time_us() - start;
     return status;
+}
+
+ta_status decoder_best(decoder *d, int32_t *word)
+{
+    DECODER_TRY(d->ops->table->argmax(d->ops, d->logits, d->config->vocabulary, d->words));
+    DECODER_TRY(ta_device_copy(d->device, word, d->words, sizeof *word, NULL));
+    return ta_device_synchronize(d->device, NULL);
+}
+
+void decoder_wait(decoder *d, int wait)
+{
+    d->waits = wait && d->gpu;
+}
+
+const char *decoder_products(const decoder *d, int many)
+{
+    return d->ops->table->products(d->ops, many);
+}
+
+int decoder_on_gpu(const decoder *d)
+{
+    return d->gpu;
 }
 
 decoder_times decoder_get_times(const decoder *d)
@@ -211,7 +284,7 @@ void decoder_memory(const decoder *d, double *cache, double *other)
     *cache = cache_bytes(&d->cache);
     *other = 0;
     if (ta_plan_get_stats(d->steps[0], &stats) == TA_OK)
-        *other = (double)stats.device_bytes_most - *cache;
+        *other = (double)stats.device_bytes_most - *cache - (double)d->there.bytes;
 }
 
 ta_group *decoder_group(const decoder *d)

@@ -33,8 +33,13 @@ typedef struct decoder_options {
     int32_t reproducible_tile;  /* 0: off */
     int algorithms;             /* of decode steps; chunks are computed by the first */
     ta_algorithm algorithm[DECODER_ALGORITHMS];
+    int expanded[DECODER_ALGORITHMS]; /* 1: over KV heads that were repeated for each query head,
+                                       * as published code does it; not with divided weights */
     const char *device;
-    int threads; /* of each rank */
+    const char *products; /* on a GPU, as in --matmul */
+    int ccl;              /* 1: a GPU of `device` for each rank, connected by NCCL or RCCL */
+    int gpu_number;       /* which, if each rank has one; -1: all open `device` as it is */
+    int threads;          /* of each rank */
 } decoder_options;
 
 typedef struct decoder decoder;
@@ -53,7 +58,16 @@ ta_status decoder_prefill(decoder *d, const int32_t *words, int32_t count, float
  * options.algorithm[algorithm]. Doing a position again is allowed. */
 ta_status decoder_step(decoder *d, int algorithm, int32_t word, int32_t position, float *logits);
 
-/* Where the time went since the decoder was made, on this rank. */
+/* The likeliest word after the last call, chosen on the device; the same on all ranks. Only with
+ * replicated weights. */
+ta_status decoder_best(decoder *d, int32_t *word);
+
+/* On a device with streams the host does not know where time goes, unless it waits for every
+ * operation: 1 from now on, 0 no more. Nothing on a host. */
+void decoder_wait(decoder *d, int wait);
+
+/* Where the time went since the decoder was made, on this rank; on a device with streams only
+ * while decoder_wait() was on. */
 typedef struct decoder_times {
     double linear_us;   /* products with weights */
     double attend_us;   /* attending to this rank's part of the cache */
@@ -67,6 +81,12 @@ void decoder_memory(const decoder *d, double *cache, double *other);
 
 /* The group that the decoder's messages go through. */
 ta_group *decoder_group(const decoder *d);
+
+/* What computes products with weights, of one row and of many. */
+const char *decoder_products(const decoder *d, int many);
+
+/* Is its memory not the host's? */
+int decoder_on_gpu(const decoder *d);
 
 /* What a step reads of the cache now, as cache_pieces(). */
 size_t decoder_cache_pieces(const decoder *d, read_piece *pieces);

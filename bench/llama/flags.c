@@ -15,6 +15,8 @@ static const char *const weights_words[] = {"replicated", "tensor", NULL};
 static const char *const algorithm_words[] = {"tree", "ring-kv", "ring-q", NULL};
 static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,
                                           TA_ALGORITHM_RING_Q};
+static const char *const ring_words[] = {"native", "expanded", NULL};
+static const char *const group_words[] = {"auto", "host", "ccl", NULL}; /* as llama_group */
 static const char *const pages_words[] = {"small", "huge", NULL};
 
 #define AT(field) offsetof(llama_flags, field)
@@ -36,6 +38,10 @@ static const arg_flag flag_table[] = {
      "of decode steps: tree, ring-kv, ring-q; they take turns at each word, and are compared with "
      "the first",
      NULL},
+    {0, "ring", ARG_CHOICE, AT(expanded), 0, 0, ring_words, "KIND",
+     "expanded: also measure a pass-KV ring as published code has it, over KV heads that are "
+     "repeated for every query head; replicated weights alone",
+     NULL},
     {0, "weights", ARG_CHOICE, AT(tensor), 0, 0, weights_words, "KIND",
      "replicated: every rank computes every word; tensor: heads and columns are divided", NULL},
     {0, "prefill", ARG_CHOICE, AT(prefill), 0, 0, prefill_words, "KIND",
@@ -47,9 +53,18 @@ static const arg_flag flag_table[] = {
     {'t', "threads", ARG_INT, AT(threads), 1, 1024, NULL, "N", "threads of each rank",
      "CPUs / ranks"},
     {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
-     "host; GPUs have no operations of a layer yet, beside attention", NULL},
+     "host; a kind of GPU (cuda, rocm), of which each rank takes one; or one GPU for all ranks "
+     "(cuda:0)",
+     NULL},
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
+     "ccl if --device is a kind of GPU",
+     NULL},
+    {0, "link", ARG_TEXT, AT(link), 0, 0, NULL, "DELAY,RATE",
+     "put every rank on a node of its own, joined by emulated links, such as 50us,1.25GB/s", NULL},
     {0, "dtype", ARG_CHOICE, AT(dtype), 0, 0, element_words, "TYPE", "of random weights", NULL},
-    {0, "kv-dtype", ARG_CHOICE, AT(kv_dtype), 0, 0, element_words, "TYPE", "of the cache", NULL},
+    {0, "kv-dtype", ARG_CHOICE, AT(kv_dtype), 0, 0, element_kv_words, "TYPE",
+     "of the cache; of 8 bits with a scale for each token and KV head", NULL},
     {0, "chunk", ARG_INT, AT(chunk), 1, 1024, NULL, "TOKENS", "computed at a time in the prompt",
      NULL},
     {0, "block", ARG_INT, AT(block), 1, 1 << 20, NULL, "TOKENS", "of the shard map", NULL},
@@ -60,7 +75,7 @@ static const arg_flag flag_table[] = {
      "multiple: tree and chunks with replicated weights, products of a fixed order",
      "off"},
     {0, "matmul", ARG_TEXT, AT(matmul), 0, 0, NULL, "LIBRARY",
-     "products of many rows: own, or the file name of a BLAS",
+     "products of many rows: own, or the file name of a BLAS; on GPUs of the vendor's",
      "the first BLAS that is here, or own"},
     {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND", "memory of random weights",
      NULL},
@@ -71,14 +86,22 @@ static const arg_flag flag_table[] = {
     {'w', "warmup", ARG_INT, AT(warmup), 0, 1000, NULL, "N", "steps before the first that counts",
      NULL},
     {0, "read", ARG_INT, AT(read), 0, 1, NULL, "0|1",
-     "alternate with reading the same bytes of weights and cache, for the fraction", NULL},
+     "alternate with reading the same bytes of weights and cache, and the prompt with products by "
+     "the matrix library alone, for the fractions; on the host alone",
+     NULL},
     {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "TEXT",
      "also predict each row on this cluster: h100:1x8, mi300x:1x4, a file … (see treeattn-bench "
      "model)",
      NULL},
     {0, "predict", ARG_SET, AT(predict), 0, 0, NULL, "",
      "predict alone, on --cluster with all its ranks: nothing runs", NULL},
-    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE", "write all results to this file", NULL},
+    {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
+     "write all results to this file; -: to standard output, and the table to standard error",
+     NULL},
+    {0, "logits", ARG_TEXT, AT(logits), 0, 0, NULL, "FILE",
+     "write the first algorithm's logits after the prompt and after each word to this file: floats "
+     "of 32 bits, a row for each; of one length and number of ranks alone",
+     NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
 };
@@ -123,8 +146,21 @@ static const char *disagreement(const llama_flags *f)
         return "--reproducible needs --matmul own";
     if (f->tile && f->block % f->tile != 0)
         return "--block must be a multiple of --reproducible";
-    if (f->algorithms.count > DECODER_ALGORITHMS)
-        return "--algo has more than 4 values";
+    if (llama_flags_algorithms(f) > DECODER_ALGORITHMS)
+        return "--algo has more than 4 values, with --ring expanded more than 3";
+    if (f->expanded && f->tensor)
+        return "--ring expanded needs --weights replicated: it repeats all heads on every rank";
+    if (f->expanded && f->tile)
+        return "--ring expanded has no --reproducible: rings have no order of their own to keep";
+    if (f->group == LLAMA_GROUP_CCL && !llama_flags_gpu_each(f))
+        return "--group is ccl, but --device must then be a kind of GPU, such as cuda or rocm, of "
+               "which each rank takes one";
+    if (f->link && launch.mpi)
+        return "--link emulates nodes with threads of one process: start it once, without mpirun";
+    if (f->link && llama_flags_gpu(f))
+        return "--link is for --device host, not for GPUs";
+    if (f->logits && (f->tokens.count > 1 || f->ranks.count > 1))
+        return "--logits is for one row: give one value to --tokens and one to --ranks";
     return NULL;
 }
 
@@ -145,22 +181,25 @@ int llama_flags_parse(int argc, char **argv, llama_flags *flags, char *error, si
     const char *wrong = disagreement(flags);
     if (wrong)
         snprintf(error, capacity, "%s", wrong);
+    if (flags->group == LLAMA_GROUP_AUTO)
+        flags->group = llama_flags_gpu_each(flags) ? LLAMA_GROUP_CCL : LLAMA_GROUP_HOST;
+    if (llama_flags_gpu(flags))
+        flags->read = 0; /* the readers are the host's */
     if (flags->tile && !flags->matmul)
         flags->matmul = "own";
     if (flags->prefill == PREFILL_AUTO)
         flags->prefill = flags->tensor || flags->tile ? PREFILL_CHUNKS : PREFILL_GRID;
-    return wrong ? -1 : 0;
+    if (wrong)
+        return -1;
+    return flags->link ? links_parse(flags->link, &flags->speed, error, capacity) : 0;
 }
 
 void llama_flags_help(FILE *file)
 {
     llama_flags usual = defaults();
     fputs(
-        "usage: treeattn-bench llama [FLAGS]\n"
-        "\n"
-        "Run a model of the Llama family on a sharded KV cache: a prompt, then words one by one,\n"
-        "each by all algorithms in turn. Weights are random unless --model has some; their\n"
-        "values change no times.\n"
+        "On a sharded KV cache: a prompt, then words one by one, each by all algorithms in turn.\n"
+        "Weights are random unless --model has some; their values change no times.\n"
         "\n",
         file);
     args_print(file, tables, &usual);
@@ -176,15 +215,34 @@ const char *llama_flags_prefill_name(const llama_flags *flags)
     return prefill_words[flags->prefill];
 }
 
-ta_algorithm llama_flags_algorithm(const llama_flags *flags, int index)
+int llama_flags_algorithms(const llama_flags *flags)
 {
-    return algorithms[flags->algorithms.values[index]];
+    return flags->algorithms.count + (flags->expanded != 0);
 }
 
-const char *llama_algorithm_word(ta_algorithm algorithm)
+int llama_flags_is_expanded(const llama_flags *flags, int index)
 {
-    for (int i = 0; algorithm_words[i]; i++)
-        if (algorithms[i] == algorithm)
-            return algorithm_words[i];
-    return "?";
+    return index == flags->algorithms.count;
+}
+
+ta_algorithm llama_flags_algorithm(const llama_flags *flags, int index)
+{
+    return llama_flags_is_expanded(flags, index) ? TA_ALGORITHM_RING_KV
+                                                 : algorithms[flags->algorithms.values[index]];
+}
+
+const char *llama_flags_algorithm_word(const llama_flags *flags, int index)
+{
+    return llama_flags_is_expanded(flags, index) ? "expanded"
+                                                 : algorithm_words[flags->algorithms.values[index]];
+}
+
+int llama_flags_gpu(const llama_flags *flags)
+{
+    return strcmp(flags->device, "host") != 0;
+}
+
+int llama_flags_gpu_each(const llama_flags *flags)
+{
+    return llama_flags_gpu(flags) && !strchr(flags->device, ':');
 }

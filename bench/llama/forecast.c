@@ -9,6 +9,7 @@
 #include <treeattn/cluster.h>
 
 #include "common/elements.h"
+#include "paper.h"
 
 typedef struct forecast_job {
     const llama_flags *flags;
@@ -79,14 +80,16 @@ static int32_t tokens_of_rank(const forecast_job *job)
 }
 
 /* The best of the candidates that run this algorithm, for one layer. */
-static ta_status predict_attention(const forecast_job *job, ta_algorithm algorithm,
-                                   ta_prediction *best)
+static ta_status predict_attention(const forecast_job *job, int index, ta_prediction *best)
 {
+    ta_algorithm algorithm = llama_flags_algorithm(job->flags, index);
     ta_plan_config config = TA_PLAN_CONFIG_INIT;
     config.batch = 1;
     config.query_heads = job->config->heads;
-    config.kv_heads = job->config->kv_heads;
+    config.kv_heads =
+        llama_flags_is_expanded(job->flags, index) ? job->config->heads : job->config->kv_heads;
     config.k_dim = job->config->head_dim;
+    config.query_dtype = TA_F32;
     config.kv_dtype = element_dtype(job->flags->kv_dtype);
     config.max_tokens = tokens_of_rank(job);
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
@@ -121,13 +124,13 @@ static double reduce_seconds(const forecast_job *job, int64_t tokens)
     return 2 * job->config->layers * each;
 }
 
-static ta_status forecast_step(const forecast_job *job, ta_algorithm algorithm, llama_forecast *f)
+static ta_status forecast_step(const forecast_job *job, int index, llama_forecast *f)
 {
     ta_prediction best = TA_PREDICTION_INIT;
     size_t each = element_bytes(element_dtype(job->flags->dtype));
     double bytes = llama_config_step_elements(job->config) * (double)each;
     double divided = job->flags->tensor ? job->ranks : 1;
-    ta_status status = predict_attention(job, algorithm, &best);
+    ta_status status = predict_attention(job, index, &best);
     if (status != TA_OK)
         return status;
     f->possible = best.possible;
@@ -135,7 +138,7 @@ static ta_status forecast_step(const forecast_job *job, ta_algorithm algorithm, 
     f->attend_s = job->config->layers * best.step.attend_seconds;
     f->exchange_s = job->config->layers * best.step.seconds - f->attend_s + reduce_seconds(job, 1);
     f->step_s = f->weights_s + f->attend_s + f->exchange_s;
-    f->memory_bytes = llama_config_elements(job->config) * (double)each / divided +
+    f->memory_bytes = llama_config_rank_elements(job->config, divided) * (double)each +
                       job->config->layers * best.memory_bytes;
     f->fits = f->memory_bytes <= number_of(job->text, "device.memory_bytes");
     return TA_OK;
@@ -152,6 +155,8 @@ static ta_status attention_seconds(const forecast_job *job, double *seconds)
     config.kv_heads = job->config->kv_heads;
     config.k_dim = job->config->head_dim;
     config.dtype = element_dtype(job->flags->kv_dtype);
+    if (element_bytes(config.dtype) == 1) /* prompts are computed in 16 bits */
+        config.dtype = TA_BF16;
     config.max_tokens = tokens_of_rank(job);
     config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     config.map.block = (int32_t)job->flags->block;
@@ -186,46 +191,24 @@ static ta_status forecast_prefill(const forecast_job *job, llama_forecast *f)
     return status;
 }
 
-/* ---- The paper ----------------------------------------------------------------------------- */
-
-/* Prompt and 10 words, seconds, of Tree Attention (arXiv 2408.04093), tree and its ring. */
-static const struct {
-    const char *model, *cluster;
-    int32_t tokens;
-    double tree, ring;
-} published[] = {
-    {"3.1-8b", "h100:1x8", 32 << 10, 0.60, 2.57},
-    {"3.1-8b", "h100:1x8", 64 << 10, 1.08, 4.42},
-    {"3.1-8b", "h100:1x8", 128 << 10, 2.68, 6.38},
-    {"3.1-8b", "h100:1x8", 256 << 10, 2.89, 8.19},
-    {"3.1-8b", "mi300x:1x4", 32 << 10, 1.05, 3.57},
-    {"3.1-8b", "mi300x:1x4", 64 << 10, 2.36, 7.33},
-    {"3.1-8b", "mi300x:1x4", 128 << 10, 6.43, 16.40},
-    {"3.1-8b", "mi300x:1x4", 256 << 10, 15.30, 35.12},
-    {"3.2-1b", "rtx4090:1x2", 8 << 10, 0.34, 1.38},
-    {"3.2-1b", "rtx4090:1x2", 16 << 10, 0.58, 2.77},
-    {"3.2-1b", "rtx4090:1x2", 20 << 10, 0.74, 3.47},
-    {"3.2-1b", "rtx4090:1x2", 32 << 10, 1.01, 5.45},
-};
-
-static double paper_seconds(const forecast_job *job, ta_algorithm algorithm)
+/* What its devices are, if the ranks are on one node; NULL else. `name` gets it. */
+static const char *gpu_of(const forecast_job *job, char *name, size_t capacity)
 {
-    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
-        if (strcmp(published[i].model, job->config->name) == 0 && job->flags->new_words == 10 &&
-            strcmp(published[i].cluster, job->flags->cluster) == 0 &&
-            published[i].tokens == job->tokens)
-            return algorithm == TA_ALGORITHM_TREE      ? published[i].tree
-                   : algorithm == TA_ALGORITHM_RING_KV ? published[i].ring
-                                                       : 0;
-    return 0;
+    const char *at = strstr(job->text, "\ndevice = ");
+    if (!at || !strstr(job->text, "\nnodes = 1x"))
+        return NULL;
+    at += strlen("\ndevice = ");
+    snprintf(name, capacity, "%.*s", (int)strcspn(at, "\n"), at);
+    return name;
 }
 
 int llama_forecast_make(const llama_flags *flags, const llama_config *config, int ranks,
-                        int32_t tokens, ta_algorithm algorithm, llama_forecast *forecast,
-                        char *error, size_t capacity)
+                        int32_t tokens, int index, llama_forecast *forecast, char *error,
+                        size_t capacity)
 {
     ta_cluster *cluster = NULL;
     llama_forecast made = {0};
+    char gpu[128];
     ta_status status = ta_cluster_create(flags->cluster, &cluster);
     forecast_job job = {flags, config, cluster, NULL, ranks, tokens};
     if (status == TA_OK)
@@ -233,11 +216,12 @@ int llama_forecast_make(const llama_flags *flags, const llama_config *config, in
     if (status == TA_OK && !job.text)
         status = TA_ERR_NO_MEMORY;
     if (status == TA_OK)
-        status = forecast_step(&job, algorithm, &made);
+        status = forecast_step(&job, index, &made);
     if (status == TA_OK)
         status = forecast_prefill(&job, &made);
     if (status == TA_OK)
-        made.paper_s = paper_seconds(&job, algorithm);
+        made.paper_s =
+            paper_seconds(flags, config, gpu_of(&job, gpu, sizeof gpu), ranks, tokens, index);
     else
         snprintf(error, capacity, "--cluster: the row could not be predicted: %s", ta_last_error());
     free(job.text);

@@ -19,9 +19,9 @@ typedef struct llama_forecast {
 /* Ranks of the cluster; 0 with a sentence in `error` if it cannot be made. */
 int llama_forecast_ranks(const char *cluster, char *error, size_t capacity);
 
-/* -1 with a sentence in `error`. */
+/* Of algorithm `index` of the flags. -1 with a sentence in `error`. */
 int llama_forecast_make(const llama_flags *flags, const llama_config *config, int ranks,
-                        int32_t tokens, ta_algorithm algorithm, llama_forecast *forecast,
-                        char *error, size_t capacity);
+                        int32_t tokens, int index, llama_forecast *forecast, char *error,
+                        size_t capacity);
 
 #endif

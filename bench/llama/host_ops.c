@@ -7,6 +7,7 @@
 #include "common/elements.h"
 #include "ops.h"
 #include "products.h"
+#include "sample.h"
 #include "team.h"
 
 typedef struct host_ops {
@@ -84,7 +85,7 @@ static uint16_t narrow_f16(float value)
     return (uint16_t)(sign | (bits - (112u << 23)) >> 13);
 }
 
-static void narrow(llama_ops *ops, ta_dtype dtype, const float *from, void *to, int64_t count)
+static ta_status narrow(llama_ops *ops, ta_dtype dtype, const float *from, void *to, int64_t count)
 {
     (void)ops;
     if (dtype == TA_F32)
@@ -93,14 +94,16 @@ static void narrow(llama_ops *ops, ta_dtype dtype, const float *from, void *to, 
         ((uint16_t *)to)[i] = narrow_bf16(from[i]);
     for (int64_t i = 0; dtype == TA_F16 && i < count; i++)
         ((uint16_t *)to)[i] = narrow_f16(from[i]);
+    return TA_OK;
 }
 
-static void widen(llama_ops *ops, ta_dtype dtype, const void *from, float *to, int64_t count)
+static ta_status widen(llama_ops *ops, ta_dtype dtype, const void *from, float *to, int64_t count)
 {
     size_t each = element_bytes(dtype);
     (void)ops;
     for (int64_t i = 0; i < count; i++)
         to[i] = widen_one(dtype, (const char *)from + (size_t)i * each);
+    return TA_OK;
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
@@ -115,11 +118,12 @@ static void embed_rows(void *context, int64_t first, int64_t last)
     }
 }
 
-static void embed(llama_ops *ops, const llama_matrix *table, const int32_t *words, int64_t tokens,
-                  float *to)
+static ta_status embed(llama_ops *ops, const llama_matrix *table, const int32_t *words,
+                       int64_t tokens, float *to)
 {
     rows_job job = {.table = table, .words = words, .to = to};
     run_rows(ops, tokens, table->columns, embed_rows, &job);
+    return TA_OK;
 }
 
 static void norm_rows(void *context, int64_t first, int64_t last)
@@ -137,17 +141,18 @@ static void norm_rows(void *context, int64_t first, int64_t last)
     }
 }
 
-static void norm(llama_ops *ops, const float *from, const float *weight, float epsilon,
-                 int64_t rows, int64_t width, float *to)
+static ta_status norm(llama_ops *ops, const float *from, const float *weight, float epsilon,
+                      int64_t rows, int64_t width, float *to)
 {
     rows_job job = {.from = from, .weight = weight, .epsilon = epsilon, .width = width, .to = to};
     run_rows(ops, rows, width, norm_rows, &job);
+    return TA_OK;
 }
 
-static int linear(llama_ops *ops, const llama_matrix *w, const float *bias, const float *from,
-                  int64_t rows, float *to)
+static ta_status linear(llama_ops *ops, const llama_matrix *w, const float *bias, const float *from,
+                        int64_t rows, float *to)
 {
-    product_job job = {*w, bias, from, rows, to};
+    product_job job = {*w, bias, from, rows, to, NULL};
     return product_run(&job, team_of(ops));
 }
 
@@ -168,11 +173,12 @@ static void rope_rows(void *context, int64_t first, int64_t last)
     }
 }
 
-static void rope(llama_ops *ops, float *x, int64_t tokens, int64_t heads, int64_t dim,
-                 const float *cosines, const float *sines)
+static ta_status rope(llama_ops *ops, float *x, int64_t tokens, int64_t heads, int64_t dim,
+                      const float *cosines, const float *sines)
 {
     rows_job job = {.cosines = cosines, .sines = sines, .width = dim, .heads = heads, .to = x};
     run_rows(ops, tokens, heads * dim, rope_rows, &job);
+    return TA_OK;
 }
 
 static void swiglu_some(void *context, int64_t first, int64_t last)
@@ -182,10 +188,11 @@ static void swiglu_some(void *context, int64_t first, int64_t last)
         job->to[i] = job->to[i] / (1 + expf(-job->to[i])) * job->from[i];
 }
 
-static void swiglu(llama_ops *ops, float *gate, const float *up, int64_t count)
+static ta_status swiglu(llama_ops *ops, float *gate, const float *up, int64_t count)
 {
     rows_job job = {.from = up, .to = gate};
     team_run(team_of(ops), count, PORTION / 4, swiglu_some, &job);
+    return TA_OK;
 }
 
 static void add_some(void *context, int64_t first, int64_t last)
@@ -195,10 +202,35 @@ static void add_some(void *context, int64_t first, int64_t last)
         job->to[i] += job->from[i];
 }
 
-static void add(llama_ops *ops, float *to, const float *from, int64_t count)
+static ta_status add(llama_ops *ops, float *to, const float *from, int64_t count)
 {
     rows_job job = {.from = from, .to = to};
     team_run(team_of(ops), count, 2 * PORTION, add_some, &job);
+    return TA_OK;
+}
+
+static ta_status repeat(llama_ops *ops, ta_dtype dtype, const void *from, int64_t rows,
+                        int64_t heads, int64_t times, int64_t dim, void *to)
+{
+    size_t head = (size_t)dim * element_bytes(dtype);
+    (void)ops;
+    for (int64_t i = 0; i < rows * heads * times; i++)
+        memcpy((char *)to + (size_t)i * head, (const char *)from + (size_t)(i / times) * head,
+               head);
+    return TA_OK;
+}
+
+static ta_status argmax(llama_ops *ops, const float *from, int64_t count, int32_t *best)
+{
+    (void)ops;
+    *best = sample_greedy(from, (int32_t)count);
+    return TA_OK;
+}
+
+static const char *products(const llama_ops *ops, int many)
+{
+    (void)ops;
+    return many ? products_many_name() : products_one_name();
 }
 
 static void destroy(llama_ops *ops)
@@ -208,8 +240,8 @@ static void destroy(llama_ops *ops)
     free(ops);
 }
 
-static const llama_ops_table host_table = {embed, norm,   linear, rope,   swiglu,
-                                           add,   narrow, widen,  destroy};
+static const llama_ops_table host_table = {embed,  norm,  linear, rope,   swiglu,   add,
+                                           narrow, widen, repeat, argmax, products, destroy};
 
 llama_ops *llama_ops_host(int threads)
 {

@@ -4,16 +4,22 @@
  * one prints. */
 #include "llama.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include <treeattn/extension.h>
+
 #include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/launch.h"
+#include "common/run_head.h"
 #include "common/sweep.h"
+#include "device/model.h"
 #include "products.h"
+#include "prompt.h"
 #include "safetensors.h"
 #include "summary.h"
 
@@ -23,8 +29,8 @@ typedef struct llama_job {
     llama_config config;
     const char *folder; /* with safetensors files; NULL: random weights */
     llama_weights *weights;
-    int32_t *given; /* the prompt of --words */
-    int32_t given_count;
+    int32_t *given;     /* the prompt of --words */
+    rank_place *places; /* of the largest row; NULL: nothing runs */
     llama_head head;
     FILE *file;
     json_writer json;
@@ -76,56 +82,23 @@ static int find_model(llama_job *job, char *error, size_t capacity)
     return 0;
 }
 
-/* Numbers with space or commas between them. */
-static int read_words(llama_job *job, char *error, size_t capacity)
+/* The words of --words, which are then as many as --tokens. */
+static int read_prompt(llama_job *job, char *error, size_t capacity)
 {
-    size_t length;
-    const char *path = job->flags.words;
-    if (!path)
+    int32_t count;
+    if (!job->flags.words)
         return 0;
-    char *text = llama_read_text(path, &length, error, capacity);
-    if (!text)
+    if (prompt_read(job->flags.words, job->config.vocabulary, &job->given, &count, error,
+                    capacity) != 0)
         return -1;
-    job->given = calloc(length / 2 + 2, sizeof *job->given);
-    int64_t word = 0;
-    char *at = text + strspn(text, " ,\n\r\t");
-    while (job->given && *at) {
-        size_t digits = strcspn(at, " ,\n\r\t");
-        if (args_number(at, digits, &word) != 0 || word >= job->config.vocabulary)
-            break;
-        job->given[job->given_count++] = (int32_t)word;
-        at += digits;
-        at += strspn(at, " ,\n\r\t");
-    }
-    int whole = job->given && *at == '\0' && job->given_count > 0;
-    if (!whole)
-        snprintf(
-            error, capacity,
-            "--words is '%s', which must have whole numbers from 0 to %d: number %d is not one",
-            path, (int)job->config.vocabulary - 1, (int)job->given_count + 1);
-    else
-        job->flags.tokens = sweep_one(job->given_count);
-    free(text);
-    return whole ? 0 : -1;
-}
-
-/* A prompt of so many words: the given one, or words by chance. NULL without memory. */
-static int32_t *make_prompt(const llama_job *job, int32_t tokens)
-{
-    int32_t *prompt = calloc((size_t)tokens, sizeof *prompt);
-    uint64_t state = (uint64_t)job->flags.seed + 1;
-    for (int32_t i = 0; prompt && i < tokens; i++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        prompt[i] = job->given ? job->given[i]
-                               : (int32_t)((state >> 33) % (uint64_t)job->config.vocabulary);
-    }
-    return prompt;
+    job->flags.tokens = sweep_one(count);
+    return 0;
 }
 
 /* ---- Memory -------------------------------------------------------------------------------- */
 
 /* Bytes that the ranks of this host need for weights, and for K and V of the longest row. Files are
- * mapped, and need none. */
+ * mapped, and need none; a GPU's cache is in its own memory. */
 static double needed_bytes(const llama_job *job)
 {
     const llama_flags *f = &job->flags;
@@ -133,10 +106,13 @@ static double needed_bytes(const llama_job *job)
     for (int i = 0; i < f->tokens.count; i++)
         tokens = f->tokens.values[i] > tokens ? f->tokens.values[i] : tokens;
     double weights =
-        llama_config_elements(&job->config) * (double)element_bytes(element_dtype(f->dtype));
-    double copies = launch.mpi && !f->tensor ? launch.local_ranks : 1;
+        llama_config_rank_elements(&job->config, launch.mpi && f->tensor ? launch.ranks : 1) *
+        (double)element_bytes(element_dtype(f->dtype));
+    double copies = launch.mpi ? launch.local_ranks : 1;
     double cache = (double)(tokens + f->new_words) *
                    llama_config_kv_bytes(&job->config, element_bytes(element_dtype(f->kv_dtype)));
+    double heads = (double)job->config.heads / job->config.kv_heads;
+    cache = llama_flags_gpu(f) ? 0 : cache * (f->expanded ? 1 + heads : 1);
     return (job->folder ? 0 : weights * copies) + cache;
 }
 
@@ -175,12 +151,40 @@ static int make_weights(llama_job *job)
 static int forecast_row(const llama_job *job, const llama_row *row, llama_forecast *forecasts)
 {
     char error[1024];
-    for (int a = 0; a < job->flags.algorithms.count; a++)
-        if (llama_forecast_make(&job->flags, &job->config, row->ranks, row->tokens,
-                                llama_flags_algorithm(&job->flags, a), &forecasts[a], error,
-                                sizeof error) != 0)
+    for (int a = 0; a < llama_flags_algorithms(&job->flags); a++)
+        if (llama_forecast_make(&job->flags, &job->config, row->ranks, row->tokens, a,
+                                &forecasts[a], error, sizeof error) != 0)
             return fail(EXIT_USAGE, error);
     return EXIT_OK;
+}
+
+/* Logits that are no numbers: weights that have none, or a fault of this program. */
+static int check_logits(const llama_result *result)
+{
+    char text[256];
+    for (int a = 0; a < result->algorithms; a++) {
+        if (!isnan(result->steps[a].difference))
+            continue;
+        snprintf(text, sizeof text,
+                 "logits of %s, or of the prompt, are NaN or infinite, with %d tokens on %d ranks: "
+                 "the weights must be finite numbers",
+                 result->steps[a].name, (int)result->row.tokens, result->row.ranks);
+        return fail_alike(EXIT_WRONG, text);
+    }
+    return EXIT_OK;
+}
+
+/* The file of --logits. */
+static int write_logits(const llama_job *job, const llama_result *result)
+{
+    size_t count = (size_t)(job->flags.new_words + 1) * (size_t)job->config.vocabulary;
+    if (!result->logits || launch.rank != 0)
+        return EXIT_OK;
+    FILE *file = fopen(job->flags.logits, "wb");
+    int wrong = !file || fwrite(result->logits, sizeof *result->logits, count, file) != count;
+    if (file && fclose(file) != 0)
+        wrong = 1;
+    return wrong ? fail(EXIT_WRONG, "--logits cannot be written") : EXIT_OK;
 }
 
 static int run_row(llama_job *job, const llama_row *row)
@@ -189,7 +193,8 @@ static int run_row(llama_job *job, const llama_row *row)
     int code = EXIT_OK;
     llama_forecast forecasts[DECODER_ALGORITHMS];
     llama_result result = {.row = *row};
-    int32_t *prompt = make_prompt(job, row->tokens);
+    int32_t *prompt =
+        prompt_make(job->given, job->config.vocabulary, (uint64_t)job->flags.seed, row->tokens);
     llama_timing timing = {&job->flags, &job->machine, job->weights, prompt};
     if (!prompt)
         return fail(EXIT_WRONG, "not enough memory for the prompt");
@@ -202,7 +207,10 @@ static int run_row(llama_job *job, const llama_row *row)
         if (job->file)
             summary_json_rows(&job->json, &job->head, &result,
                               job->flags.cluster ? forecasts : NULL);
+        code = check_logits(&result);
     }
+    if (code == EXIT_OK)
+        code = write_logits(job, &result);
     llama_result_free(&result);
     free(prompt);
     return code;
@@ -240,14 +248,33 @@ static int predict_rows(llama_job *job)
         llama_row row = {.ranks = ranks, .tokens = (int32_t)f->tokens.values[j]};
         llama_forecast forecasts[DECODER_ALGORITHMS];
         code = forecast_row(job, &row, forecasts);
-        for (int a = 0; code == EXIT_OK && a < f->algorithms.count; a++) {
-            ta_algorithm algorithm = llama_flags_algorithm(f, a);
-            summary_forecast(&row, algorithm, &forecasts[a], &forecasts[0], f->new_words);
+        for (int a = 0; code == EXIT_OK && a < llama_flags_algorithms(f); a++) {
+            const char *name = llama_flags_algorithm_word(f, a);
+            summary_forecast(&row, name, &forecasts[a], &forecasts[0], f->new_words);
             if (job->file)
-                summary_json_forecast(&job->json, &row, algorithm, &forecasts[a]);
+                summary_json_forecast(&job->json, &row, name, &forecasts[a]);
         }
     }
     return code;
+}
+
+/* The device that was asked for, or why it is not here. */
+static int try_device(const llama_job *job)
+{
+    char error[1024];
+    ta_device *device;
+    const void *table;
+    if (job->flags.predict || !llama_flags_gpu(&job->flags))
+        return EXIT_OK;
+    ta_status status = ta_device_open(job->flags.device, NULL, &device);
+    if (status == TA_OK) {
+        status = ta_device_extension(device, TA_MODEL_NAME, TA_MODEL_VERSION, &table);
+        ta_device_close(device);
+    }
+    if (status == TA_OK)
+        return EXIT_OK;
+    snprintf(error, sizeof error, "--device is %s: %s", job->flags.device, ta_last_error());
+    return fail_alike(EXIT_NO_DEVICE, error);
 }
 
 /* ---- The command --------------------------------------------------------------------------- */
@@ -256,7 +283,7 @@ static int open_json(llama_job *job)
 {
     if (!job->flags.json || launch.rank != 0)
         return EXIT_OK;
-    job->file = fopen(job->flags.json, "w");
+    job->file = run_json_open(job->flags.json);
     if (!job->file)
         return fail(EXIT_WRONG, "--json cannot be written");
     json_init(&job->json, job->file);
@@ -264,16 +291,34 @@ static int open_json(llama_job *job)
     return EXIT_OK;
 }
 
+/* Where the ranks of the largest row are. */
+static int find_places(llama_job *job)
+{
+    const llama_flags *f = &job->flags;
+    for (int i = 0; i < f->ranks.count; i++)
+        if (f->ranks.values[i] > job->head.ranks)
+            job->head.ranks = (int)f->ranks.values[i];
+    job->places = places_find(f->device, llama_flags_gpu_each(f), job->head.ranks);
+    job->head.places = job->places;
+    return job->places ? EXIT_OK : fail(EXIT_WRONG, "not enough memory for the list of ranks");
+}
+
 static int run(llama_job *job, int argc, char **argv)
 {
     char error[1024];
-    if (find_model(job, error, sizeof error) != 0 || read_words(job, error, sizeof error) != 0 ||
-        products_use(job->flags.matmul, error, sizeof error) != 0)
+    const char *matmul = llama_flags_gpu(&job->flags) ? "own" : job->flags.matmul;
+    if (find_model(job, error, sizeof error) != 0 || read_prompt(job, error, sizeof error) != 0 ||
+        products_use(matmul, error, sizeof error) != 0)
         return fail(EXIT_USAGE, error);
     machine_read(&job->machine);
-    job->head = (llama_head){&job->flags,  &job->machine,
-                             &job->config, job->folder ? job->folder : "random weights",
-                             argc,         argv};
+    job->head = (llama_head){.flags = &job->flags,
+                             .machine = &job->machine,
+                             .config = &job->config,
+                             .weights = job->folder ? job->folder : "random weights",
+                             .argc = argc,
+                             .argv = argv};
+    if (!job->flags.predict && find_places(job) != EXIT_OK)
+        return EXIT_WRONG;
     int code = open_json(job);
     if (code == EXIT_OK)
         code = job->flags.predict ? predict_rows(job) : run_rows(job);
@@ -296,12 +341,12 @@ int llama_command(int argc, char **argv)
         llama_flags_help(stdout);
         return EXIT_OK;
     }
-    if (strcmp(job.flags.device, "host") != 0)
-        return fail_alike(EXIT_NO_DEVICE, "--device must be host: norms, rotations and products of "
-                                          "a layer are not there on GPUs yet");
     element_init();
-    int code = run(&job, argc, argv);
+    int code = try_device(&job);
+    if (code == EXIT_OK)
+        code = run(&job, argc, argv);
     llama_weights_free(job.weights);
     free(job.given);
+    free(job.places);
     return code;
 }

@@ -23,30 +23,30 @@ struct llama_weights {
 
 /* ---- All tensors in turn ------------------------------------------------------------------- */
 
-typedef struct tensor_visit {
+typedef struct tensor_entry {
     const tensor_kind *kind;
     char name[96];
     uint64_t number; /* of the tensor, the same for every run */
     int64_t rows, columns;
     void *field;      /* a llama_matrix, or a pointer to floats */
     int is_embedding; /* which every rank has whole */
-} tensor_visit;
+} tensor_entry;
 
-typedef int (*visit_fn)(void *context, const tensor_visit *tensor);
+typedef int (*tensor_fn)(void *context, const tensor_entry *tensor);
 
-static int is_vector(const tensor_visit *tensor)
+static int is_vector(const tensor_entry *tensor)
 {
     return tensor->kind->columns == AXIS_NONE;
 }
 
 /* Layer -1 is the model. */
-static int visit_list(llama_weights *w, const tensor_kind *kinds, int layer, visit_fn fn,
-                      void *context)
+static int for_tensors(llama_weights *w, const tensor_kind *kinds, int layer, tensor_fn fn,
+                       void *context)
 {
     const llama_config *config = &w->all.config;
     int64_t first;
     for (const tensor_kind *kind = kinds; kind->name; kind++) {
-        tensor_visit t = {.kind = kind};
+        tensor_entry t = {.kind = kind};
         t.number = (uint64_t)(layer + 1) * 64 + (uint64_t)(kind - kinds);
         if (!tensor_exists(kind, config))
             continue;
@@ -64,21 +64,21 @@ static int visit_list(llama_weights *w, const tensor_kind *kinds, int layer, vis
     return 0;
 }
 
-static int visit_all(llama_weights *w, visit_fn fn, void *context)
+static int for_all_tensors(llama_weights *w, tensor_fn fn, void *context)
 {
-    int status = visit_list(w, model_tensors, -1, fn, context);
+    int status = for_tensors(w, model_tensors, -1, fn, context);
     for (int layer = 0; status == 0 && layer < w->all.config.layers; layer++)
-        status = visit_list(w, layer_tensors, layer, fn, context);
+        status = for_tensors(w, layer_tensors, layer, fn, context);
     return status;
 }
 
-static int count_vectors(void *context, const tensor_visit *tensor)
+static int count_vectors(void *context, const tensor_entry *tensor)
 {
     *(size_t *)context += is_vector(tensor) ? (size_t)tensor->rows : 0;
     return 0;
 }
 
-static float *take_vector(llama_weights *w, const tensor_visit *tensor)
+static float *take_vector(llama_weights *w, const tensor_entry *tensor)
 {
     float *vector = w->vectors + w->vectors_used;
     w->vectors_used += (size_t)tensor->rows;
@@ -96,7 +96,7 @@ static llama_weights *make(const llama_config *config, char *error, size_t capac
         w->all.layers = calloc((size_t)config->layers, sizeof *w->all.layers);
     }
     if (w && w->all.layers) {
-        visit_all(w, count_vectors, &floats);
+        for_all_tensors(w, count_vectors, &floats);
         w->vectors = calloc(floats, sizeof *w->vectors);
     }
     if (w && w->vectors)
@@ -132,7 +132,7 @@ static int read_vector(const safetensor *found, float *vector)
     return status;
 }
 
-static int load_tensor(void *context, const tensor_visit *t)
+static int load_tensor(void *context, const tensor_entry *t)
 {
     load_job *job = context;
     const safetensor *found = safetensors_find(job->w->files, t->name);
@@ -181,7 +181,7 @@ llama_weights *llama_weights_load(const llama_config *config, const char *path, 
     if (!w)
         return NULL;
     w->files = safetensors_open(path, error, capacity);
-    if (!w->files || visit_all(w, load_tensor, &job) != 0) {
+    if (!w->files || for_all_tensors(w, load_tensor, &job) != 0) {
         llama_weights_free(w);
         return NULL;
     }
@@ -200,7 +200,7 @@ typedef struct random_job {
     int thread, threads;
 } random_job;
 
-static int place_matrix(void *context, const tensor_visit *t)
+static int place_matrix(void *context, const tensor_entry *t)
 {
     random_job *job = context;
     if (is_vector(t))
@@ -213,12 +213,12 @@ static int place_matrix(void *context, const tensor_visit *t)
 }
 
 /* Tensors take their numbers from places of the generator that are far apart. */
-static uint64_t tensor_seed(const random_job *job, const tensor_visit *t)
+static uint64_t tensor_seed(const random_job *job, const tensor_entry *t)
 {
     return (job->seed + 1) * 0x9e3779b97f4a7c15u + (t->number << 40);
 }
 
-static int fill_vector(void *context, const tensor_visit *t)
+static int fill_vector(void *context, const tensor_entry *t)
 {
     random_job *job = context;
     if (!is_vector(t))
@@ -231,7 +231,7 @@ static int fill_vector(void *context, const tensor_visit *t)
 }
 
 /* This thread's rows of what the rank has of it. */
-static int fill_matrix(void *context, const tensor_visit *t)
+static int fill_matrix(void *context, const tensor_entry *t)
 {
     const random_job *job = context;
     int64_t first_row = 0, rows = t->rows, first, columns;
@@ -255,7 +255,7 @@ static void fill_on_thread(int thread, int threads, void *context)
     random_job job = *(const random_job *)context;
     job.thread = thread;
     job.threads = threads;
-    visit_all(job.w, fill_matrix, &job);
+    for_all_tensors(job.w, fill_matrix, &job);
 }
 
 llama_weights *llama_weights_random(const llama_config *config, ta_dtype dtype, uint64_t seed,
@@ -266,12 +266,13 @@ llama_weights *llama_weights_random(const llama_config *config, ta_dtype dtype, 
     random_job job = {w, dtype, seed, rank, ranks, 0, 0, 1};
     if (!w)
         return NULL;
-    visit_all(w, place_matrix, &job);
+    for_all_tensors(w, place_matrix, &job);
     w->mapped_bytes = (job.used + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     w->mapping = pages_map(w->mapped_bytes, pages, 0);
     job.used = 0;
-    if (!w->mapping || visit_all(w, place_matrix, &job) != 0 ||
-        visit_all(w, fill_vector, &job) != 0 || parallel_run(threads, fill_on_thread, &job) != 0) {
+    if (!w->mapping || for_all_tensors(w, place_matrix, &job) != 0 ||
+        for_all_tensors(w, fill_vector, &job) != 0 ||
+        parallel_run(threads, fill_on_thread, &job) != 0) {
         snprintf(error, capacity, "%.1f GiB of memory, or %d threads, could not be had for weights",
                  (double)w->mapped_bytes * 0x1p-30, threads);
         llama_weights_free(w);

@@ -59,8 +59,13 @@ const llama_part *llama_weights_all(const llama_weights *weights);
 int llama_part_make(const llama_weights *weights, int rank, int ranks, llama_part *part);
 void llama_part_free(llama_part *part);
 
-/* Bytes of the matrices that a decode step reads. */
+enum { LLAMA_LAYER_MATRICES = 7 };
+const llama_matrix *llama_layer_matrix(const llama_layer *layer, int index);
+
+/* Bytes of the matrices that a decode step reads; and of all that the rank holds: the embedding
+ * too, whole, of which a step reads one row, and which may be the head. */
 double llama_part_bytes(const llama_part *part);
+double llama_part_memory(const llama_part *part);
 
 /* They as pieces to read: returns how many, or writes them too. */
 size_t llama_part_pieces(const llama_part *part, read_piece *pieces);

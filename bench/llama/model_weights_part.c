@@ -60,52 +60,64 @@ void llama_part_free(llama_part *part)
     part->layers = NULL;
 }
 
-enum { LAYER_MATRICES = 7 };
-
-static const llama_matrix *layer_matrix(const llama_layer *layer, int index)
+const llama_matrix *llama_layer_matrix(const llama_layer *layer, int index)
 {
-    const llama_matrix *const all[LAYER_MATRICES] = {
+    const llama_matrix *const all[LLAMA_LAYER_MATRICES] = {
         &layer->q, &layer->k, &layer->v, &layer->o, &layer->gate, &layer->up, &layer->down};
     return all[index];
 }
 
-/* A matrix of whole rows is one piece. */
+/* A matrix of whole rows is one piece. Readers read whole words: what is before the first one and
+ * behind the last is left out, and with it a row that has none. */
 static size_t matrix_pieces(const llama_matrix *m, read_piece *pieces)
 {
     size_t row = (size_t)m->columns * element_bytes(m->dtype), count = 0;
-    if (row * (size_t)m->rows < 16)
-        return 0;
     int whole = m->columns == m->stride;
-    for (int64_t i = 0; i < (whole ? 1 : m->rows); i++, count++) {
+    for (int64_t i = 0; i < (whole ? 1 : m->rows); i++) {
         size_t at = (size_t)(i * m->stride) * element_bytes(m->dtype);
         size_t bytes = whole ? row * (size_t)m->rows : row;
         const char *begin = (const char *)m->data + at;
-        size_t before = (8 - (uintptr_t)begin % 8) % 8; /* readers read whole words */
+        size_t before = (8 - (uintptr_t)begin % 8) % 8;
+        if (bytes < before + 8)
+            continue;
         if (pieces)
             pieces[count] = (read_piece){begin + before, (bytes - before) / 8 * 8};
+        count++;
     }
     return count;
 }
 
+static double matrix_bytes(const llama_matrix *m)
+{
+    return (double)m->rows * (double)m->columns * (double)element_bytes(m->dtype);
+}
+
+static double layers_bytes(const llama_part *part)
+{
+    double bytes = 0;
+    for (int i = 0; i < part->config.layers; i++)
+        for (int j = 0; j < LLAMA_LAYER_MATRICES; j++)
+            bytes += matrix_bytes(llama_layer_matrix(&part->layers[i], j));
+    return bytes;
+}
+
 double llama_part_bytes(const llama_part *part)
 {
-    double elements = (double)part->head.rows * (double)part->head.columns;
-    double bytes = elements * (double)element_bytes(part->head.dtype);
-    for (int i = 0; i < part->config.layers; i++) {
-        for (int j = 0; j < LAYER_MATRICES; j++) {
-            const llama_matrix *m = layer_matrix(&part->layers[i], j);
-            bytes += (double)m->rows * (double)m->columns * (double)element_bytes(m->dtype);
-        }
-    }
-    return bytes;
+    return layers_bytes(part) + matrix_bytes(&part->head);
+}
+
+double llama_part_memory(const llama_part *part)
+{
+    double head = part->config.tied ? 0 : matrix_bytes(&part->head);
+    return layers_bytes(part) + head + matrix_bytes(&part->embedding);
 }
 
 size_t llama_part_pieces(const llama_part *part, read_piece *pieces)
 {
     size_t count = matrix_pieces(&part->head, pieces);
     for (int i = 0; i < part->config.layers; i++)
-        for (int j = 0; j < LAYER_MATRICES; j++)
-            count +=
-                matrix_pieces(layer_matrix(&part->layers[i], j), pieces ? pieces + count : NULL);
+        for (int j = 0; j < LLAMA_LAYER_MATRICES; j++)
+            count += matrix_pieces(llama_layer_matrix(&part->layers[i], j),
+                                   pieces ? pieces + count : NULL);
     return count;
 }

@@ -19,7 +19,7 @@ static int32_t least(int32_t a, int32_t b)
 static ta_status set_call(decoder *d, int32_t length, int32_t tokens)
 {
     const int32_t starts[2] = {0, tokens};
-    ta_status status = cache_set_length(&d->cache, length);
+    ta_status status = decoder_set_length(d, length);
     if (status == TA_OK)
         status = ta_device_copy(d->device, d->starts, starts, sizeof starts, NULL);
     return status;
@@ -35,15 +35,17 @@ static ta_status compute_chunk(decoder *d, const int32_t *words, int32_t first, 
         return TA_ERR_NO_MEMORY;
     for (int32_t i = 0; i < count; i++)
         positions[i] = first + i;
-    layer_angles(d, positions, count);
+    ta_status status = layer_angles(d, positions, count);
     free(positions);
-    ta_status status = set_call(d, first + count, count);
+    if (status == TA_OK)
+        status = set_call(d, first + count, count);
     if (status == TA_OK)
         status =
             ta_device_copy(d->device, d->words, words + first, (size_t)count * sizeof *words, NULL);
+    if (status == TA_OK)
+        status = d->ops->table->embed(d->ops, &d->part->embedding, d->words, count, d->x);
     if (status != TA_OK)
         return status;
-    d->ops->table->embed(d->ops, &d->part->embedding, d->words, count, d->x);
     return decoder_layers(d, d->chunks, count);
 }
 
@@ -70,12 +72,12 @@ ta_status grid_create(decoder *d)
     config.query_heads = c->heads;
     config.kv_heads = c->kv_heads;
     config.k_dim = c->head_dim;
-    config.dtype = d->options.cache_dtype;
+    config.dtype = g->dtype = cache_has_scales(&d->cache) ? TA_BF16 : d->options.cache_dtype;
     config.max_tokens = g->tokens = d->cache.most_tokens;
     config.map = d->cache.map;
     config.forward_only = 1;
     ta_status status = ta_attention_create(d->group, d->device, &config, &g->plan);
-    size_t tokens = (size_t)g->tokens, each = element_bytes(d->options.cache_dtype);
+    size_t tokens = (size_t)g->tokens, each = element_bytes(g->dtype);
     size_t query = tokens * (size_t)d->query_width * each,
            key = tokens * (size_t)d->key_width * each;
     size_t x = tokens * (size_t)c->hidden * sizeof *g->x;
@@ -101,29 +103,32 @@ void grid_destroy(decoder *d)
     free(g->positions);
 }
 
-/* Element `token` of an array of tokens of so many elements, in the cache's type. */
+/* Element `token` of an array of tokens of so many elements, in the grid's type. */
 static void *token_at(const decoder *d, void *array, int32_t token, int64_t width)
 {
-    return (char *)array + (size_t)(token * width) * element_bytes(d->options.cache_dtype);
+    return (char *)array + (size_t)(token * width) * element_bytes(d->grid.dtype);
 }
 
 /* Q, K and V of all tokens of this rank, a chunk at a time. */
 static ta_status project_all(decoder *d, const llama_layer *layer, int32_t tokens)
 {
     grid_rows *g = &d->grid;
-    const llama_ops_table *ops = d->ops->table;
-    ta_dtype dtype = d->options.cache_dtype;
-    ta_status status = TA_OK;
-    for (int32_t at = 0, now; status == TA_OK && at < tokens; at += now) {
+    for (int32_t at = 0, now; at < tokens; at += now) {
         now = least(d->options.chunk, tokens - at);
-        layer_angles(d, g->positions + at, now);
-        status = layer_project(d, layer, g->x + (int64_t)at * d->config->hidden, now);
-        ops->narrow(d->ops, dtype, d->q, token_at(d, g->q, at, d->query_width),
-                    now * d->query_width);
-        ops->narrow(d->ops, dtype, d->k, token_at(d, g->k, at, d->key_width), now * d->key_width);
-        ops->narrow(d->ops, dtype, d->v, token_at(d, g->v, at, d->key_width), now * d->key_width);
+        DECODER_TRY(layer_angles(d, g->positions + at, now));
+        DECODER_TRY(layer_project(d, layer, g->x + (int64_t)at * d->config->hidden, now));
+        const struct {
+            const float *from;
+            void *to;
+            int64_t width;
+        } all[] = {
+            {d->q, g->q, d->query_width}, {d->k, g->k, d->key_width}, {d->v, g->v, d->key_width}};
+        for (int i = 0; i < 3; i++)
+            DECODER_TRY(d->ops->table->narrow(d->ops, g->dtype, all[i].from,
+                                              token_at(d, all[i].to, at, all[i].width),
+                                              now * all[i].width));
     }
-    return status;
+    return TA_OK;
 }
 
 static ta_status attend_on_grid(decoder *d, int32_t count)
@@ -131,6 +136,7 @@ static ta_status attend_on_grid(decoder *d, int32_t count)
     grid_rows *g = &d->grid;
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
     ta_attention_stats before = TA_ATTENTION_STATS_INIT, after = TA_ATTENTION_STATS_INIT;
+    double start = decoder_clock(d);
     ta_tensor out = {.data = g->out};
     input.sequences = 1;
     input.lengths = &count;
@@ -142,6 +148,10 @@ static ta_status attend_on_grid(decoder *d, int32_t count)
         status = ta_attention_forward(g->plan, &input, &out, NULL, NULL);
     if (status == TA_OK)
         status = ta_attention_get_stats(g->plan, &after);
+    if (d->gpu) { /* what of it is exchange, only the device knows */
+        d->times.attend_us += decoder_passed(d, start);
+        return status;
+    }
     double attended = 1e-3 * (double)(after.forward_attend_ns - before.forward_attend_ns);
     d->times.attend_us += attended;
     d->times.exchange_us += 1e-3 * (double)(after.forward_ns - before.forward_ns) - attended;
@@ -155,34 +165,35 @@ static ta_status append_own(decoder *d, int32_t layer, int32_t count)
     ta_kv kv = cache_layer(&d->cache, layer);
     ta_append_input input = TA_APPEND_INPUT_INIT;
     ta_call call = TA_CALL_INIT;
-    ta_status status = TA_OK;
     input.source = TA_APPEND_LOCAL;
+    input.dtype = g->dtype;
+    input.make_scales = cache_has_scales(&d->cache);
     call.starts = d->starts;
-    for (int32_t length = 0; status == TA_OK && length < count; length += call.tokens) {
-        int32_t own;
+    for (int32_t length = 0; length < count; length += call.tokens) {
+        int32_t own, end;
         call.tokens = least(d->options.chunk, count - length);
-        status = ta_shard_count(&d->cache.map, d->rank, length, &own);
-        if (status == TA_OK)
-            status = set_call(d, length + call.tokens, call.tokens);
+        DECODER_TRY(ta_shard_count(&d->cache.map, d->rank, length, &own));
+        DECODER_TRY(ta_shard_count(&d->cache.map, d->rank, length + call.tokens, &end));
+        DECODER_TRY(set_call(d, length + call.tokens, call.tokens));
         input.k.data = token_at(d, g->k, own, d->key_width);
         input.v.data = token_at(d, g->v, own, d->key_width);
-        if (status == TA_OK)
-            status = ta_append(d->chunks, &input, &kv, &call, NULL);
+        DECODER_TRY(ta_append(d->chunks, &input, &kv, &call, NULL));
+        if (decoder_has_expanded(d))
+            DECODER_TRY(expanded_append(d, d->expanded.chunks, layer, &input, end - own, &call));
     }
-    return status;
+    return TA_OK;
 }
 
 static ta_status finish_all(decoder *d, const llama_layer *layer, int32_t tokens)
 {
-    ta_status status = TA_OK;
-    for (int32_t at = 0, now; status == TA_OK && at < tokens; at += now) {
+    for (int32_t at = 0, now; at < tokens; at += now) {
         now = least(d->options.chunk, tokens - at);
-        d->ops->table->widen(d->ops, d->options.cache_dtype,
-                             token_at(d, d->grid.out, at, d->query_width), d->attended,
-                             now * d->query_width);
-        status = layer_finish(d, layer, d->grid.x + (int64_t)at * d->config->hidden, now);
+        DECODER_TRY(d->ops->table->widen(d->ops, d->grid.dtype,
+                                         token_at(d, d->grid.out, at, d->query_width), d->attended,
+                                         now * d->query_width));
+        DECODER_TRY(layer_finish(d, layer, d->grid.x + (int64_t)at * d->config->hidden, now));
     }
-    return status;
+    return TA_OK;
 }
 
 /* This rank's words, by the same map as the cache. */
@@ -192,15 +203,19 @@ static ta_status embed_own(decoder *d, const int32_t *words, int32_t count, int3
     ta_status status = ta_shard_count(&d->cache.map, d->rank, count, tokens);
     for (int32_t i = 0; status == TA_OK && i < *tokens; i++)
         status = ta_shard_position(&d->cache.map, d->rank, i, &g->positions[i]);
+    int32_t *own = calloc((size_t)d->options.chunk, sizeof *own);
+    if (status == TA_OK && !own)
+        status = TA_ERR_NO_MEMORY;
     for (int32_t at = 0, now; status == TA_OK && at < *tokens; at += now) {
         now = least(d->options.chunk, *tokens - at);
-        for (int32_t i = 0; status == TA_OK && i < now; i++)
-            status = ta_device_copy(d->device, d->words + i, words + g->positions[at + i],
-                                    sizeof *words, NULL);
+        for (int32_t i = 0; i < now; i++)
+            own[i] = words[g->positions[at + i]];
+        status = ta_device_copy(d->device, d->words, own, (size_t)now * sizeof *own, NULL);
         if (status == TA_OK)
-            d->ops->table->embed(d->ops, &d->part->embedding, d->words, now,
-                                 g->x + (int64_t)at * d->config->hidden);
+            status = d->ops->table->embed(d->ops, &d->part->embedding, d->words, now,
+                                          g->x + (int64_t)at * d->config->hidden);
     }
+    free(own);
     return status;
 }
 
@@ -212,10 +227,13 @@ static ta_status share_logits(decoder *d, int32_t count, float *logits)
     ta_status status = ta_shard_locate(&d->cache.map, count - 1, &owner, &local);
     if (status == TA_OK && owner == d->rank)
         status = decoder_head(d, d->grid.x + (int64_t)local * d->config->hidden, logits);
-    if (status != TA_OK)
-        return status;
-    return ta_broadcast(d->group, NULL, logits, (size_t)d->config->vocabulary, TA_ELEMENT_F32,
-                        owner, NULL);
+    if (status == TA_OK)
+        status = ta_broadcast(d->group, d->device, d->logits, (size_t)d->config->vocabulary,
+                              TA_ELEMENT_F32, owner, NULL);
+    if (status == TA_OK)
+        status = ta_device_copy(d->device, logits, d->logits,
+                                (size_t)d->config->vocabulary * sizeof *logits, NULL);
+    return status == TA_OK ? ta_device_synchronize(d->device, NULL) : status;
 }
 
 static ta_status prefill_grid(decoder *d, const int32_t *words, int32_t count, float *logits)
@@ -242,8 +260,11 @@ ta_status decoder_prefill(decoder *d, const int32_t *words, int32_t count, float
     double start = machine_time_us();
     ta_status status = TA_OK;
     if (d->options.prefill == PREFILL_NONE) {
-        status = cache_set_length(&d->cache, count);
-        cache_fill(&d->cache, 1);
+        status = decoder_set_length(d, count);
+        if (status == TA_OK)
+            status = cache_fill(&d->cache, 1, 1);
+        if (status == TA_OK && decoder_has_expanded(d))
+            status = cache_fill(&d->expanded.cache, 1, d->config->heads / d->config->kv_heads);
         memset(logits, 0, (size_t)d->config->vocabulary * sizeof *logits);
     } else if (d->options.prefill == PREFILL_GRID) {
         status = prefill_grid(d, words, count, logits);

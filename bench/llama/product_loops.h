@@ -7,7 +7,7 @@
  * on how many rows there are, nor on threads, so a token's numbers are the same in a prompt and
  * alone.
  *
- * One row is a read of the weights: four of their rows at a time, converted as they come. Several
+ * One row is a read of the weights: two of their rows at a time, converted as they come. Several
  * rows are done in blocks of ROW_BLOCK × OUTPUT_BLOCK sums that stay in registers. */
 #ifndef BENCH_LLAMA_PRODUCT_LOOPS_H
 #define BENCH_LLAMA_PRODUCT_LOOPS_H
@@ -24,7 +24,7 @@
 #endif
 
 #define LANES 16
-#define ONE_ROW 4 /* rows of weights at a time, for one row of inputs */
+#define ONE_ROW 2 /* rows of weights at a time, for one row of inputs */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float lanes __attribute__((vector_size(64)));
@@ -68,6 +68,7 @@ INLINE lanes load_f16(const char *at)
 }
 #endif
 
+/* The types that there are loops for, a constant wherever these are called. */
 INLINE lanes load_weights(ta_dtype dtype, const char *at)
 {
     if (dtype == TA_BF16)
@@ -75,6 +76,11 @@ INLINE lanes load_weights(ta_dtype dtype, const char *at)
     if (dtype == TA_F16)
         return load_f16(at);
     return *(const lanes_at *)(const void *)at;
+}
+
+INLINE int64_t weight_bytes(ta_dtype dtype)
+{
+    return dtype == TA_BF16 || dtype == TA_F16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
 }
 
 INLINE float add_lanes(const lanes *v)
@@ -91,7 +97,7 @@ INLINE float add_lanes(const lanes *v)
 INLINE void add_products(const product_job *job, ta_dtype dtype, int rows, int outputs,
                          const char *w, const float *x, int64_t i, lanes sums[6][4])
 {
-    const int64_t each = dtype == TA_F32 ? 4 : 2;
+    const int64_t each = weight_bytes(dtype);
     lanes weights[4];
 #pragma GCC unroll 8
     for (int o = 0; o < outputs; o++)
@@ -119,7 +125,7 @@ INLINE void ask_ahead(const product_job *job, int64_t each, int outputs, const c
 INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs, int64_t row,
                   int64_t output)
 {
-    const int64_t each = dtype == TA_F32 ? 4 : 2, count = job->w.columns;
+    const int64_t each = weight_bytes(dtype), count = job->w.columns;
     const char *w = (const char *)job->w.data + output * job->w.stride * each;
     const float *x = job->from + row * count;
     lanes sums[6][4];
@@ -187,7 +193,7 @@ INLINE void touch(const product_job *job, int64_t each, int64_t first, int64_t l
 
 INLINE void one_row(const product_job *job, ta_dtype dtype, int64_t first, int64_t last)
 {
-    const int64_t each = dtype == TA_F32 ? 4 : 2, batch_bytes = 64 << 10;
+    const int64_t each = weight_bytes(dtype), batch_bytes = 64 << 10;
     int64_t batch = job->w.columns ? batch_bytes / (job->w.columns * each) : last - first;
     batch = batch < ONE_ROW ? ONE_ROW : batch / ONE_ROW * ONE_ROW;
     for (int64_t at = first; at < last; at += batch) {
@@ -224,7 +230,7 @@ void PRODUCT_NAME(const product_job *job, int64_t first, int64_t last)
         outputs(job, TA_BF16, first, last);
     else if (job->w.dtype == TA_F16)
         outputs(job, TA_F16, first, last);
-    else
+    else if (job->w.dtype == TA_F32)
         outputs(job, TA_F32, first, last);
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static int32_t greedy(const float *logits, int32_t words)
+int32_t sample_greedy(const float *logits, int32_t words)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < words; i++)
@@ -31,7 +31,7 @@ static double weight_of(float logit, float most, double temperature)
 int32_t sample_word(const float *logits, int32_t words, double temperature, uint64_t seed,
                     uint64_t step)
 {
-    int32_t best = greedy(logits, words), last = best;
+    int32_t best = sample_greedy(logits, words), last = best;
     if (best < 0 || temperature <= 0)
         return best;
     double sum = 0, until;

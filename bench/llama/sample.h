@@ -11,4 +11,7 @@
 int32_t sample_word(const float *logits, int32_t words, double temperature, uint64_t seed,
                     uint64_t step);
 
+/* The word with the largest logit alone. */
+int32_t sample_greedy(const float *logits, int32_t words);
+
 #endif

@@ -1,21 +1,27 @@
-/* See summary.h. */
+/* The table; see summary.h. summary_json.c has the JSON. */
 #include "summary.h"
 
 #include "common/elements.h"
-#include "common/launch.h"
+#include "paper.h"
 #include "products.h"
 
-static double sum_us(const llama_steps *steps, int64_t words)
+double summary_together_us(const llama_result *r, int index, int64_t words)
 {
-    double sum = 0;
+    double sum = r->prefill_us;
     for (int64_t i = 0; i < words; i++)
-        sum += steps->us[i];
+        sum += r->steps[index].us[i];
     return sum;
 }
 
-static int has_prefill(const llama_head *head)
+int summary_has_prefill(const llama_head *head)
 {
     return llama_flags_prefill(head->flags) != PREFILL_NONE;
+}
+
+double summary_paper(const llama_head *head, const llama_result *r, int index)
+{
+    return paper_seconds(head->flags, head->config, paper_gpu(head->places, r->row.ranks),
+                         r->row.ranks, r->row.tokens, index);
 }
 
 /* ---- The table ----------------------------------------------------------------------------- */
@@ -35,19 +41,22 @@ void summary_header(const llama_head *head)
     int library = ta_version();
     printf("# treeattn-bench llama, library %d.%d.%d\n", library / 10000, library / 100 % 100,
            library % 100);
-    printf("# machine   %s, %d CPUs, %.1f GiB, %s\n", head->machine->cpu, head->machine->cpus,
-           (double)head->machine->memory_bytes * 0x1p-30, head->machine->system);
-    if (launch.mpi)
-        printf("# ranks     %d processes of %s, %d of them on this host\n", launch.ranks,
-               launch.library, launch.local_ranks);
+    run_machine_print(head->machine);
+    if (f->link)
+        links_print(&f->speed, "computing");
+    places_print(head->places, head->ranks);
     print_model(head);
-    printf("# weights   %s; products: %s for one row, %s for many\n",
-           f->tensor ? "divided over the ranks" : "on every rank", products_one_name(),
-           products_many_name());
+    const char *where = f->tensor ? "divided over the ranks" : "on every rank";
+    if (llama_flags_gpu(f))
+        printf("# weights   %s\n# device    %s, ranks connected by %s\n", where, f->device,
+               f->group == LLAMA_GROUP_CCL ? "NCCL or RCCL" : "the host");
+    else
+        printf("# weights   %s; products: %s for one row, %s for many\n", where,
+               products_one_name(), products_many_name());
     printf("# cache     %s, blocks of %lld tokens dealt to the ranks, pages of %lld\n",
            element_name(element_dtype(f->kv_dtype)), (long long)f->block,
            (long long)f->page_tokens);
-    if (has_prefill(head))
+    if (summary_has_prefill(head))
         printf("# prefill   by %s, %lld tokens computed at a time\n", llama_flags_prefill_name(f),
                (long long)f->chunk);
     else
@@ -58,7 +67,7 @@ void summary_header(const llama_head *head)
     printf("# time      %lld words after %lld to warm up; algorithms take turns at each word\n#\n",
            (long long)f->new_words, (long long)f->warmup);
     static const char *const format =
-        "#%9s %5s %3s %7s %9s %9s %9s %9s %9s %7s %6s %5s %5s %5s %10s "
+        "#%9s %5s %3s %8s %9s %9s %9s %9s %9s %7s %6s %5s %5s %5s %10s "
         "%8s %8s %8s %6s %5s %8s %9s %7s\n";
     printf(format, "tokens", "ranks", "thr", "algo", "prefill", "min", "median", "p99", "together",
            "words/s", "ratio", "wgt", "att", "exch", "bytes", "weights", "KV", "other", "read",
@@ -76,32 +85,50 @@ static void print_or_dash(char *text, size_t capacity, const char *format, doubl
         snprintf(text, capacity, "-");
 }
 
+static void print_prefill(const llama_result *r)
+{
+    printf("#          prefill: weights %.1f %%, attention %.1f %%, exchange %.1f %%; products at "
+           "%.1f GFLOP/s",
+           100 * r->prefill_linear_share, 100 * r->prefill_attend_share,
+           100 * r->prefill_exchange_share, r->prefill_gflops);
+    if (r->prefill_fraction > 0)
+        printf(", %.2f of the %.1f of %s alone", r->prefill_fraction, r->library_gflops,
+               r->products[1]);
+    printf("\n");
+}
+
 void summary_rows(const llama_head *head, const llama_result *r, const llama_forecast *forecasts)
 {
     int64_t words = head->flags->new_words;
-    double prefill = has_prefill(head) ? r->prefill_us * 1e-3 : 0;
+    double prefill = summary_has_prefill(head) ? r->prefill_us * 1e-3 : 0;
     for (int a = 0; a < r->algorithms; a++) {
         const llama_steps *s = &r->steps[a];
-        char first[32], together[32], fraction[32], model[32], paper[32];
+        /* Of this machine or, if it is none of the paper's, of --cluster. */
+        double here = summary_paper(head, r, a);
+        char first[32], together[32], read[32], fraction[32], model[32], paper[32];
         print_or_dash(first, sizeof first, "%.1f", prefill);
         print_or_dash(together, sizeof together, "%.1f",
-                      prefill > 0 ? prefill + sum_us(s, words) * 1e-3 : 0);
+                      prefill > 0 ? summary_together_us(r, a, words) * 1e-3 : 0);
+        print_or_dash(read, sizeof read, "%.1f", r->read_gbps);
         print_or_dash(fraction, sizeof fraction, "%.2f", s->fraction);
         print_or_dash(model, sizeof model, "%.3f", forecasts ? forecasts[a].step_s * 1e3 : 0);
-        print_or_dash(paper, sizeof paper, "%.2f", forecasts ? forecasts[a].paper_s : 0);
-        printf("%10d %5d %3d %7s %9s %9.2f %9.2f %9.2f %9s %7.2f %6.2f %5.1f %5.1f %5.1f %10.0f "
-               "%8.1f %8.1f %8.1f %6.1f %5s %8.1e %9s %7s\n",
-               (int)r->row.tokens, r->row.ranks, r->row.threads, llama_algorithm_word(s->algorithm),
-               first, s->stats.min * 1e-3, s->stats.median * 1e-3, s->stats.p99 * 1e-3, together,
+        print_or_dash(paper, sizeof paper, "%.2f",
+                      here > 0 || !forecasts ? here : forecasts[a].paper_s);
+        printf("%10d %5d %3d %8s %9s %9.2f %9.2f %9.2f %9s %7.2f %6.2f %5.1f %5.1f %5.1f %10.0f "
+               "%8.1f %8.1f %8.1f %6s %5s %8.1e %9s %7s\n",
+               (int)r->row.tokens, r->row.ranks, r->row.threads, s->name, first,
+               s->stats.min * 1e-3, s->stats.median * 1e-3, s->stats.p99 * 1e-3, together,
                1e6 / s->stats.median, s->ratio, 100 * s->linear_share, 100 * s->attend_share,
                100 * s->exchange_share, s->bytes, r->weight_bytes * 1e-6, r->cache_bytes * 1e-6,
-               r->other_bytes * 1e-6, r->read_gbps, fraction, s->difference, model, paper);
+               r->other_bytes * 1e-6, read, fraction, s->difference, model, paper);
     }
-    if (has_prefill(head))
-        printf("#          prefill: weights %.1f %%, attention %.1f %%, exchange %.1f %%; products "
-               "at %.1f GFLOP/s\n",
-               100 * r->prefill_linear_share, 100 * r->prefill_attend_share,
-               100 * r->prefill_exchange_share, r->prefill_gflops);
+    if (llama_flags_gpu(head->flags))
+        printf(
+            "#          products: %s for one row, %s for many; shares: of one more step, in which "
+            "the host waits for every operation\n",
+            r->products[0], r->products[1]);
+    else if (summary_has_prefill(head))
+        print_prefill(r);
     printf("#          words:");
     for (int64_t i = 0; i <= words && i <= 16; i++)
         printf(" %d", (int)r->words[i]);
@@ -119,10 +146,12 @@ void summary_footer(const llama_head *head)
         "# moving, merging and waiting; bytes: of the busiest rank, for each word; weights, KV,\n"
         "# other: memory of the fullest rank; read: what this machine only reads, of the same\n"
         "# weights and cache, in the same run; frac: bytes that a step reads in its time, over\n"
-        "# that; differ: largest difference of logits from the first algorithm's%s\n",
-        head->flags->cluster ? "; model: the median as\n# predicted on --cluster; paper: "
-                               "together, as its authors measured it there"
-                             : "");
+        "# that; differ: largest difference of logits from the first algorithm's%s%s\n",
+        head->flags->expanded ? ";\n# expanded: ring-kv over KV heads repeated for every query "
+                                "head, as published code has it"
+                              : "",
+        head->flags->cluster ? "; model: the median as\n# predicted on --cluster" : "");
+    printf("# paper: together, as Tree Attention's authors measured it on such GPUs\n");
 }
 
 void summary_forecast_header(const llama_head *head)
@@ -130,159 +159,24 @@ void summary_forecast_header(const llama_head *head)
     printf("# treeattn-bench llama --predict: nothing ran\n# cluster   %s\n", head->flags->cluster);
     print_model(head);
     printf("# weights   %s\n#\n", head->flags->tensor ? "divided over the ranks" : "on every rank");
-    static const char *const format = "#%9s %5s %7s %10s %9s %9s %9s %9s %10s %6s %6s %8s %4s\n";
+    static const char *const format = "#%9s %5s %8s %10s %9s %9s %9s %9s %10s %6s %6s %8s %4s\n";
     printf(format, "tokens", "ranks", "algo", "prefill", "step", "weights", "attend", "exchange",
            "together", "ratio", "paper", "memory", "fits");
     printf(format, "", "", "", "ms", "ms", "ms", "ms", "ms", "s", "", "s", "GB", "");
 }
 
-void summary_forecast(const llama_row *row, ta_algorithm algorithm, const llama_forecast *f,
+void summary_forecast(const llama_row *row, const char *algorithm, const llama_forecast *f,
                       const llama_forecast *first, int64_t new_words)
 {
     char paper[32];
     print_or_dash(paper, sizeof paper, "%.2f", f->paper_s);
     if (!f->possible) {
-        printf("%10d %5d %7s  cannot be\n", (int)row->tokens, row->ranks,
-               llama_algorithm_word(algorithm));
+        printf("%10d %5d %8s  cannot be\n", (int)row->tokens, row->ranks, algorithm);
         return;
     }
-    printf("%10d %5d %7s %10.2f %9.3f %9.3f %9.3f %9.3f %10.3f %6.2f %6s %8.2f %4s\n",
-           (int)row->tokens, row->ranks, llama_algorithm_word(algorithm), f->prefill_s * 1e3,
-           f->step_s * 1e3, f->weights_s * 1e3, f->attend_s * 1e3, f->exchange_s * 1e3,
+    printf("%10d %5d %8s %10.2f %9.3f %9.3f %9.3f %9.3f %10.3f %6.2f %6s %8.2f %4s\n",
+           (int)row->tokens, row->ranks, algorithm, f->prefill_s * 1e3, f->step_s * 1e3,
+           f->weights_s * 1e3, f->attend_s * 1e3, f->exchange_s * 1e3,
            f->prefill_s + (double)new_words * f->step_s, f->step_s / first->step_s, paper,
            f->memory_bytes * 1e-9, f->fits ? "yes" : "no");
-}
-
-/* ---- JSON ---------------------------------------------------------------------------------- */
-
-void summary_json_begin(json_writer *json, const llama_head *head)
-{
-    const llama_flags *f = head->flags;
-    const llama_config *c = head->config;
-    json_open(json, NULL, '{');
-    json_string(json, "command", "llama");
-    json_open(json, "arguments", '[');
-    for (int i = 0; i < head->argc; i++)
-        json_string(json, NULL, head->argv[i]);
-    json_close(json, ']');
-    json_open(json, "machine", '{');
-    json_string(json, "cpu", head->machine->cpu);
-    json_int(json, "cpus", head->machine->cpus);
-    json_int(json, "memory_bytes", head->machine->memory_bytes);
-    json_string(json, "system", head->machine->system);
-    json_close(json, '}');
-    json_open(json, "launch", '{');
-    json_string(json, "ranks_are", launch.mpi ? "processes" : "threads");
-    json_close(json, '}');
-    json_open(json, "model", '{');
-    json_string(json, "name", c->name);
-    json_string(json, "weights", head->weights);
-    json_int(json, "layers", c->layers);
-    json_int(json, "hidden", c->hidden);
-    json_int(json, "inner", c->inner);
-    json_int(json, "heads", c->heads);
-    json_int(json, "kv_heads", c->kv_heads);
-    json_int(json, "head_dim", c->head_dim);
-    json_int(json, "vocabulary", c->vocabulary);
-    json_double(json, "elements", llama_config_elements(c));
-    json_close(json, '}');
-    json_open(json, "options", '{');
-    json_string(json, "weights", f->tensor ? "tensor" : "replicated");
-    json_string(json, "prefill", llama_flags_prefill_name(f));
-    json_string(json, "kv_dtype", element_name(element_dtype(f->kv_dtype)));
-    json_int(json, "new", f->new_words);
-    json_int(json, "chunk", f->chunk);
-    json_int(json, "block", f->block);
-    json_int(json, "page_tokens", f->page_tokens);
-    json_int(json, "reproducible_tile", f->tile);
-    json_string(json, "one_row_by", products_one_name());
-    json_string(json, "many_rows_by", products_many_name());
-    json_string(json, "cluster", f->cluster ? f->cluster : "none");
-    json_close(json, '}');
-    json_open(json, "rows", '[');
-}
-
-static void write_forecast(json_writer *json, const llama_forecast *f)
-{
-    json_open(json, "predicted", '{');
-    json_double(json, "prefill_us", f->prefill_s * 1e6);
-    json_double(json, "step_us", f->step_s * 1e6);
-    json_double(json, "weights_us", f->weights_s * 1e6);
-    json_double(json, "attend_us", f->attend_s * 1e6);
-    json_double(json, "exchange_us", f->exchange_s * 1e6);
-    json_double(json, "memory_bytes", f->memory_bytes);
-    json_truth(json, "fits", f->fits);
-    if (f->paper_s > 0)
-        json_double(json, "paper_together_seconds", f->paper_s);
-    json_close(json, '}');
-}
-
-static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
-{
-    json_open(json, "step_us", '{');
-    json_double(json, "min", s->stats.min);
-    json_double(json, "median", s->stats.median);
-    json_double(json, "p99", s->stats.p99);
-    json_doubles(json, "samples", s->us, (int)words);
-    json_close(json, '}');
-    json_double(json, "ratio", s->ratio);
-    json_double(json, "words_per_second", 1e6 / s->stats.median);
-    json_double(json, "weights_share", s->linear_share);
-    json_double(json, "attend_share", s->attend_share);
-    json_double(json, "exchange_share", s->exchange_share);
-    json_double(json, "exchange_bytes_per_rank", s->bytes);
-    json_double(json, "messages_per_rank", s->messages);
-    json_double(json, "fraction", s->fraction);
-    json_double(json, "logits_differ", s->difference);
-}
-
-void summary_json_rows(json_writer *json, const llama_head *head, const llama_result *r,
-                       const llama_forecast *forecasts)
-{
-    int64_t words = head->flags->new_words;
-    for (int a = 0; a < r->algorithms; a++) {
-        json_open(json, NULL, '{');
-        json_int(json, "tokens", r->row.tokens);
-        json_int(json, "ranks", r->row.ranks);
-        json_int(json, "threads", r->row.threads);
-        json_string(json, "algorithm", llama_algorithm_word(r->steps[a].algorithm));
-        if (has_prefill(head)) {
-            json_double(json, "prefill_us", r->prefill_us);
-            json_double(json, "prefill_gflops", r->prefill_gflops);
-            json_double(json, "prefill_weights_share", r->prefill_linear_share);
-            json_double(json, "prefill_attend_share", r->prefill_attend_share);
-            json_double(json, "prefill_exchange_share", r->prefill_exchange_share);
-            json_double(json, "together_us", r->prefill_us + sum_us(&r->steps[a], words));
-        }
-        write_steps(json, &r->steps[a], words);
-        json_double(json, "weight_bytes_per_rank", r->weight_bytes);
-        json_double(json, "kv_bytes_per_rank", r->cache_bytes);
-        json_double(json, "other_bytes_per_rank", r->other_bytes);
-        json_double(json, "read_gbps", r->read_gbps);
-        json_open(json, "words", '[');
-        for (int64_t i = 0; i <= words; i++)
-            json_int(json, NULL, r->words[i]);
-        json_close(json, ']');
-        if (forecasts)
-            write_forecast(json, &forecasts[a]);
-        json_close(json, '}');
-    }
-}
-
-void summary_json_forecast(json_writer *json, const llama_row *row, ta_algorithm algorithm,
-                           const llama_forecast *forecast)
-{
-    json_open(json, NULL, '{');
-    json_int(json, "tokens", row->tokens);
-    json_int(json, "ranks", row->ranks);
-    json_string(json, "algorithm", llama_algorithm_word(algorithm));
-    if (forecast->possible)
-        write_forecast(json, forecast);
-    json_close(json, '}');
-}
-
-void summary_json_end(json_writer *json)
-{
-    json_close(json, ']');
-    json_close(json, '}');
 }

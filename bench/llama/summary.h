@@ -3,6 +3,7 @@
 #define BENCH_LLAMA_SUMMARY_H
 
 #include "common/json.h"
+#include "common/run_head.h"
 #include "forecast.h"
 #include "timing.h"
 
@@ -14,7 +15,15 @@ typedef struct llama_head {
     const char *weights; /* where they are from */
     int argc;
     char **argv;
+    const rank_place *places; /* of `ranks` ranks; NULL if nothing runs */
+    int ranks;
 } llama_head;
+
+/* What both say of algorithm `index` of a row: the prompt and all new words; was there a prompt;
+ * and what the paper has for this machine, 0 if nothing. */
+double summary_together_us(const llama_result *result, int index, int64_t words);
+int summary_has_prefill(const llama_head *head);
+double summary_paper(const llama_head *head, const llama_result *result, int index);
 
 void summary_header(const llama_head *head);
 
@@ -25,13 +34,13 @@ void summary_footer(const llama_head *head);
 
 /* With --predict: a table of forecasts alone. */
 void summary_forecast_header(const llama_head *head);
-void summary_forecast(const llama_row *row, ta_algorithm algorithm, const llama_forecast *forecast,
+void summary_forecast(const llama_row *row, const char *algorithm, const llama_forecast *forecast,
                       const llama_forecast *first, int64_t new_words);
 
 void summary_json_begin(json_writer *json, const llama_head *head);
 void summary_json_rows(json_writer *json, const llama_head *head, const llama_result *result,
                        const llama_forecast *forecasts);
-void summary_json_forecast(json_writer *json, const llama_row *row, ta_algorithm algorithm,
+void summary_json_forecast(json_writer *json, const llama_row *row, const char *algorithm,
                            const llama_forecast *forecast);
 void summary_json_end(json_writer *json);
 

@@ -1,5 +1,4 @@
-/* See kinds.h. A direct exchange has a time also on clusters of GPUs, where this library does not
- * run it: it is shown, and marked. */
+/* See kinds.h. */
 #include "kinds.h"
 
 #include <stdio.h>
@@ -7,8 +6,8 @@
 void model_kinds_header(const char *cluster)
 {
     printf("# treeattn-bench model: %s, exchanges of a decode step by kind\n"
-           "# predicted, not measured, in microseconds; exchange: the step without attending;\n"
-           "# *: chosen; -: this library does not run it on such devices, so it is never chosen\n",
+           "# predicted, not measured, in microseconds; exchange: the step without attending; *: "
+           "chosen\n",
            cluster);
     printf("#%9s %6s %-12s %10s %10s %10s %6s\n", "tokens", "ranks", "kind", "step", "exchange",
            "sent", "msgs");
@@ -20,16 +19,11 @@ void model_kinds_row(int64_t tokens, int ranks, const ta_prediction *candidates,
     for (int i = 0; i < count; i++) {
         const ta_prediction *p = &candidates[i];
         const ta_predicted_call *step = &p->step;
-        int estimated = p->possible || (p->exchange == TA_EXCHANGE_DIRECT && ranks > 1 &&
-                                        step->attend_seconds > 0);
-        if (p->algorithm != TA_ALGORITHM_TREE || !estimated)
+        if (p->algorithm != TA_ALGORITHM_TREE || !p->possible)
             continue;
         printf("%10lld %6d %-12s %10.1f %10.1f %10.1f %6llu %s\n", (long long)tokens, ranks,
                ranks > 1 ? ta_exchange_name(p->exchange) : "-", step->seconds * 1e6,
                (step->seconds - step->attend_seconds) * 1e6, (double)step->bytes_sent * 1e-3,
-               (unsigned long long)step->messages_sent,
-               p->chosen     ? "*"
-               : p->possible ? ""
-                             : "-");
+               (unsigned long long)step->messages_sent, p->chosen ? "*" : "");
     }
 }

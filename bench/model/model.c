@@ -11,9 +11,11 @@
 #include "attention.h"
 #include "candidate.h"
 #include "common/args.h"
+#include "common/bars.h"
 #include "common/elements.h"
 #include "common/exit_code.h"
 #include "common/json.h"
+#include "common/run_head.h"
 #include "common/sweep.h"
 #include "kinds.h"
 
@@ -26,7 +28,7 @@ enum { WORK_DECODE, WORK_ATTENTION };
 typedef struct model_options {
     const char *cluster;
     arg_list tokens, ranks;
-    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, kinds, help;
+    int64_t heads, kv_heads, head_dim, batch, dtype, placement, work, mask, kinds, wide, bars, help;
     const char *json;
 } model_options;
 
@@ -48,7 +50,10 @@ static const arg_flag flags[] = {
     {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "attention: causal or full", NULL},
     {0, "kinds", ARG_SET, AT(kinds), 0, 0, NULL, "",
      "decode: every kind of exchange in place of rings", NULL},
-    {0, "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE", "write every candidate there", NULL},
+    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "decode: also what is sent and held", NULL},
+    {0, "bars", ARG_SET, AT(bars), 0, 0, NULL, "", "decode: a picture below the table", NULL},
+    {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
+     "write every candidate there; -: to standard output, and the table to standard error", NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
 };
@@ -57,11 +62,12 @@ static const model_options defaults = {.heads = 16, .head_dim = 128, .batch = 1,
 
 void model_help(FILE *file)
 {
-    fputs("treeattn-bench model CLUSTER [FLAGS]: predict decode steps, or attention over\n"
-          "full sequences. CLUSTER is a preset with its size (h100:16x8, a100:16x4, mi300x:1x8,\n"
-          "rtx4090:1x2, local:1x4) or a file; 'paper' prints the tables behind the figures of the\n"
-          "Tree Attention paper, or of the Attention2D paper.\n\n",
-          file);
+    fputs(
+        "Decode steps, or attention over full sequences. CLUSTER is a preset with its size\n"
+        "(h100:16x8, h200:1x8, b200:2x8, a100:16x4, mi300x:1x8, mi325x:1x8, mi355x:1x8, l40s:1x8,\n"
+        "rtx4090:1x2, local:1x4) or a file; 'paper' prints the tables behind the figures of the\n"
+        "Tree Attention paper, or of the Attention2D paper.\n\n",
+        file);
     args_print(file, tables, &defaults);
 }
 
@@ -112,14 +118,14 @@ static void find_best(model_row *row)
 static ta_status predict_row(const model_options *o, const ta_cluster *cluster, model_row *row)
 {
     ta_plan_config config = plan_config(o, row->tokens, row->ranks);
-    for (row->count = 0; row->count < MAX_CANDIDATES; row->count++) {
-        ta_prediction *p = &row->candidates[row->count];
-        *p = (ta_prediction)TA_PREDICTION_INIT;
-        ta_status status = ta_predict(cluster, &config, row->ranks, row->count, p);
-        if (status == TA_ERR_NOT_FOUND)
-            break;
-        if (status != TA_OK)
-            return status;
+    for (int i = 0; i < MAX_CANDIDATES; i++)
+        row->candidates[i] = (ta_prediction)TA_PREDICTION_INIT;
+    ta_status status =
+        ta_predict_all(cluster, &config, row->ranks, row->candidates, MAX_CANDIDATES, &row->count);
+    if (status != TA_OK)
+        return status;
+    for (int i = 0; i < row->count; i++) {
+        ta_prediction *p = &row->candidates[i];
         if (!p->possible)
             continue;
         if (p->algorithm == TA_ALGORITHM_TREE) {
@@ -142,16 +148,23 @@ static void print_header(const model_options *o, const char *name)
     printf(
         "# treeattn-bench model: %s, batch %lld, %lld/%lld heads x %lld, %s, output on %s\n"
         "# predicted, not measured; times of one attention layer's decode step in microseconds;\n"
-        "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has less;\n"
-        "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits\n",
+        "# x: ring pass-KV over tree; one: all tokens on one device; best: the fastest that fits;\n"
+        "%s",
         name, (long long)o->batch, (long long)o->heads, (long long)o->kv_heads,
         (long long)o->head_dim, element_name(element_dtype(o->dtype)),
-        placement_words[o->placement]);
-    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s %s\n", "tokens", "ranks",
-           "exchange", "tree", "attend", "ring KV", "ring Q", "x", "one", "tree sent", "KV sent",
-           "tree mem", "KV mem", " best");
-    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s %9s %10s %9s %9s\n", "", "", "", "us", "us",
-           "us", "us", "", "us", "KB", "MB", "GB", "GB");
+        placement_words[o->placement],
+        o->wide ? "# sent: by the busiest rank in a step; memory: of the fullest rank, ! if it has "
+                  "less\n"
+                : "# --wide has what is sent and held\n");
+    printf("#%9s %6s %-10s %10s %10s %11s %11s %7s %11s", "tokens", "ranks", "exchange", "tree",
+           "attend", "ring KV", "ring Q", "x", "one");
+    if (o->wide)
+        printf(" %9s %10s %9s %9s", "tree sent", "KV sent", "tree mem", "KV mem");
+    printf(" best\n#%9s %6s %-10s %10s %10s %11s %11s %7s %11s", "", "", "", "us", "us", "us", "us",
+           "", "us");
+    if (o->wide)
+        printf(" %9s %10s %9s %9s", "KB", "MB", "GB", "GB");
+    printf("\n");
 }
 
 static void print_us(int width, const ta_prediction *p)
@@ -170,7 +183,18 @@ static void print_memory(const ta_prediction *p)
         printf(" %8.2f%s", p->memory_bytes * 1e-9, p->fits ? " " : "!");
 }
 
-static void print_row(const model_row *row)
+static void print_costs(const model_row *row)
+{
+    printf(" %9.1f", (double)row->tree->step.bytes_sent * 1e-3);
+    if (row->ring_kv)
+        printf(" %10.2f", (double)row->ring_kv->step.bytes_sent * 1e-6);
+    else
+        printf(" %10s", "-");
+    print_memory(row->tree);
+    print_memory(row->ring_kv);
+}
+
+static void print_row(const model_options *o, const model_row *row)
 {
     printf("%10lld %6d %-10s %10.1f %10.1f", (long long)row->tokens, row->ranks,
            row->ranks > 1 ? ta_exchange_name(row->tree->exchange) : "-",
@@ -182,14 +206,22 @@ static void print_row(const model_row *row)
     else
         printf(" %7s", "-");
     print_us(11, row->one_device && row->one_device->fits ? row->one_device : NULL);
-    printf(" %9.1f", (double)row->tree->step.bytes_sent * 1e-3);
-    if (row->ring_kv)
-        printf(" %10.2f", (double)row->ring_kv->step.bytes_sent * 1e-6);
-    else
-        printf(" %10s", "-");
-    print_memory(row->tree);
-    print_memory(row->ring_kv);
+    if (o->wide)
+        print_costs(row);
     printf(" %s\n", row->best);
+}
+
+static void add_bars(bars *picture, const model_row *row)
+{
+    const struct {
+        const ta_prediction *p;
+        const char *name;
+    } ways[] = {{row->tree, "tree"}, {row->ring_q, "ring-q"}, {row->ring_kv, "ring-kv"}};
+    char group[48];
+    snprintf(group, sizeof group, "%lld tokens", (long long)row->tokens);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (ways[i].p)
+            bars_add(picture, i == 0 ? group : "", ways[i].name, ways[i].p->step.seconds * 1e6);
 }
 
 static void write_candidate(json_writer *json, const ta_prediction *p)
@@ -254,6 +286,7 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
     if (ranks.count == 0)
         ranks = (arg_list){1, {cluster_ranks(cluster, o)}};
     int code = EXIT_OK;
+    bars picture = {0};
     if (o->kinds)
         model_kinds_header(name);
     else
@@ -268,10 +301,14 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
             if (o->kinds)
                 model_kinds_row(row.tokens, row.ranks, row.candidates, row.count);
             else
-                print_row(&row);
+                print_row(o, &row);
+            if (o->bars && !o->kinds)
+                add_bars(&picture, &row);
             if (json)
                 write_row(json, name, &row);
         }
+    if (picture.count > 0)
+        bars_print(stdout, "# ", "microseconds of a step, predicted", &picture);
     ta_cluster_destroy(cluster);
     return code;
 }
@@ -338,7 +375,7 @@ int model_command(int argc, char **argv)
         model_help(stdout);
         return EXIT_OK;
     }
-    FILE *file = o.json ? fopen(o.json, "w") : NULL;
+    FILE *file = o.json ? run_json_open(o.json) : NULL;
     if (o.json && !file) {
         snprintf(error, sizeof error, "--json is '%s', which cannot be written", o.json);
         return fail(error);

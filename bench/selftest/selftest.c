@@ -15,6 +15,7 @@
 #include "common/args.h"
 #include "common/exit_code.h"
 #include "common/json.h"
+#include "common/launch.h"
 #include "common/machine.h"
 #include "devices.h"
 #include "suites.h"
@@ -40,17 +41,20 @@ static const arg_flag *const tables[] = {flags, NULL};
 static const selftest_options defaults = {
     .device = "auto", .seconds = 900, .report = "treeattn-selftest.json"};
 
+/* What is run behind the suites; a word of --only, as their names. */
+static const char benchmark[] = "benchmark";
+
 static void print_help(FILE *file)
 {
-    fputs("treeattn-bench selftest [FLAGS]: run the library's tests on the GPUs of this machine,\n"
-          "and write one report of what was run, how far results were from exact ones, and the\n"
-          "bandwidth reached. Takes some minutes a GPU.\n\n",
+    fputs("The report has what was run, how far results were from exact ones, and the bandwidth\n"
+          "reached. Takes some minutes a GPU.\n\n",
           file);
     args_print(file, tables, &defaults);
     fputs("\nThe suites:\n", file);
     for (int i = 0; suite_get(i); i++)
         fprintf(file, "  %-14s %s%s\n", suite_get(i)->name, suite_get(i)->what,
                 suite_get(i)->groups ? "; also with a GPU for each rank" : "");
+    fprintf(file, "  %-14s a decode step's bandwidth, on each device\n", benchmark);
     fputs("\nExit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 there is no such "
           "device.\n",
           file);
@@ -71,8 +75,8 @@ static const char *unknown_suite(const char *only, char *word, size_t capacity)
 {
     while (only && *only) {
         size_t length = strcspn(only, ",");
-        int known = 0;
         snprintf(word, capacity, "%.*s", (int)length, only);
+        int known = strcmp(word, benchmark) == 0;
         for (int i = 0; suite_get(i); i++)
             known |= strcmp(suite_get(i)->name, word) == 0;
         if (!known)
@@ -160,7 +164,8 @@ static int run_benchmark(const selftest_options *o, const device_list *list, jso
 {
     int failed = 0;
     json_open(json, "decode", '[');
-    for (int i = 0; i < list->count && !o->only; i++) {
+    int wanted = !o->only || listed(o->only, benchmark);
+    for (int i = 0; i < list->count && wanted; i++) {
         char self[] = "/proc/self/exe", device[DEVICE_NAME], error[700];
         char *const argv[] = {self,         "decode",
                               "--device",   device,
@@ -247,6 +252,18 @@ static int run_all(const selftest_options *o, const char *directory, const devic
     return failed ? EXIT_WRONG : EXIT_OK;
 }
 
+/* One process tests all GPUs of a host; several would use them at once and write one report. */
+static int refuse_ranks(void)
+{
+    int processes, rank = launch_process(&processes);
+    if (processes > 1 && rank == 0)
+        fprintf(stderr,
+                "treeattn-bench: selftest was started %d times by a launcher, but tests all GPUs "
+                "of a host by itself: start it once, as with srun --ntasks=1\n",
+                processes);
+    return processes > 1;
+}
+
 int selftest_command(int argc, char **argv)
 {
     selftest_options o = defaults;
@@ -264,6 +281,9 @@ int selftest_command(int argc, char **argv)
         fprintf(stderr, "treeattn-bench: --only has '%s', which is no suite: see --help\n", word);
         return EXIT_USAGE;
     }
+    if (refuse_ranks())
+        return EXIT_USAGE;
+    launch_forget();
     if (suite_find_programs(directory, sizeof directory, error, sizeof error) != 0) {
         fprintf(stderr, "treeattn-bench: %s\n", error);
         return EXIT_WRONG;

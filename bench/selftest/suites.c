@@ -9,6 +9,8 @@
 static const selftest_suite suites[] = {
     {"decode", "test_decode", "random decode steps, all features", 1, 1},
     {"shapes", "test_decode_small", "every dtype, dimension and head count", 0, 0},
+    {"narrow", "test_narrow", "K and V of 8 bits, every code", 1, 1},
+    {"selected", "test_selected", "selected positions, shared prefixes", 1, 0},
     {"ragged", "test_ragged", "mixed batches", 0, 0},
     {"reproducible", "test_reproducible", "bits that no rank count changes", 0, 0},
     {"pitfalls", "test_pitfalls", "empty shards, NaN beyond the end, sinks", 0, 0},
@@ -100,7 +102,7 @@ int suite_start(const char *directory, const suite_run *run, double most_seconds
     argv[count++] = run->quick ? "4" : "400";
     if (run->quick) {
         argv[count++] = "--every";
-        argv[count++] = "24";
+        argv[count++] = "16";
     }
     for (int i = 0; i < count; i++) {
         size_t used = strlen(result->command);

@@ -35,12 +35,13 @@ says()
     grep -qF -e "$2" "$work/$1" || fail "'$2' is not in std$1"
 }
 
-# refuses TEXT FLAGS...: a usage error that says TEXT, and prints no table.
+# refuses TEXT FLAGS...: a usage error of $refusing that says TEXT, and prints no table.
+refusing=decode
 refuses()
 {
     text=$1
     shift
-    run 2 decode "$@"
+    run 2 "$refusing" "$@"
     says err "$text"
     [ ! -s "$work/out" ] || fail "output with wrong usage: $*"
 }

@@ -14,14 +14,15 @@ small='--heads 4 --kv-heads 2 --head-dim 32 --threads 1 -w 1'
 
 # The table and the JSON agree, nothing is wrong, and a pipe gets no progress line.
 # shellcheck disable=SC2086
-run 0 decode -b 256 -e 1k -f 2 -n 3 --ranks 1,2,4 --dtype f32,bf16 $small --json "$work/json"
+run 0 decode -b 256 -e 1k -f 2 -n 3 --ranks 1,2,4 --dtype f32,bf16 $small --wide \
+    --json "$work/json"
 [ ! -s "$work/err" ] || fail "something on standard error"
 "$python" - "$work/json" "$work/out" <<'PYTHON' || fail "the JSON or the table is not right"
 import json, statistics, sys
 
 report = json.load(open(sys.argv[1]))
 rows = report["rows"]
-table = [line.split() for line in open(sys.argv[2]) if not line.startswith("#")]
+table = [line.lstrip("!").split() for line in open(sys.argv[2]) if not line.startswith("#")]
 names = next(line for line in open(sys.argv[2]) if line.startswith("#") and "tokens" in line
              and "#wrong" in line).lstrip("#").split()
 assert len(rows) == len(table) == 2 * 3 * 3, (len(rows), len(table))
@@ -64,6 +65,45 @@ for row, cells in zip(rows, table):
 assert max(loops) / min(loops) - 1 < 1e-6, loops
 PYTHON
 
+# Selected positions, in a mixed batch too; a prefix that the batch shares; and both.
+for lists in "--selected 70" "--selected 70 --ragged --query-tokens 9" "--shared-prefix 192" \
+    "--shared-prefix 192 --page-tokens 16 --algo tree,ring-q" \
+    "--selected 50 --shared-prefix 128"; do
+    # shellcheck disable=SC2086
+    run 0 decode -b 300 -n 3 --ranks 1,3 --batch 4 $lists $small --json "$work/json"
+    "$python" - "$work/json" <<'PYTHON' || fail "the JSON of decode $lists is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+options = report["options"]
+rows, shared = options["call_tokens"], options["shared_prefix"]
+tokens = rows * options["selected"] or 4 * (300 - shared) + shared
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["checked"] > 0, row
+    assert row["kv_bytes"] == tokens * 2 * 64 * 2, row["kv_bytes"]
+PYTHON
+done
+# shellcheck disable=SC2086
+run 2 decode -b 300 --selected 301 $small
+
+# K and V of 8 bits beside 16, with selected positions and pages too: half of the bytes, all right.
+for lists in "" "--selected 70" "--page-tokens 16"; do
+    # shellcheck disable=SC2086
+    run 0 decode -b 300 -n 3 --ranks 1,3 $small --kv-dtype bf16,e4m3,e5m2 $lists --json "$work/json"
+    "$python" - "$work/json" <<'PYTHON' || fail "the JSON of decode --kv-dtype $lists is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+tokens = report["options"]["selected"] or 300
+assert sorted({row["kv_dtype"] for row in report["rows"]}) == ["bf16", "e4m3", "e5m2"]
+for row in report["rows"]:
+    assert row["wrong"] == 0 and row["checked"] > 0, row
+    assert row["kv_bytes"] == tokens * 2 * 64 * (2 if row["kv_dtype"] == "bf16" else 1), row
+PYTHON
+done
+# shellcheck disable=SC2086
+run 2 decode -b 300 --kv-dtype e4m4 $small
+
 # A mixed batch: 33 sequences, of which one prefills 40 tokens, three verify 5, the others decode 1.
 # shellcheck disable=SC2086
 run 0 decode -b 300 -n 3 --ranks 1,2 --algo tree,ring-kv,ring-q --ragged --batch 33 \
@@ -94,6 +134,22 @@ seen = [(row["memory"]["pages"], row["ranks"]) for row in report["rows"]]
 assert seen == [("small", 1), ("small", 2), ("huge", 1), ("huge", 2)], seen
 PYTHON
 
+# V as a part of K: nothing is wrong, and only K is counted as read.
+# shellcheck disable=SC2086
+for flags in '' '--page-tokens 16 --query-tokens 5' '--layout head --algo tree,ring-kv,ring-q'; do
+    run 0 decode -b 300 -n 1 --ranks 1,2 --latent --v-dim 24 --dtype f32,bf16 $small $flags \
+        --json "$work/json"
+    "$python" - "$work/json" <<'PYTHON' || fail "a latent cache is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+for row in report["rows"]:
+    results = row["ranks"] * report["options"]["call_tokens"] * 4 * 25
+    assert row["wrong"] == 0 and row["checked"] == results, row["checked"]
+    assert row["kv_bytes"] == 300 * 2 * 32 * {"f32": 4, "bf16": 2}[row["dtype"]], row["kv_bytes"]
+PYTHON
+done
+
 # Reproducible mode beside the usual one: as many messages, with more bytes.
 # shellcheck disable=SC2086
 run 0 decode -b 300 -n 3 --ranks 1,2,3 --reproducible 32 $small --json "$work/json"
@@ -119,14 +175,18 @@ PYTHON
 run 0 decode -b 256 -n 3 --ranks 1,2,4 --algo tree,ring-kv,ring-q --scaling weak $small \
     --json "$work/json"
 "$python" - "$work/json" <<'PYTHON' || fail "the JSON of three algorithms is not right"
-import json, sys
+import json, statistics, sys
 
 rows = json.load(open(sys.argv[1]))["rows"]
 assert [row["algorithm"] for row in rows] == ["tree", "ring-kv", "ring-q"] * 3
 for i, row in enumerate(rows):
     first, ranks = rows[i // 3 * 3], row["ranks"]
     assert row["tokens"] == 256 * ranks and row["wrong"] == 0, row
-    assert abs(row["ratio"] * first["step_us"]["median"] / row["step_us"]["median"] - 1) < 1e-6
+    pairs = [a / b for a, b in zip(row["step_us"]["samples"], first["step_us"]["samples"])]
+    assert abs(row["ratio"] / statistics.median(pairs) - 1) < 1e-6, row
+    assert abs(row["ratio_low"] / min(pairs) - 1) < 1e-6, row  # three are too few to leave one out
+    assert abs(row["ratio_high"] / max(pairs) - 1) < 1e-6, row
+    assert row["read_us"] == first["read_us"], row  # one sweep a turn
     assert row["attend_us"] > 0 and row["exchange_us"] >= 0, row
     name = {"tree": "tree", "ring-kv": "ring pass-KV", "ring-q": "ring pass-Q"}[row["algorithm"]]
     assert f"algorithm: {name}\n" in row["plan"], row["plan"]
@@ -137,6 +197,31 @@ for i, row in enumerate(rows):
         assert row["exchange_bytes_per_rank"] > (ranks - 1) * shard, row
 PYTHON
 
+# The table fits a terminal, and has more columns where rows differ in more.
+awk 'length > 100' "$work/out" | grep -v '^#' && fail "a row has more than 100 columns"
+grep -q '^#.* ratio *range ' "$work/out" || fail "there is no ratio with its range"
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 1 --ranks 1 $small --dtype f32,bf16
+grep -q '^#.* dtype ' "$work/out" || fail "rows differ in dtype and the table does not say it"
+
+# Emulated links: rounds cost their delay, and it says so wherever it shows.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 3 --ranks 1,4 --algo tree,ring-q $small --link 2ms,1GB/s --bars \
+    --json "$work/links.json"
+says out "emulated links of 2000 us and 1 GB/s"
+says out "microseconds of a step, emulated links"
+"$python" - "$work/links.json" <<'PYTHON' || fail "the JSON of emulated links is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert "emulated links" in report["options"]["link"]["what"], report["options"]
+assert report["options"]["link"]["delay_us"] == 2000 and report["options"]["link"]["gbps"] == 1
+for row in report["rows"]:
+    rounds = {("tree", 4): 2, ("ring-q", 4): 3}.get((row["algorithm"], row["ranks"]), 0)
+    assert row["wrong"] == 0 and row["step_us"]["min"] >= 2000 * rounds, row
+PYTHON
+refuses "--link is '50', but must be a delay (us, ms, s) and a rate" -b 64 --link 50
+
 # Two runs side by side, and plots where there is a matplotlib.
 run 0 compare "$work/json" "$work/json"
 says out "B/A"
@@ -145,17 +230,59 @@ run 1 compare "$0" "$work/json"
 says err "is not a file of"
 run 2 compare "$work/json"
 
+# Work is the same only if all of it is: the same rows with another batch, placement or link.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 3 --ranks 1,2,4 --algo tree,ring-kv,ring-q --scaling weak $small --batch 2 \
+    --placement root --json "$work/other.json"
+run 1 compare "$work/json" "$work/other.json"
+says err "no row of the same work"
+says err "batch is 1 and 2"
+says err "out_placement is all and root"
+run 0 compare "$work/links.json" "$work/links.json"
+says out "emulated links"
+for text in '' '[]' '{}' 'null' '{"rows": 1}' '{"program": "treeattn-bench decode", "rows": [{}]}' \
+    '{"program": "treeattn-bench decode", "rows": [{"step_us": {"samples": ["x"]}}]}' \
+    '{"program": "treeattn-bench decode", "rows": 5}' '{"program": 7, "rows": []}'; do
+    printf '%s' "$text" >"$work/bad.json"
+    run 1 compare "$work/bad.json" "$work/json"
+    ! grep -q Traceback "$work/err" || fail "a traceback for the file: $text"
+done
+
+# JSON on standard output with the table on the other, and rows with commas.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 2 --ranks 2 --algo tree,ring-q $small -J - --csv "$work/csv"
+says err "#wrong"
+"$python" - "$work/out" "$work/csv" <<'PYTHON' || fail "standard output or the CSV is not right"
+import csv, json, sys
+
+report = json.load(open(sys.argv[1]))
+places = report["launch"]["places"]
+assert len(places) == 2 and all(p["host"] and p["device"] == "host" for p in places), places
+lines = list(csv.DictReader(open(sys.argv[2])))
+assert len(lines) == len(report["rows"]) == 2
+for line, row in zip(lines, report["rows"]):
+    for name in ("tokens", "ranks", "threads", "algorithm", "ratio", "exchange_bytes_per_rank"):
+        assert str(row[name]) == line[name], (name, row[name], line[name])
+    assert float(line["median_us"]) == row["step_us"]["median"] and line["wrong"] == "0", line
+PYTHON
+# shellcheck disable=SC2086
+run 2 decode -b 256 -n 1 --ranks 1 $small --csv /nonexistent/file
+says err "--csv is '/nonexistent/file', which cannot be written"
+# nccl-tests' spelling of graphs: 0 is off.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 1 --ranks 2 $small -G 0
+
 # What the model says beside what was measured. Messages and bytes are counted in both, as all
 # shards are equal.
 # shellcheck disable=SC2086
 run 0 decode -b 240 -n 3 --ranks 1,2,3,8 --algo tree,ring-kv,ring-q,auto $small --cluster probe \
     --json "$work/json"
 "$python" - "$work/json" <<'PYTHON' || fail "the predictions are not right"
-import json, sys
+import json, math, sys
 
 for row in json.load(open(sys.argv[1]))["rows"]:
-    p = row["predicted"]
-    assert 0 < p["attend_us"] <= p["step_us"] < 1e6, p
+    p = row["predicted"] # from what was probed: on a busy machine it may be any number
+    assert 0 < p["attend_us"] <= p["step_us"] and math.isfinite(p["step_us"]), p
     assert p["cluster"].startswith("name = probed\n"), p["cluster"]
     assert p["peak_bytes_per_rank"] > 0
     if row["algorithm"] != "auto":
@@ -166,8 +293,8 @@ PYTHON
 run 0 decode -b 256 -n 1 --ranks 2 $small --cluster h100:1x8 --json "$work/json"
 grep -q '"cluster": "name = h100' "$work/json" || fail "no prediction on h100"
 # shellcheck disable=SC2086
-run 2 decode -b 256 -n 1 --ranks 2 $small --cluster h200:1x8
-says err "h200"
+run 2 decode -b 256 -n 1 --ranks 2 $small --cluster h900:1x8
+says err "h900"
 
 # Both spellings of a flag, one length with -b alone, no check on request.
 # shellcheck disable=SC2086

@@ -74,8 +74,15 @@ run 0 model h100:512x8 --tokens 1M --placement root
 says out " 4096 "
 run 2 model
 says err "model needs a cluster"
-run 2 model h200:1x8
-says err "preset is 'h200'"
+run 2 model h900:1x8
+says err "preset is 'h900'"
+for preset in h100 h200 b200 a100 mi300x mi325x mi355x l40s rtx4090 local; do
+    run 0 model "$preset:1x8" --tokens 64k
+    awk 'length > 100 { exit 1 }' "$work/out" || fail "the table of $preset is too wide"
+done
+run 0 model h100:16x8 --wide --bars
+says out "tree sent"
+says out "microseconds of a step, predicted"
 run 2 model h100:1x8 --ranks 9
 says err "ranks is 9: must be from 1 to 8"
 run 2 model h100:1x8 --tokens 0
@@ -112,6 +119,40 @@ for row in rows:
         expected = 50 * (4 * (32 * each + 34 * 4) + 2 * 64 * each)
         assert expected <= row["bytes_received_per_rank"] < expected * 1.1 + 300, row
 PYTHON
+# Algorithms take turns: a ratio is that of the calls of one round, and what they come to is the
+# same in the table, the JSON and the CSV.
+run 0 attention -b 96 -n 8 --ranks 2 --algo ring,grid,overlap --heads 2 --head-dim 16 --threads 1 \
+    --json "$work/attention.json" --csv "$work/csv"
+[ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ] || fail "the table has more than 100 columns"
+says out "--wide has more columns"
+says out "algorithms take turns"
+"$python" - "$work/attention.json" "$work/csv" "$work/out" <<'PYTHON' || fail "ratios are wrong"
+import csv, json, statistics, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+lines = list(csv.DictReader(open(sys.argv[2])))
+table = [line.split() for line in open(sys.argv[3]) if not line.startswith("#")]
+assert len(rows) == len(lines) == len(table) == 6, (len(rows), len(lines), len(table))
+for i, (row, line, cells) in enumerate(zip(rows, lines, table)):
+    pairs = sorted(a / b for a, b in zip(row["us"], rows[i % 2]["us"]))
+    assert len(pairs) == 8 and row["peak_us"] == rows[0]["peak_us"]
+    # Of 8 samples the interval leaves out none: 2 / 2^8 is within 5 %, 18 / 2^8 is not.
+    for name, right in (("ratio", statistics.median(pairs)), ("ratio_low", pairs[0]),
+                        ("ratio_high", pairs[-1])):
+        assert abs(row[name] / right - 1) < 1e-6, (name, row[name], right)
+        assert float(line[name]) == row[name], (line, row)
+    for name in ("tokens", "ranks", "algorithm", "pass", "grid_columns", "wrong", "fraction"):
+        assert line[name] == str(row[name]), (name, line[name], row[name])
+    assert abs(float(line["median_us"]) / statistics.median(row["us"]) - 1) < 1e-6, line
+    assert ("!" in cells[0]) == (row.get("cpus_used_by_others", 0) > 0.05), (cells, row)
+    assert f"{row['ratio']:.2f}" in cells and row["wrong"] == 0, (cells, row)
+assert [row["algorithm"] for row in rows[::2]] == ["ring", "grid", "overlap"]
+PYTHON
+run 0 attention -b 64 -n 1 -w 0 --heads 2 --head-dim 16 --check 0 --wide
+says out "received"
+says out "N/A"
+run 2 attention -b 64 --csv /nonexistent/file
+says err "the file of --csv cannot be written"
 run 2 attention --heads 3 --kv-heads 2
 says err "--heads is 3, but must be a multiple of --kv-heads 2"
 run 2 attention --algo auto
@@ -142,10 +183,14 @@ run 0 attention --help
 says out "--columns LIST"
 
 [ "$failed" = 0 ] && echo "ok"
-# Exchanges by kind: the direct one is predicted for GPUs too, chosen on hosts only.
-run 0 model h100:1x8 --tokens 80000 --ranks 2,8 --kinds
-grep -q '^ *80000 *8 direct .* -$' "$work/out" || fail 'no direct exchange of GPUs, or not marked'
-[ "$(grep -c '\*$' "$work/out")" = 2 ] || fail 'not one chosen kind for each number of ranks'
+# Exchanges by kind: the direct one is chosen for GPUs of a node that address each other's memory,
+# and there is one of several nodes.
+run 0 model h100:2x8 --tokens 80000 --ranks 2,8,16 --kinds
+grep -q '^ *80000 *8 direct .*\*$' "$work/out" || fail 'the direct exchange of GPUs is not chosen'
+grep -q '^ *80000 *16 direct ' "$work/out" || fail 'no direct exchange of several nodes'
+[ "$(grep -c '\*$' "$work/out")" = 3 ] || fail 'not one chosen kind for each number of ranks'
+run 0 model rtx4090:1x2 --tokens 80000 --kinds
+! grep -q direct "$work/out" || fail 'a direct exchange of GPUs without peer access'
 run 0 model local:1x4 --tokens 80000 --kinds
 grep -q '^ *80000 *4 direct .*\*$' "$work/out" || fail 'the direct exchange is not chosen'
 

@@ -46,6 +46,33 @@ suite = report["suites"][0]
 assert suite["passed"] is False and "output" in suite and suite["seconds"] >= 1, suite
 PYTHON
 
+# Started by a launcher: once is as by hand, with children that are no ranks of it; several times is
+# refused before a file is written, and only the first of them says so.
+rm -f "$report"
+export PMIX_RANK=0 PMIX_NAMESPACE=job PMI_SIZE=1 SLURM_STEP_NUM_TASKS=1
+run 0 selftest --device host --quick --only benchmark --report "$report"
+says out 'all passed'
+"$python" - "$report" <<'PYTHON' || fail "under a launcher the benchmark did not run"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["suites"] == [] and report["decode"][0]["passed"] is True, report
+assert "0 wrong" in report["decode"][0]["output"], report["decode"]
+PYTHON
+unset PMIX_RANK PMIX_NAMESPACE PMI_SIZE SLURM_STEP_NUM_TASKS
+rm -f "$report"
+for variables in 'OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=0' 'PMI_SIZE=8 PMI_RANK=0' \
+    'PMIX_RANK=0 SLURM_STEP_NUM_TASKS=8' 'SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0'; do
+    # shellcheck disable=SC2086 # several variables
+    env $variables "$bench" selftest --device host --quick --report "$report" \
+        >"$work/out" 2>"$work/err"
+    [ $? = 2 ] || fail "not refused: $variables"
+    says err 'was started 8 times by a launcher'
+done
+PMIX_RANK=3 "$bench" selftest --device host --quick --report "$report" >"$work/out" 2>"$work/err"
+[ $? = 2 ] && [ ! -s "$work/err" ] || fail "rank 3 is not refused in silence"
+[ ! -e "$report" ] || fail "a report of a refused self-test"
+
 run 3 selftest --device simt:7 --report "$report"
 says err 'simt:7'
 run 2 selftest --device simt --only capture,nothing

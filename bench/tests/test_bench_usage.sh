@@ -15,13 +15,49 @@ run 0 info
 says out "cpus: "
 says out "version: "
 run 0 help
+says out "usage: treeattn-bench COMMAND"
 says out "Exit codes"
+run 0 help decode
 says out "--query-tokens"
-run 0 decode --help
-says out "--json FILE"
+run 0 --help
+says out "usage: treeattn-bench COMMAND"
 run 2
+says err "usage: treeattn-bench COMMAND"
 run 2 encode
-says err "'encode'"
+says err "unknown command 'encode'"
+says err "did you mean 'decode'?"
+run 2 xyzzy
+says err "unknown command 'xyzzy'"
+run 2 info --json
+says err "info takes no arguments, but got '--json'"
+run 2 help xyzzy
+says err "unknown command 'xyzzy'"
+
+# Every command has a help, and its first line is the usage.
+for command in decode attention exchange llama model compare report selftest info version help; do
+    run 0 "$command" --help
+    head -n 1 "$work/out" | grep -q "^usage: treeattn-bench $command" ||
+        fail "$command --help does not begin with its usage"
+done
+says out "usage: treeattn-bench help [COMMAND]"
+run 0 report --help
+says out "-o, --output FILE"
+run 2 compare one.json
+says err "usage: treeattn-bench compare A.json B.json"
+says err "needs two files that --json wrote, but got 1"
+# The man page has them all.
+page=$(dirname "$0")/../../docs/man/treeattn-bench.1
+run 2
+for command in $(sed -n 's/^  \([a-z]*\) .*/\1/p' "$work/err"); do
+    grep -q "^\.B.*$command" "$page" || fail "the man page has no command $command"
+done
+run 0 decode -b 64 --help
+says out "--json FILE"
+
+# What auto chose.
+run 0 decode -b 64 --ranks 1 -n 1 --device auto
+says out "by auto"
+grep -q '^# rank .*, auto' "$work/out" && fail "the header does not say what auto is for a rank"
 
 # Wrong usage: the flag, the value, and what would be right.
 refuses "--begin is '4q', but must be a whole number from 1 to 2147483647" -b 4q
@@ -35,6 +71,8 @@ refuses "--algo is 'ring', but must be one of: auto, tree, ring-kv, ring-q, repr
 refuses "--end is 1073741824, but with 8 ranks" -b 1024M --ranks 8 --scaling weak
 refuses "--map is 'ring', but must be one of: contiguous, cyclic" --map ring
 refuses "--heads is 12, but must be a multiple of --kv-heads 8" --heads 16,12
+refuses "--v-dim is 128, but with --latent it must be at most --head-dim, 64" --latent \
+    --head-dim 64 --v-dim 128
 refuses "--head-dim is 20, but must be a multiple of 8" --head-dim 20
 refuses "--v-dim is 36, but must be a multiple of 8" --v-dim 36
 refuses "--block is 8, but only --map cyclic has blocks" --block 8
@@ -43,7 +81,12 @@ refuses "--check is '2', but must be a whole number from 0 to 1" -c 2
 refuses "--json needs a value" --json
 refuses "cannot be written" -b 64 --json /nonexistent/file
 refuses "unknown flag '--rank'; did you mean '--ranks'?" --rank 2
+refuses "unknown flag '--jsn'; did you mean '--json'?" --jsn file
+refuses "unknown flag '--rnaks=2'; did you mean '--ranks'?" --rnaks=2
+refuses "unknown flag '--quantum'" --quantum
+refuses "--wide takes no value, but got '0'" --wide=0
 refuses "unknown flag '-x'" -x
+refuses "must be a delay (us, ms, s) and a rate (GB/s, MB/s, KB/s, Gbit/s, Mbit/s)" --link 5us,10Gb
 refuses "unexpected argument '8'" 8
 refuses "GiB of memory" -b 1024M --batch 64
 

@@ -38,13 +38,13 @@ static void run_row(int argc, char **argv)
     free(cases);
     TEST_ASSERT_EQUAL(
         0, kv_arena_alloc(&arena, (size_t)kv_layout_bytes(&options, &shape), shape.pages));
-    TEST_ASSERT_EQUAL(0, kv_arena_fill(&arena, shape.dtype, machine.cpus));
+    TEST_ASSERT_EQUAL(0, kv_arena_fill(&arena, shape.kv_dtype, machine.cpus));
     TEST_ASSERT_EQUAL(0, kv_layout_make(&layout, &options, &shape, &arena));
     tensors = tensors_make(&options, &shape);
     TEST_ASSERT_NOT_NULL(tensors);
-    measurement m = {&options, &machine, &layout, tensors, no_progress, NULL};
+    measurement m = {&options, &machine, &layout, &tensors, no_progress, NULL};
     result = (bench_result){.row = shape};
-    TEST_ASSERT_EQUAL_MESSAGE(TA_OK, measure_row(&m, &result, error, sizeof error), error);
+    TEST_ASSERT_EQUAL_MESSAGE(TA_OK, measure_rows(&m, &result, 1, error, sizeof error), error);
 }
 
 static int64_t count_wrong(void)

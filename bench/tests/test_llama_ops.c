@@ -1,17 +1,17 @@
 /* The operations of a decoder layer on the host, each against double within a bound that follows
- * from how it rounds: u is half the distance from 1 to the next float. */
+ * from how it rounds. */
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unity.h>
 
-#include "common/elements.h"
+#include "llama/blas_library.h"
 #include "llama/config.h"
 #include "llama/ops.h"
 #include "llama/products.h"
 #include "llama/sample.h"
-
-#define U 0x1p-24
+#include "numbers.h"
 
 void setUp(void)
 {
@@ -19,21 +19,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-static float *numbers(int64_t count, uint64_t seed, float range)
-{
-    float *data = malloc((size_t)count * sizeof *data);
-    element_fill(TA_F32, data, 0, count, seed, range);
-    return data;
-}
-
-static void near(double expected, double got, double bound, const char *what)
-{
-    char text[256];
-    snprintf(text, sizeof text, "%s: %.17g, not %.17g: %g is more than %g", what, got, expected,
-             fabs(got - expected), bound);
-    TEST_ASSERT_TRUE_MESSAGE(fabs(got - expected) <= bound, text);
 }
 
 /* ---- Products ------------------------------------------------------------------------------ */
@@ -46,6 +31,14 @@ static double product_bound(int64_t columns, double sizes, int any_order)
     double roundings = any_order ? (double)columns + 2 : (double)(columns / 16) + 7;
     return roundings * U / (1 - roundings * U) * sizes;
 }
+
+/* Inputs that are rounded to bf16 first. */
+static double bf16_bound(double sizes)
+{
+    return element_roundoff(TA_BF16) * (1 + 1e-3) * sizes;
+}
+
+static const char *onednn; /* a library that has what oneDNN has */
 
 static void check_product(ta_dtype dtype, int64_t rows, int64_t outputs, int64_t columns,
                           int64_t stride, int threads, int shift)
@@ -75,8 +68,10 @@ static void check_product(ta_dtype dtype, int64_t rows, int64_t outputs, int64_t
                 sum += values[i] * from[row * columns + i];
                 sizes += fabs(values[i] * from[row * columns + i]);
             }
-            near(sum, to[row * outputs + output], product_bound(columns, sizes, any_order),
-                 element_name(dtype));
+            double bound = product_bound(columns, sizes, any_order);
+            if (products_type(dtype, rows) == TA_BF16)
+                bound += bf16_bound(sizes);
+            near(sum, to[row * outputs + output], bound, element_name(dtype));
         }
     }
     free(values);
@@ -110,8 +105,23 @@ static void test_products_of_every_level(void)
     for (int i = 0; i < 3; i++)
         if (products_level(names[i]) == 0)
             check_products();
+    llama_ops *ops = llama_ops_host(1);
+    float one = 1;
+    llama_matrix narrow = {&one, TA_E4M3, 1, 1, 1};
+    TEST_ASSERT_EQUAL(TA_ERR_UNSUPPORTED, ops->table->linear(ops, &narrow, NULL, &one, 1, &one));
+    ops->table->destroy(ops);
     TEST_ASSERT_EQUAL(-1, products_level("other"));
     TEST_ASSERT_EQUAL(0, products_level(NULL));
+}
+
+static void *symbol_of(const char *name)
+{
+    void *handle = dlopen(onednn, RTLD_NOW | RTLD_NOLOAD);
+    TEST_ASSERT_NOT_NULL(handle);
+    void *symbol = dlsym(handle, name);
+    TEST_ASSERT_NOT_NULL(symbol);
+    dlclose(handle);
+    return symbol;
 }
 
 static void test_products_of_a_blas(void)
@@ -120,10 +130,112 @@ static void test_products_of_a_blas(void)
     TEST_ASSERT_EQUAL(-1, products_use("no-such-library.so", error, sizeof error));
     TEST_ASSERT_NOT_NULL(strstr(error, "'no-such-library.so' is no BLAS"));
     TEST_ASSERT_EQUAL(-1, products_use("libm.so.6", error, sizeof error));
+    TEST_ASSERT_NOT_NULL(strstr(error, "none of cblas_sgemm, sgemm_ and dnnl_sgemm"));
     TEST_ASSERT_EQUAL(0, products_use(NULL, error, sizeof error));
-    if (strcmp(products_many_name(), products_one_name()) == 0)
-        TEST_IGNORE_MESSAGE("no BLAS here");
+    check_products(); /* by the one that was chosen, or by the own loops */
+    if (products_use("libblas.so.3", error, sizeof error) != 0)
+        TEST_IGNORE_MESSAGE(error);
+    TEST_ASSERT_EQUAL_STRING("libblas.so.3", products_many_name());
     check_products();
+}
+
+/* By each way in which a library is called, with one that is in this program. */
+static int called;
+
+static void multiply(int64_t rows, int64_t outputs, int64_t columns, const float *from,
+                     const float *w, int64_t w_stride, float *to, int64_t to_stride)
+{
+    called++;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t output = 0; output < outputs; output++) {
+            double sum = 0;
+            for (int64_t i = 0; i < columns; i++)
+                sum += (double)from[row * columns + i] * w[output * w_stride + i];
+            to[row * to_stride + output] = (float)sum;
+        }
+}
+
+static void fortran_sgemm(const char *transpose_a, const char *transpose_b, const int *m,
+                          const int *n, const int *k, const float *alpha, const float *a,
+                          const int *lda, const float *b, const int *ldb, const float *beta,
+                          float *c, const int *ldc, size_t length_a, size_t length_b)
+{
+    TEST_ASSERT_TRUE(*transpose_a == 'T' && *transpose_b == 'N' && length_a + length_b == 2);
+    TEST_ASSERT_TRUE(*alpha == 1 && *beta == 0 && *ldb == *k);
+    multiply(*n, *m, *k, b, a, *lda, c, *ldc);
+}
+
+static void c_sgemm_64(int order, int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
+                       float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                       float beta, float *c, int64_t ldc)
+{
+    TEST_ASSERT_TRUE(order == 101 && transpose_a == 111 && transpose_b == 112);
+    TEST_ASSERT_TRUE(alpha == 1 && beta == 0 && lda == k);
+    multiply(m, n, k, a, b, ldb, c, ldc);
+}
+
+static void test_ways_to_call_a_blas(void)
+{
+    enum { ROWS = 3, OUTPUTS = 4, COLUMNS = 5, STRIDE = 7, APART = 6 };
+    static float found[ROWS * APART], exact[ROWS * APART];
+    float *from = numbers(ROWS * COLUMNS, 1, 1), *w = numbers(OUTPUTS * STRIDE, 2, 1);
+    const blas_library ways[] = {{"f", BLAS_FORTRAN, (void (*)(void))fortran_sgemm, NULL, NULL},
+                                 {"c", BLAS_C_64, (void (*)(void))c_sgemm_64, NULL, NULL}};
+    multiply(ROWS, OUTPUTS, COLUMNS, from, w, STRIDE, exact, APART);
+    for (int i = 0; i < 2; i++) {
+        called = 0;
+        memset(found, 0, sizeof found);
+        blas_multiply(&ways[i], ROWS, OUTPUTS, COLUMNS, from, w, STRIDE, found, APART);
+        TEST_ASSERT_EQUAL(1, called);
+        TEST_ASSERT_EQUAL_MEMORY(exact, found, sizeof exact);
+    }
+    free(w);
+    free(from);
+}
+
+/* One that has a product of bf16: it is used for weights of bf16, where the CPU has it too, and it
+ * says so when it has no memory. */
+static void test_products_of_bf16(void)
+{
+    char error[256];
+    TEST_ASSERT_EQUAL_MESSAGE(0, products_use(onednn, error, sizeof error), error);
+    _Atomic int *calls = symbol_of("onednn_bf16_calls");
+    int *fails = symbol_of("onednn_fails");
+    int has_bf16 = *calls > 0; /* blas_open() tried it */
+    TEST_ASSERT_EQUAL(TA_F32, products_type(TA_F32, 100));
+    TEST_ASSERT_EQUAL(TA_F32, products_type(TA_BF16, 1));
+    TEST_ASSERT_EQUAL(has_bf16 ? TA_BF16 : TA_F32, products_type(TA_BF16, 100));
+    check_products();
+    TEST_ASSERT_TRUE((*calls > 1) == has_bf16);
+    enum { ROWS = 20, COLUMNS = 16 };
+    static uint16_t weights[COLUMNS];
+    static float to[ROWS];
+    float *from = numbers(ROWS * COLUMNS, 3, 1);
+    llama_ops *ops = llama_ops_host(1);
+    llama_matrix w = {weights, TA_BF16, 1, COLUMNS, COLUMNS};
+    const uint32_t last = 0x7fffffff; /* NaN of the second row alone, which rounding must keep */
+    memcpy(&from[COLUMNS + 3], &last, sizeof last);
+    TEST_ASSERT_EQUAL(TA_OK, ops->table->linear(ops, &w, NULL, from, ROWS, to));
+    for (int row = 0; row < ROWS; row++)
+        TEST_ASSERT_EQUAL(row == 1, isnan(to[row]) != 0);
+    /* Inputs go to the nearest, ties to even: with 1 as the only weight, outputs are inputs. */
+    static const float given[] = {1 + 0x1p-8f, 1 + 0x3p-8f, -1.999f, 0x1.028p0f, 1e-40f};
+    static const float rounded[] = {1, 1 + 0x1p-6f, -2, 1 + 0x1p-7f, 0x1p-133f};
+    weights[0] = 0x3f80;
+    for (int row = 0; row < 5; row++)
+        from[row * COLUMNS] = given[row];
+    from[COLUMNS + 3] = 0;
+    TEST_ASSERT_EQUAL(TA_OK, ops->table->linear(ops, &w, NULL, from, ROWS, to));
+    for (int row = 0; row < 5; row++)
+        TEST_ASSERT_TRUE(to[row] == (has_bf16 ? rounded : given)[row]);
+    *fails = 1;
+    TEST_ASSERT_EQUAL(TA_ERR_NO_MEMORY, ops->table->linear(ops, &w, NULL, from, ROWS, to));
+    w.dtype = TA_F32;
+    w.columns = w.stride = COLUMNS / 2;
+    TEST_ASSERT_EQUAL(TA_ERR_NO_MEMORY, ops->table->linear(ops, &w, NULL, from, ROWS, to));
+    *fails = 0;
+    ops->table->destroy(ops);
+    free(from);
 }
 
 /* A row's numbers are the same bits alone, among others, and on any number of threads. */
@@ -303,17 +415,20 @@ static void test_sampling(void)
     TEST_ASSERT_TRUE(fabs(counts[2] - DRAWS * (1 - share) / 2) < 5 * sqrt(DRAWS / 4.0));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     element_init();
+    onednn = argc > 1 ? argv[1] : "";
     UNITY_BEGIN();
     RUN_TEST(test_products_of_every_level);
     RUN_TEST(test_products_of_a_blas);
+    RUN_TEST(test_ways_to_call_a_blas);
+    RUN_TEST(test_products_of_bf16);
     RUN_TEST(test_products_have_one_order);
     RUN_TEST(test_norm);
     RUN_TEST(test_rope);
     RUN_TEST(test_swiglu_and_add);
     RUN_TEST(test_embed_and_types);
     RUN_TEST(test_sampling);
-    return UNITY_END();
+    return UNITY_END() != 0;
 }

@@ -4,6 +4,7 @@
  * Stores the new tokens that this rank holds in the cache, page by page or not, in the cache's
  * type. device/new_token.h says which token goes where. device.c launches it. */
 #include "arrived.h"
+#include "narrow.h"
 
 #include "device/new_token.h"
 
@@ -47,7 +48,8 @@ TA_DEVICE bool report_fault(const ta_append_params &p)
     }
     if (fault.status == TA_OK)
         return false;
-    ta_write_report(p.tokens.report, fault);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        ta_write_report(p.tokens.report, fault);
     return true;
 }
 
@@ -58,6 +60,8 @@ struct ta_token_copy {
     int64_t row, from_head,
         to_head; /* elements from head to head, `from_head` of no gathered ones */
     int32_t dim, values;
+    float *scale; /* of head 0, if the cache has 8 bits and any */
+    int64_t scale_head;
 };
 
 TA_DEVICE ta_token_copy find_copy(const ta_append_params &p, const ta_new_token &t, int64_t row,
@@ -71,6 +75,11 @@ TA_DEVICE ta_token_copy find_copy(const ta_append_params &p, const ta_new_token 
     c.dim = values ? p.problem.v_dim : p.problem.k_dim;
     c.from_head = from.head_stride;
     c.to_head = to.head_stride;
+    const ta_append_params &again = ta_params_again(p);
+    const ta_scales &scales = values ? again.kv.v_scale : again.kv.k_scale;
+    c.scale = t.found && p.tokens.dtype != p.problem.kv_dtype ? ta_new_token_scale(&scales, &t, 0)
+                                                              : nullptr;
+    c.scale_head = scales.head_stride;
     c.to = nullptr;
     c.from = static_cast<const char *>(p.tokens.gathered);
     if (t.found && to.data && (c.from || from.data))
@@ -85,6 +94,38 @@ TA_DEVICE ta_token_copy find_copy(const ta_append_params &p, const ta_new_token 
 /* Where new tokens come from; a kernel for each, as one for all takes more scalar registers than
  * AMD's devices have. */
 enum append_source { APPEND_GIVEN, APPEND_LOCAL, APPEND_GATHERED };
+
+/* An element of it as a number. */
+template <append_source Source>
+TA_DEVICE float load_number(const ta_append_params &p, const ta_token_copy &c, int32_t head,
+                            int32_t e)
+{
+    if (Source == APPEND_GATHERED)
+        return ta_load_any(
+            p.tokens.dtype,
+            c.from + ta_gathered_head(&p.problem, p.problem.rows, p.element_bytes, head, c.values),
+            c.row * c.dim + e);
+    return ta_load_any(p.tokens.dtype, c.from, head * c.from_head + e);
+}
+
+/* Make the scales of all heads of it: append_lanes threads look for the largest number of one. */
+template <append_source Source>
+TA_DEVICE void make_scales(const ta_append_params &p, const ta_token_copy &c)
+{
+    ta_narrow_format format = ta_narrow_format_of(p.problem.kv_dtype);
+    float most = ta_as_float(ta_narrow_decode(format, format.largest));
+    int32_t lane = static_cast<int32_t>(threadIdx.x) % append_lanes;
+    for (int32_t head = static_cast<int32_t>(threadIdx.x) / append_lanes; head < p.problem.kv_heads;
+         head += append_sums) {
+        float largest = 0.0f;
+        for (int32_t e = lane; e < c.dim; e += append_lanes)
+            largest = fmaxf(largest, fabsf(load_number<Source>(p, c, head, e)));
+        for (int mask = append_lanes / 2; mask > 0; mask /= 2)
+            largest = fmaxf(largest, ta_shfl_xor(largest, mask));
+        if (lane == 0)
+            c.scale[head * c.scale_head] = ta_scale_for(largest, most);
+    }
+}
 
 /* All heads of it. Elements of the cache's type stay as they are. */
 template <append_source Source>
@@ -105,9 +146,12 @@ TA_DEVICE void store_token(const ta_append_params &p, const ta_token_copy &c)
             TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word,
                                      reinterpret_cast<Word *>(c.to)[stored] =
                                          static_cast<const Word *>(data)[at])
-        else
-            ta_store_element(p.problem.kv_dtype, c.to, stored,
-                             ta_load_element(p.tokens.dtype, data, at));
+        else {
+            float number = load_number<Source>(p, c, head, e);
+            if (c.scale)
+                number /= c.scale[head * c.scale_head];
+            ta_store_any(p.problem.kv_dtype, c.to, stored, number);
+        }
     }
 }
 
@@ -138,16 +182,23 @@ __global__ void __launch_bounds__(append_threads, append_blocks) append(ta_appen
         copies[thread] =
             find_copy(p, tokens[thread / 2], first + thread / 2, before[thread / 2], thread % 2);
     ta_syncthreads();
+    if (p.tokens.make_scales) {
+#pragma unroll 1
+        for (int32_t i = 0; i < 2 * rows; i++)
+            if (copies[i].to && copies[i].scale)
+                make_scales<Source>(ta_params_again(p), copies[i]);
+        ta_syncthreads();
+    }
 #pragma unroll 1
     for (int32_t i = 0; i < 2 * rows; i++)
         if (copies[i].to)
-            store_token<Source>(p, copies[i]);
+            store_token<Source>(ta_params_again(p), copies[i]);
 }
 
 ta_launched ta_launch_append(const ta_append_params *params, void *stream)
 {
-    TA_NEED_TYPE("append", params->tokens.dtype);
-    TA_NEED_TYPE("append", params->problem.kv_dtype);
+    TA_NEED_CACHE_TYPE("append", params->tokens.dtype);
+    TA_NEED_CACHE_TYPE("append", params->problem.kv_dtype);
     int64_t blocks = ta_ceil_div(params->problem.rows, append_rows);
     dim3 grid(static_cast<unsigned>(blocks));
     hipStream_t on = static_cast<hipStream_t>(stream);

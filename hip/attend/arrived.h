@@ -91,15 +91,15 @@ TA_DEVICE void ta_merge_faults(const ta_merge &m, int64_t floats)
  * after the rest, and the host reads it first. */
 TA_DEVICE void ta_write_report(volatile ta_fault *report, const ta_fault &fault)
 {
-    if (blockIdx.x == 0 && threadIdx.x == 0 && report->status == TA_OK) {
-        report->rank = fault.rank;
-        report->other = fault.other;
-        report->what = fault.what;
-        report->hash = fault.hash;
-        report->tag = fault.tag;
-        __threadfence_system();
-        report->status = fault.status;
-    }
+    if (report->status != TA_OK)
+        return;
+    report->rank = fault.rank;
+    report->other = fault.other;
+    report->what = fault.what;
+    report->hash = fault.hash;
+    report->tag = fault.tag;
+    __threadfence_system();
+    report->status = fault.status;
 }
 
 /* Is there a fault? Then the host is told. */
@@ -110,7 +110,8 @@ TA_DEVICE bool ta_report_fault(const ta_finish &p)
     ta_fault fault = ta_all_faults(p.last);
     if (fault.status == TA_OK)
         return false;
-    ta_write_report(p.report, fault);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        ta_write_report(p.report, fault);
     return true;
 }
 

@@ -1,115 +1,119 @@
-/* The slots of the vtable that read the cache. attend(): choose the kernel, its shape and how many
- * splits, and launch; one launch when there is one split, two otherwise. In reproducible mode a
- * split is a tile, and there are always two. shape.h and splits.h have the arithmetic.
- * pack_kv() is for rings, and so is tell(). check_kv() comes before all of them. */
+/* The slots of the vtable that attend to the cache. attend(): by the direct kernels where they can,
+ * with which grid and workspace; else by splits (splits.c). The grid depends on the plan and the
+ * device alone: what each block does, it finds from the lengths (shares.h). One launch, or two if
+ * something may have been cut. check_kv() comes before. */
 #include <math.h>
 #include <string.h>
 
-#include "direct.h"
+#include "archs.h"
 #include "gpu.h"
+#include "latent.h"
+#include "shares.h"
 
-/* How a problem is computed. The number of splits depends on the plan, on how many sequences and
- * tokens the call has, and on the device; the kernel also on how this call's cache is aligned. */
-typedef struct method {
-    ta_attend_shape shape;
-    int32_t splits;
-    int32_t split_floats; /* of a split's record */
-} method;
-
-static ta_attend_shape choose_shape(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
+/* The rows of a group. A wave of 32 has registers for 8 rows of 256 dimensions. */
+static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
 {
-    ta_attend_shape shape;
-    if (aligned && limits->matrix && ta_mma_shape(limits, p, &shape))
-        return shape;
-    return ta_fma_shape(p, aligned);
+    if (p->k_dim == TA_LATENT_K_DIM)
+        return ta_latent_rows(limits, p);
+    if (limits->wave == 64)
+        return 16;
+    return p->k_dim == 256 || p->query_heads / p->kv_heads * p->query_tokens <= 8 ? 8 : 16;
 }
 
-static int32_t split_floats(const ta_problem *p)
+/* Converting f16 takes more registers than there are if there are 256 dimensions (mma.h). */
+static int direct_fits(const ta_gpu_device *gpu, const ta_problem *p)
 {
-    return (int32_t)ta_round_up(p->v_dim + 2, 4); /* records start at 16 bytes */
-}
-
-static int32_t choose_splits(const ta_gpu_limits *limits, const ta_problem *p,
-                             const ta_attend_shape *shape, int64_t most)
-{
-    ta_split_question question = {
-        .blocks = p->kv_heads * ta_all_groups(p, shape),
-        .slots = (int64_t)limits->units * ta_shape_blocks_per_unit(limits, shape),
-        .max_tokens = p->max_tokens,
-        .record_bytes = p->plan_rows * p->query_heads * split_floats(p) * 4,
-        .most = most,
-    };
-    return ta_splits_choose(&question);
-}
-
-/* The largest call of a problem's plan. */
-static ta_problem largest_call(const ta_problem *problem)
-{
-    ta_problem p = *problem;
-    p.batch = p.plan_batch;
-    p.rows = p.plan_rows;
-    p.starts = NULL;
-    return p;
-}
-
-/* Splits that the workspace has room for, of a call with so many rows. It is made for the largest
- * call; one with fewer sequences has more splits of fewer rows. */
-static int64_t splits_room(const ta_gpu_limits *limits, const ta_problem *problem, int64_t rows)
-{
-    ta_problem all = largest_call(problem);
-    ta_attend_shape shape = choose_shape(limits, &all, 1);
-    return choose_splits(limits, &all, &shape, 0) * all.rows / rows;
-}
-
-static method choose(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
-{
-    method m;
-    m.shape = choose_shape(limits, p, 1);
-    m.split_floats = split_floats(p);
-    int64_t room = p->tally_tile ? 0 : splits_room(limits, p, p->rows);
-    if (p->tally_tile)
-        m.splits = (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile);
-    else if (!p->starts && p->rows == p->plan_rows)
-        m.splits = (int32_t)room;
-    else
-        m.splits = choose_splits(limits, p, &m.shape, room);
-    if (!aligned)
-        m.shape = choose_shape(limits, p, 0);
-    return m;
-}
-
-/* Can the direct kernels compute this problem on the device? gfx90a takes more registers for f16
- * than it has if there are 256 dimensions (mma.h). */
-static int fits_direct(const ta_gpu_device *gpu, const ta_problem *p)
-{
-    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && strncmp(gpu->properties.arch, "gfx90a", 6) == 0)
+    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && ta_arch_converts_f16(gpu->properties.arch))
         return 0;
-    return ta_direct_fits(&gpu->limits, p);
+    if (!gpu->limits.matrix || !ta_type_in_matrices(p->kv_dtype) || p->query_dtype != p->kv_dtype)
+        return 0;
+    return ta_latent_rows(&gpu->limits, p) ||
+           (p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256));
+}
+
+static int is_aligned(const ta_tensor *t)
+{
+    return (uintptr_t)t->data % 16 == 0 && t->batch_stride % 8 == 0 && t->token_stride % 8 == 0 &&
+           t->head_stride % 8 == 0;
+}
+
+/* The tokens of a tile are found by 32-bit offsets. */
+static int is_near(const ta_tensor *t)
+{
+    return t->token_stride >= 0 && t->token_stride < 1 << 26;
+}
+
+/* What a call's tensors must be like. Not the query's: ranks of one plan may hold it differently,
+ * and with another kernel they would have other bits in reproducible mode. */
+static int direct_fits_call(const ta_problem *p, const ta_kv *kv)
+{
+    if (p->k_dim == TA_LATENT_K_DIM && !ta_latent_view(&kv->k, &kv->v))
+        return 0;
+    return is_aligned(&kv->k) && is_aligned(&kv->v) && is_near(&kv->k) && is_near(&kv->v);
+}
+
+/* Items of a call with so many sequences and rows. */
+static int64_t count_items(const ta_gpu_limits *limits, const ta_problem *p, int64_t batch,
+                           int64_t rows, int ragged)
+{
+    int64_t group = group_rows(limits, p), heads = p->query_heads / p->kv_heads;
+    int64_t groups =
+        ragged ? rows * heads / group + batch : batch * ta_ceil_div(heads * p->query_tokens, group);
+    return groups * p->kv_heads;
+}
+
+/* Of any call of the plan. */
+static int64_t most_items(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    int64_t uniform = count_items(limits, p, p->plan_batch, p->plan_rows, 0);
+    int64_t ragged = count_items(limits, p, p->plan_batch, p->plan_rows, 1);
+    return uniform > ragged ? uniform : ragged;
+}
+
+/* Blocks that items are cut for; 0 if they never are. */
+static int32_t count_blocks(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    if (p->tally_tile || p->max_tokens <= TA_SHARE_TOKENS_WHOLE)
+        return 0;
+    int64_t blocks =
+        limits->units * (int64_t)(p->k_dim == TA_LATENT_K_DIM
+                                      ? ta_latent_blocks_per_unit(limits, group_rows(limits, p))
+                                      : TA_DIRECT_BLOCKS(p->k_dim));
+    return (int32_t)(blocks < TA_DIRECT_BLOCKS_MAX ? blocks : TA_DIRECT_BLOCKS_MAX);
+}
+
+static int32_t count_tiles(const ta_problem *p)
+{
+    return p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile) : 0;
+}
+
+static size_t pieces_bytes(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    return (size_t)count_blocks(limits, p) * 2 * (size_t)group_rows(limits, p) *
+           (size_t)ta_split_floats(p) * sizeof(float);
+}
+
+static size_t direct_bytes(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    if (p->tally_tile)
+        return (size_t)(p->plan_rows * p->query_heads) * (size_t)count_tiles(p) *
+               (size_t)ta_split_floats(p) * sizeof(float);
+    if (!count_blocks(limits, p))
+        return 0;
+    return pieces_bytes(limits, p) + (size_t)most_items(limits, p) * sizeof(ta_direct_span);
 }
 
 /* Whether a call can go to the direct kernels is known when its tensors are: there is room for
  * both. */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
-    const ta_gpu_limits *limits = &((const ta_gpu_device *)device)->limits;
-    int64_t splits = problem->tally_tile ? ta_ceil_div(problem->max_tokens, problem->tally_tile)
-                                         : splits_room(limits, problem, problem->plan_rows);
-    size_t direct =
-        fits_direct((const ta_gpu_device *)device, problem) ? ta_direct_bytes(limits, problem) : 0;
-    size_t split = 0;
-    if (splits > 1 || problem->tally_tile || problem->plan_rows > 1)
-        split = (size_t)(problem->plan_rows * problem->query_heads) * (size_t)splits *
-                (size_t)split_floats(problem) * sizeof(float);
+    const ta_gpu_device *gpu = (const ta_gpu_device *)device;
+    size_t direct = direct_fits(gpu, problem) ? direct_bytes(&gpu->limits, problem) : 0;
+    size_t split = ta_gpu_splits_bytes(&gpu->limits, problem);
     return direct > split ? direct : split;
 }
 
-static int tensor_aligned(const ta_tensor *t, int64_t size)
-{
-    return (uintptr_t)t->data % 16 == 0 && t->batch_stride * size % 16 == 0 &&
-           t->token_stride * size % 16 == 0 && t->head_stride * size % 16 == 0;
-}
-
-static ta_score_rule score_rule(const ta_problem *p)
+ta_score_rule ta_gpu_score_rule(const ta_problem *p)
 {
     ta_score_rule rule = {.alibi = p->alibi_slopes != NULL};
     /* Scores come out in base 2; a soft-cap needs them natural, divided by the cap. */
@@ -118,63 +122,65 @@ static ta_score_rule score_rule(const ta_problem *p)
     return rule;
 }
 
-static ta_status launch(ta_gpu_device *gpu, const ta_attend_params *params, int aligned,
-                        float *records, void *stream)
+/* Pages too. */
+static int is_short_page(const ta_tensor *t)
 {
-    const ta_problem *p = &params->problem;
-    if (params->shape.matrix)
-        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_mma(params, gpu->limits.wave, stream)));
-    else
-        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_attend_fma(params, aligned, stream)));
-    if (params->splits == 1 && !p->tally_tile)
-        return TA_OK;
-    ta_merge_splits_params merge = {.problem = *p,
-                                    .lengths = params->kv.lengths,
-                                    .bounds = params->kv.bounds,
-                                    .bounds_stride = params->kv.bounds_stride,
-                                    .split_records = params->records,
-                                    .splits = params->splits,
-                                    .split_floats = params->split_floats,
-                                    .records = records};
-    return ta_gpu_check_launch(gpu, p->tally_tile ? ta_launch_tally_splits(&merge, stream)
-                                                  : ta_launch_merge_splits(&merge, stream));
+    return t->batch_stride >= 0 && t->batch_stride < 1ll << 31;
 }
 
-ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,
-                         int32_t slots, void *packed, void *stream)
+/* Do the tokens of a tile of 16 follow each other in memory, and do scores need nothing else? */
+static int is_plain(const ta_problem *p, const ta_kv *kv, const ta_score_rule *rule)
 {
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    int32_t size = (int32_t)ta_dtype_bytes(problem->kv_dtype);
-    ta_pack_kv_params params = {.problem = *problem,
-                                .kv = *kv,
-                                .slots = slots,
-                                .element_bytes = size,
-                                .aligned =
-                                    tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size),
-                                .packed = packed};
-    int before;
-    if ((int64_t)problem->batch * slots > INT32_MAX)
-        return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%d sequences of %d tokens: a GPU can pack %d",
-                                 problem->batch, slots, INT32_MAX);
-    TA_TRY(ta_gpu_enter(gpu, &before));
-    ta_status status = ta_gpu_check_launch(gpu, ta_launch_pack_kv(&params, stream));
-    ta_gpu_leave(gpu, before);
-    return status;
+    int32_t page = kv->page_tokens;
+    if (rule->cap > 0.0f || rule->alibi || p->tally_tile % 16 != 0)
+        return 0;
+    return !kv->page_table || (page >= 16 && (page & (page - 1)) == 0 && is_short_page(&kv->k) &&
+                               is_short_page(&kv->v));
 }
 
-ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv *kv,
-                      const ta_tell *tell, void *stream)
+static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *problem,
+                           const ta_tensor *q, const ta_kv *kv, float *records, void *workspace,
+                           ta_direct_params *params)
 {
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    ta_tell_params params = {.problem = *problem, .kv = *kv, .tell = *tell};
-    int before;
-    TA_TRY(ta_gpu_enter(gpu, &before));
-    ta_status status = ta_gpu_check_launch(gpu, ta_launch_tell(&params, stream));
-    ta_gpu_leave(gpu, before);
-    return status;
+    memset(params, 0, sizeof *params); /* the padding too: two captures of a step are equal bytes */
+    params->problem = *problem;
+    params->q = *q;
+    params->kv = *kv;
+    params->rule = ta_gpu_score_rule(problem);
+    params->rows = group_rows(limits, problem);
+    params->items =
+        count_items(limits, problem, problem->batch, problem->rows, problem->starts != NULL);
+    params->plain = is_plain(problem, kv, &params->rule);
+    while (kv->page_table && params->plain && 1 << params->page_shift < kv->page_tokens)
+        params->page_shift++;
+    params->blocks = count_blocks(limits, problem);
+    params->tiles = count_tiles(problem);
+    params->grid = params->items * (params->tiles ? params->tiles : 1);
+    if (params->grid < params->blocks)
+        params->grid = params->blocks;
+    params->records = problem->tally_tile ? workspace : records;
+    params->pieces = workspace;
+    if (params->blocks)
+        params->spans =
+            (ta_direct_span *)(void *)((char *)workspace + pieces_bytes(limits, problem));
+    params->split_floats = ta_split_floats(problem);
 }
 
-static ta_status fail_grid(int64_t rows, int64_t blocks)
+static ta_launched launch_direct(const ta_direct_params *params, int wave, void *stream)
+{
+    switch (params->problem.k_dim) {
+    case 64:
+        return ta_launch_direct_64(params, wave, stream);
+    case 128:
+        return ta_launch_direct_128(params, wave, stream);
+    case TA_LATENT_K_DIM:
+        return ta_launch_latent(params, wave, stream);
+    default:
+        return ta_launch_direct_256(params, wave, stream);
+    }
+}
+
+ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks)
 {
     return ta_gpu_core->fail(TA_ERR_UNSUPPORTED,
                              "%lld query rows in %lld blocks: a GPU can launch %d", (long long)rows,
@@ -185,7 +191,7 @@ static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *param
                                void *stream)
 {
     const ta_problem *p = &params->problem;
-    TA_TRY(ta_gpu_check_launch(gpu, ta_launch_direct(params, gpu->limits.wave, stream)));
+    TA_TRY(ta_gpu_check_launch(gpu, launch_direct(params, gpu->limits.wave, stream)));
     if (p->tally_tile) {
         ta_merge_splits_params merge = {.problem = *p,
                                         .lengths = params->kv.lengths,
@@ -206,42 +212,19 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
                         void *stream)
 {
     ta_gpu_device *gpu = ta_gpu_of(device);
-    int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
-    if (!ta_type_exists(problem->kv_dtype)) /* then there is no shape either */
+    if (!ta_type_in_caches(problem->kv_dtype)) /* then there is no shape either */
         return ta_gpu_check_launch(
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
-    int before;
-    if (fits_direct(gpu, problem) && ta_direct_fits_call(q, kv)) {
-        ta_direct_params direct;
-        ta_score_rule rule = score_rule(problem);
-        ta_direct_prepare(&gpu->limits, problem, q, kv, &rule, records, workspace, &direct);
-        direct.tell = *tell;
-        int64_t direct_rows = ta_problem_rows(problem) * problem->query_heads;
-        if (direct.grid > INT32_MAX || direct_rows > INT32_MAX)
-            return fail_grid(direct_rows, direct.grid);
-        TA_ON_GPU(gpu, attend_direct(gpu, &direct, records, stream));
-    }
-    int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
-    method m = choose(&gpu->limits, problem, aligned);
-    int64_t blocks = problem->kv_heads * m.splits * ta_all_groups(problem, &m.shape);
-    int64_t rows = ta_problem_rows(problem) * problem->query_heads;
-    if (blocks > INT32_MAX || rows > INT32_MAX)
-        return fail_grid(rows, blocks);
-    ta_attend_params params;
-    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
-    params.problem = *problem;
-    params.q = *q;
-    params.kv = *kv;
-    params.rule = score_rule(problem);
-    params.shape = m.shape;
-    params.splits = m.splits;
-    params.records = m.splits == 1 && !problem->tally_tile ? records : workspace;
-    params.split_floats = m.split_floats;
+    if (problem->selected || problem->prefix_starts || !direct_fits(gpu, problem) ||
+        !direct_fits_call(problem, kv))
+        return ta_gpu_attend_splits(gpu, problem, q, kv, records, workspace, tell, stream);
+    ta_direct_params params;
+    prepare_direct(&gpu->limits, problem, q, kv, records, workspace, &params);
     params.tell = *tell;
-    TA_TRY(ta_gpu_enter(gpu, &before));
-    ta_status status = launch(gpu, &params, aligned, records, stream);
-    ta_gpu_leave(gpu, before);
-    return status;
+    int64_t rows = ta_problem_rows(problem) * problem->query_heads;
+    if (params.grid > INT32_MAX || rows > INT32_MAX)
+        return ta_gpu_fail_grid(rows, params.grid);
+    TA_ON_GPU(gpu, attend_direct(gpu, &params, records, stream));
 }
 
 /* ---- check_kv(): whatever can be seen without reading device memory, where lengths, bounds and

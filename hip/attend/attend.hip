@@ -7,7 +7,7 @@
  *     scores    8 to 32 threads share a key, each multiplies some of its elements with all rows
  *     weights   16 threads share a row (softmax.h)
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
- * attend.c launches it; attend_mma.hip is for many rows of 16-bit elements. */
+ * splits.c launches it; attend_mma.hip is for many rows of 16-bit elements. */
 #include "softmax.h"
 #include "tell.h"
 #include "tile.h"
@@ -16,60 +16,59 @@
 static const int row_lanes = 16;
 static const int row_keys = TA_FMA_TILE / row_lanes;
 
-/* A team's share of the block. */
+/* A team's share of the block. What it has in shared memory is found by a shape that the caller
+ * has read again: kept over all tiles, its places would fill scalar registers. */
 struct ta_team {
-    const ta_attend_shape &s;
     char *shared;
     int32_t thread;    /* in the team */
     int32_t first_row; /* of the block's */
 
-    __device__ __forceinline__ ta_team(const ta_attend_shape &shape, char *memory)
-        : s(shape), shared(memory)
+    __device__ __forceinline__ ta_team(const ta_attend_shape &s, char *memory) : shared(memory)
     {
         int32_t team = static_cast<int32_t>(threadIdx.x) / s.team_threads;
         thread = static_cast<int32_t>(threadIdx.x) - team * s.team_threads;
         first_row = team * s.team_rows;
     }
 
-    /* [row][part][unit][4]: see q_place(). */
-    __device__ __forceinline__ float *q() const
+    /* [row][part][unit][4]: see q_index(). */
+    __device__ __forceinline__ float *q(const ta_attend_shape &s) const
     {
         return reinterpret_cast<float *>(shared + s.q_at + first_row * s.q_stride);
     }
 
     /* [row][key] */
-    __device__ __forceinline__ float *scores() const
+    __device__ __forceinline__ float *scores(const ta_attend_shape &s) const
     {
         return reinterpret_cast<float *>(shared + s.scores_at) + first_row * s.s_stride;
     }
 
     /* [key][row] */
-    __device__ __forceinline__ float *weights() const
+    __device__ __forceinline__ float *weights(const ta_attend_shape &s) const
     {
         return reinterpret_cast<float *>(shared + s.weights_at) + first_row * s.tile;
     }
 
-    __device__ __forceinline__ ta_row *rows() const
+    __device__ __forceinline__ ta_row *rows(const ta_attend_shape &s) const
     {
         return reinterpret_cast<ta_row *>(shared + s.rows_at) + first_row;
     }
 
     /* [row] what o of the current run must be multiplied by, … */
-    __device__ __forceinline__ float *rescale() const
+    __device__ __forceinline__ float *rescale(const ta_attend_shape &s) const
     {
         return reinterpret_cast<float *>(shared + s.scales_at) + first_row;
     }
 
     /* … and o of the runs before. */
-    __device__ __forceinline__ float *o_scale() const
+    __device__ __forceinline__ float *o_scale(const ta_attend_shape &s) const
     {
-        return rescale() + s.rows;
+        return rescale(s) + s.rows;
     }
 };
 
 /* Where element `e` of a query row is kept: the floats that go with the units of neighbouring
  * threads are neighbours, 4 at a time, so that reading them meets no bank twice. */
-template <class Type> TA_DEVICE int32_t q_place(int32_t k_dim, int32_t e)
+template <class Type> TA_DEVICE int32_t q_index(int32_t k_dim, int32_t e)
 {
     int32_t units = k_dim / Type::unit, unit = e / Type::unit, within = e % Type::unit;
     return (within / 4 * units + unit) * 4 + within % 4;
@@ -86,7 +85,7 @@ TA_DEVICE void stage_query(const ta_attend_params &p, const ta_block &b, char *s
         float x = 0.0f;
         if (row < b.row_count)
             x = ta_load_element(p.problem.query_dtype, p.q.data, ta_row_query(p, b, row) + e);
-        q[row * k_dim + q_place<Type>(k_dim, e)] = x;
+        q[row * k_dim + q_index<Type>(k_dim, e)] = x;
     }
 }
 
@@ -142,7 +141,7 @@ TA_DEVICE void score_tile(const ta_attend_params &p, const ta_team &t, const cha
             for (int part = 0; part < Type::unit / 4; part++) {
 #pragma unroll
                 for (int r = 0; r < Rows; r++) {
-                    ta_vec16 q = ta_load16(t.q() + r * p.problem.k_dim + (part * units + u) * 4);
+                    ta_vec16 q = ta_load16(t.q(s) + r * p.problem.k_dim + (part * units + u) * 4);
 #pragma unroll
                     for (int i = 0; i < 4 * Keys; i++)
                         sum[i / 4][r] = fmaf(ta_as_float(q.word[i % 4]), x[i / 4][part * 4 + i % 4],
@@ -154,22 +153,23 @@ TA_DEVICE void score_tile(const ta_attend_params &p, const ta_team &t, const cha
         for (int j = 0; j < Keys; j++) {
             reduce_rows<Rows>(sum[j], lane, s.lanes);
             if (lane < Rows && base + j * keys_at_once < s.tile)
-                t.scores()[lane * s.s_stride + base + j * keys_at_once] = sum[j][0];
+                t.scores(s)[lane * s.s_stride + base + j * keys_at_once] = sum[j][0];
         }
     }
 }
 
 /* Scores of the tile that starts at `at` become weights: below 0 for a key that the row does not
  * see. */
-template <int Rows>
+template <bool Narrow, int Rows>
 TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t at, int32_t count,
-                          const int32_t *positions, bool ends_run)
+                          const int32_t *positions, const float *kv_scales, bool ends_run)
 {
+    const ta_attend_shape &s = p.shape;
     int32_t r = t.thread / row_lanes, lane = t.thread % row_lanes;
     bool has_row = r < Rows;
     ta_row row = {}; /* of a thread too many: row 0 is written by another */
     if (has_row)
-        row = t.rows()[r];
+        row = t.rows(s)[r];
     float scores[row_keys];
     bool seen[row_keys];
 #pragma unroll
@@ -177,9 +177,12 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
         int32_t key = lane + i * row_lanes;
         seen[i] = has_row && key < count && at + key >= row.sees.first && at + key < row.sees.end;
         scores[i] = -INFINITY;
-        if (seen[i])
-            scores[i] =
-                ta_make_score(p.rule, row, t.scores()[r * p.shape.s_stride + key], positions + key);
+        if (seen[i]) {
+            float dot = t.scores(s)[r * s.s_stride + key];
+            if (Narrow)
+                dot *= kv_scales[key];
+            scores[i] = ta_make_score(p.rule, row, dot, positions + key);
+        }
     }
     float rescale = ta_softmax_row<row_lanes>(row, scores);
     float o_scale = 1.0f;
@@ -188,14 +191,19 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, const ta_team &t, int32_t a
     ta_syncwave(); /* the row's other lanes have read it: the first one writes */
     if (!has_row)
         return;
+    if (Narrow)
+#pragma unroll
+        for (int i = 0; i < row_keys; i++)
+            if (seen[i])
+                scores[i] *= kv_scales[2 * s.tile + lane + i * row_lanes];
 #pragma unroll
     for (int i = 0; i < row_keys; i++)
-        if (lane + i * row_lanes < p.shape.tile)
-            t.weights()[(lane + i * row_lanes) * Rows + r] = seen[i] ? scores[i] : -1.0f;
+        if (lane + i * row_lanes < s.tile)
+            t.weights(s)[(lane + i * row_lanes) * Rows + r] = seen[i] ? scores[i] : -1.0f;
     if (lane == 0) {
-        t.rows()[r] = row;
-        t.rescale()[r] = rescale;
-        t.o_scale()[r] = o_scale;
+        t.rows(s)[r] = row;
+        t.rescale(s)[r] = rescale;
+        t.o_scale(s)[r] = o_scale;
     }
 }
 
@@ -214,8 +222,8 @@ TA_DEVICE void start_columns(const ta_attend_params &p, const ta_team &t, ta_col
     o.column = t.thread % columns * TA_TEAM_COLUMNS;
     o.first_token = t.thread / columns;
     o.token_step = p.shape.team_threads / columns;
-    if (o.first_token >= o.token_step) /* a thread too many */
-        o.first_token = p.shape.tile;
+    if (o.first_token >= o.token_step) /* a thread too many: it has no tokens and no sums */
+        o.first_token = max(p.shape.tile, o.token_step);
 #pragma unroll
     for (int i = 0; i < Rows * TA_TEAM_COLUMNS; i++)
         o.run[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] =
@@ -228,21 +236,21 @@ template <class Type, int Rows, bool Careful>
 TA_DEVICE void add_values(const ta_attend_params &p, const ta_team &t, const char *v, int32_t count,
                           ta_columns<Rows> &o)
 {
+    const ta_attend_shape &s = p.shape;
 #pragma unroll
     for (int i = 0; i < Rows * TA_TEAM_COLUMNS; i++)
-        o.run[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] *= t.rescale()[i / TA_TEAM_COLUMNS];
+        o.run[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] *= t.rescale(s)[i / TA_TEAM_COLUMNS];
 #pragma unroll 4
     for (int32_t key = o.first_token; key < count; key += o.token_step) {
         float x[TA_TEAM_COLUMNS];
         ta_load2<Type>(
-            reinterpret_cast<const typename Type::element *>(v + key * p.shape.v_stride) + o.column,
-            x);
+            reinterpret_cast<const typename Type::element *>(v + key * s.v_stride) + o.column, x);
         ta_vec16 weights;
         if (Rows == 4)
-            weights = ta_load16(t.weights() + key * Rows);
+            weights = ta_load16(t.weights(s) + key * Rows);
 #pragma unroll
         for (int r = 0; r < Rows; r++) {
-            float w = Rows == 4 ? ta_as_float(weights.word[r]) : t.weights()[key * Rows + r];
+            float w = Rows == 4 ? ta_as_float(weights.word[r]) : t.weights(s)[key * Rows + r];
 #pragma unroll
             for (int i = 0; i < TA_TEAM_COLUMNS; i++)
                 if (!Careful || !(w < 0.0f))
@@ -251,12 +259,13 @@ TA_DEVICE void add_values(const ta_attend_params &p, const ta_team &t, const cha
     }
 }
 
-template <int Rows> TA_DEVICE void end_run(const ta_team &t, ta_columns<Rows> &o)
+template <int Rows>
+TA_DEVICE void end_run(const ta_attend_shape &s, const ta_team &t, ta_columns<Rows> &o)
 {
 #pragma unroll
     for (int i = 0; i < Rows * TA_TEAM_COLUMNS; i++) {
         o.all[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] =
-            fmaf(o.all[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS], t.o_scale()[i / TA_TEAM_COLUMNS],
+            fmaf(o.all[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS], t.o_scale(s)[i / TA_TEAM_COLUMNS],
                  o.run[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS]);
         o.run[i / TA_TEAM_COLUMNS][i % TA_TEAM_COLUMNS] = 0.0f;
     }
@@ -267,9 +276,10 @@ template <int Rows>
 TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const ta_team &t,
                              const ta_columns<Rows> &o, char *shared)
 {
+    const ta_attend_shape &s = p.shape;
     int32_t v_dim = ta_uniform(b.v_dim);
-    float *scratch = reinterpret_cast<float *>(shared + p.shape.v_at) +
-                     (threadIdx.x - t.thread) * TA_TEAM_COLUMNS;
+    float *scratch =
+        reinterpret_cast<float *>(shared + s.v_at) + (threadIdx.x - t.thread) * TA_TEAM_COLUMNS;
 #pragma unroll
     for (int r = 0; r < Rows; r++) {
         ta_syncthreads();
@@ -281,7 +291,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
         if (t.first_row + r >= b.row_count)
             continue;
         float *record = ta_row_record(b, t.first_row + r);
-        for (int32_t i = t.thread; i < v_dim; i += p.shape.team_threads) {
+        for (int32_t i = t.thread; i < v_dim; i += s.team_threads) {
             float sum = scratch[i];
             for (int32_t part = 1; part < o.token_step; part++)
                 sum += scratch[part * v_dim + i];
@@ -291,67 +301,74 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
     int32_t r = t.thread;
     if (r < Rows && t.first_row + r < b.row_count) {
         float *record = ta_row_record(b, t.first_row + r);
-        record[v_dim] = ta_row_m(t.rows()[r]);
-        record[v_dim + 1] = t.rows()[r].l;
+        record[v_dim] = ta_row_m(t.rows(s)[r]);
+        record[v_dim + 1] = t.rows(s)[r].l;
     }
 }
 
 template <class Type, int Rows, bool Aligned>
-__global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_fma(ta_attend_params p)
+__global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX, 1) attend_fma(ta_attend_params p)
 {
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_block, b);
-    const ta_attend_shape &s = p.shape;
+    typedef typename Type::staged Staged;
+    const bool narrow = sizeof(typename Type::element) == 1;
     ta_tell_step(p.problem, p.kv, p.tell);
     if (!ta_start_block(p, sizeof(typename Type::element), b,
-                        reinterpret_cast<ta_row *>(shared + s.rows_at)))
+                        reinterpret_cast<ta_row *>(shared + p.shape.rows_at)))
         return;
-    ta_team t(s, shared);
+    ta_team t(p.shape, shared);
     ta_columns<Rows> o;
     start_columns<Rows>(p, t, o);
     ta_tiles<Type, Aligned, TA_UNITS> tiles(p, b, shared);
-    tiles.begin();
-    stage_query<Type>(p, b, shared);
-
-    bool two_keys = s.tile > s.team_threads / s.lanes;
-    int32_t tile_of_run = 0;
-    const int32_t end = ta_uniform(b.end);
-    for (int32_t at = ta_uniform(b.first); at < end; at += s.tile) {
-        ta_opaque(t.thread);
-        ta_opaque(t.first_row);
-        tiles.make_opaque();
-        bool ends_run = ++tile_of_run == s.run || at + s.tile >= end;
-        const int32_t *positions = tiles.positions() + tiles.found_at();
-        tiles.store_k();
-        tiles.look_up();
-        ta_syncthreads();
-        tiles.load_k();
-        if (two_keys)
-            score_tile<Type, Rows, 2>(p, t, shared + s.k_at);
-        else
-            score_tile<Type, Rows, 1>(p, t, shared + s.k_at);
-        ta_syncthreads();
-        int32_t count = min(end - at, s.tile);
-        weigh_keys<Rows>(p, t, at, count, positions, ends_run);
-        tiles.store_v();
-        ta_syncthreads();
-        tiles.load_v();
-        if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))
-            add_values<Type, Rows, false>(p, t, shared + s.v_at, count, o);
-        else
-            add_values<Type, Rows, true>(p, t, shared + s.v_at, count, o);
-        if (ends_run) {
-            end_run<Rows>(t, o);
-            tile_of_run = 0;
+    bool two_keys = p.shape.tile > p.shape.team_threads / p.shape.lanes;
+    for (bool again = false; ta_next_tokens(ta_params_again(p), again, b, shared); again = true) {
+        tiles.begin();
+        if (!again)
+            stage_query<Staged>(ta_params_again(p), b, shared);
+        int32_t tile_of_run = 0;
+        const int32_t end = ta_uniform(b.end);
+        for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
+            /* Arguments again, here and below, or scalar registers would be spilled. */
+            const ta_attend_shape &s = ta_params_again(p).shape;
+            ta_opaque(t.thread);
+            ta_opaque(t.first_row);
+            tiles.make_opaque();
+            bool ends_run = ++tile_of_run == s.run || at + s.tile >= end;
+            const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
+            const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
+            tiles.store_k();
+            tiles.look_up();
+            ta_syncthreads();
+            tiles.load_k();
+            if (two_keys)
+                score_tile<Staged, Rows, 2>(ta_params_again(p), t, shared + s.k_at);
+            else
+                score_tile<Staged, Rows, 1>(ta_params_again(p), t, shared + s.k_at);
+            ta_syncthreads();
+            int32_t count = min(end - at, s.tile);
+            weigh_keys<narrow, Rows>(ta_params_again(p), t, at, count, positions, kv_scales,
+                                     ends_run);
+            tiles.store_v();
+            ta_syncthreads();
+            tiles.load_v();
+            if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))
+                add_values<Staged, Rows, false>(ta_params_again(p), t, shared + s.v_at, count, o);
+            else
+                add_values<Staged, Rows, true>(ta_params_again(p), t, shared + s.v_at, count, o);
+            if (ends_run) {
+                end_run<Rows>(ta_params_again(p).shape, t, o);
+                tile_of_run = 0;
+            }
         }
     }
-    write_records<Rows>(p, b, t, o, shared);
+    write_records<Rows>(ta_params_again(p), b, t, o, shared);
 }
 
 template <class Type>
 static ta_launch_result launch_type(const ta_attend_params &p, int aligned, hipStream_t stream)
 {
-    int64_t blocks = p.problem.kv_heads * p.splits * ta_all_groups(&p.problem, &p.shape);
+    int64_t blocks = p.problem.kv_heads * p.part_splits * p.groups;
     dim3 grid(static_cast<unsigned>(blocks));
     unsigned threads = static_cast<unsigned>(p.shape.threads);
     size_t bytes = static_cast<size_t>(p.shape.shared_bytes);
@@ -367,7 +384,7 @@ ta_launched ta_launch_attend_fma(const ta_attend_params *params, int aligned, vo
     hipStream_t s = static_cast<hipStream_t>(stream);
     TA_NEED_TYPE("attend_fma", params->problem.query_dtype);
     ta_launch_result result = ta_no_type("attend_fma", params->problem.kv_dtype);
-    TA_TYPE_SWITCH(TA_ALL_TYPES, params->problem.kv_dtype, Type,
+    TA_TYPE_SWITCH(TA_CACHE_TYPES, params->problem.kv_dtype, Type,
                    result = launch_type<Type>(*params, aligned, s))
     return ta_launched_of(result);
 }

@@ -2,13 +2,14 @@
  * threads, with shape.shared_bytes of shared memory.
  *
  * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for
- * query, K and V of one 16-bit type. The waves of a block share out 16 × 16 tiles:
+ * query, K and V of one 16-bit type, or K and V of 8 bits and a query of bf16. The waves of a block
+ * share out 16 × 16 tiles:
  *     scores    (rows × keys), if there are few of them with parts of k_dim on different waves
  *     weights   16 threads share a row (softmax.h)
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
  * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type
- * (weights.h). attend.c launches this; attend.hip does all that this can't. */
+ * (weights.h). splits.c launches this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tell.h"
@@ -88,8 +89,10 @@ TA_DEVICE void score_tile(const ta_attend_params &p, char *shared, int32_t waves
 
 /* Make the scores of a row, from the dot products of all parts of k_dim, in the place of the first:
  * -inf for a key that the row does not see. */
+template <bool Narrow>
 TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t lane, int32_t at,
-                           int32_t count, const int32_t *positions, float *scores)
+                           int32_t count, const int32_t *positions, const float *kv_scales,
+                           float *scores)
 {
     const ta_attend_shape &s = p.shape;
 #pragma unroll 1
@@ -99,15 +102,17 @@ TA_DEVICE void make_scores(const ta_attend_params &p, const ta_row &row, int32_t
         for (int32_t part = 1; part < s.k_parts; part++)
             dot += scores[part * s.rows * s.s_stride + key];
         bool seen = key < count && at + key >= row.sees.first && at + key < row.sees.end;
+        if (Narrow)
+            dot *= kv_scales[key];
         scores[key] = seen ? ta_make_score(p.rule, row, dot, positions + key) : -INFINITY;
     }
 }
 
 /* Scores of the tile that starts at `at` become weights: 0 for a key that the row does not see.
  * Rows and keys come in sixteens, so all lanes of a wave have one, or none has. */
-template <class Type>
+template <class Type, bool Narrow>
 TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, int32_t count,
-                          const int32_t *positions)
+                          const int32_t *positions, const float *kv_scales)
 {
     const ta_attend_shape &s = p.shape;
     int32_t thread = static_cast<int32_t>(threadIdx.x);
@@ -117,13 +122,18 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
         ta_row *place = reinterpret_cast<ta_row *>(shared + s.rows_at) + r;
         ta_row row = *place;
         float *made = reinterpret_cast<float *>(shared + s.scores_at) + r * s.s_stride;
-        make_scores(p, row, lane, at, count, positions, made);
+        make_scores<Narrow>(p, row, lane, at, count, positions, kv_scales, made);
         float scores[row_keys];
 #pragma unroll
         for (int i = 0; i < row_keys; i++)
             scores[i] = i * row_lanes < s.tile ? made[i * row_lanes + lane] : -INFINITY;
         float rescale = ta_softmax_row<row_lanes>(row, scores);
         ta_end_run(row);
+        if (Narrow)
+#pragma unroll
+            for (int i = 0; i < row_keys; i++) /* what a row does not see keeps its weight of 0 */
+                if (i * row_lanes < s.tile && made[i * row_lanes + lane] != -INFINITY)
+                    scores[i] *= kv_scales[2 * s.tile + i * row_lanes + lane];
 #pragma unroll
         for (int i = 0; i < row_keys; i++)
             if (i * row_lanes < s.tile)
@@ -222,12 +232,16 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
 }
 
 /* Is a value of the tile in registers not finite? Then `note` becomes 1. */
-template <class Type, class Tiles> TA_DEVICE void note_values(const Tiles &tiles, int32_t *note)
+template <class Staged, class Tiles> TA_DEVICE void note_values(const Tiles &tiles, int32_t *note)
 {
     uint32_t found = 0;
 #pragma unroll
-    for (int i = 0; i < TA_UNITS * 4; i++)
-        found |= ta_not_finite(Type(), tiles.v_units[i / 4].word[i % 4]);
+    for (int i = 0; i < TA_UNITS; i++) {
+        ta_vec16 unit = tiles.staged(tiles.v_units[i]);
+#pragma unroll
+        for (int word = 0; word < 4; word++)
+            found |= ta_not_finite(Staged(), unit.word[word]);
+    }
     if (found != 0)
         atomicOr(note, 1);
 }
@@ -255,58 +269,67 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_block, b);
     TA_SHARED(int32_t, note);
+    typedef typename Type::staged Staged;
+    const bool narrow = sizeof(typename Type::element) == 1;
     const int tile_count = Few * Wave / 32;
     const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
-    const ta_attend_shape &s = p.shape;
     ta_tell_step(p.problem, p.kv, p.tell);
     if (!ta_start_block(p, sizeof(typename Type::element), b,
-                        reinterpret_cast<ta_row *>(shared + s.rows_at)))
+                        reinterpret_cast<ta_row *>(shared + p.shape.rows_at)))
         return;
     ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);
-    tiles.begin();
-    stage_query(p, b, shared);
     ta_product<Wave> o[tile_count];
 #pragma unroll
     for (int i = 0; i < tile_count; i++)
         ta_product_clear(o[i]);
 
-    const int32_t end = ta_uniform(b.end);
-    for (int32_t at = ta_uniform(b.first); at < end; at += s.tile) {
-        tiles.make_opaque();
-        int32_t count = min(end - at, s.tile);
-        bool all_see = ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end);
-        const int32_t *positions = tiles.positions() + tiles.found_at();
-        tiles.store_k();
-        tiles.look_up();
-        ta_syncthreads();
-        int32_t thread = static_cast<int32_t>(threadIdx.x);
-        ta_opaque(thread);
-        if (thread == 0)
-            note = 0;
-        tiles.load_k();
-        score_tile<Type, Wave>(p, shared, waves);
-        ta_syncthreads();
-        weigh_keys<Type>(p, shared, at, count, positions);
-        tiles.store_v();
-        if (!all_see)
-            note_values<Type>(tiles, &note);
-        ta_syncthreads();
-        bool careful = !all_see && ta_uniform(note);
-        tiles.load_v();
-        for (int32_t first_row = 0, end_row = s.rows; first_row < s.rows; first_row = end_row) {
-            if (careful)
-                end_row = hide_values(p, b, shared, tiles, at, first_row);
-            sum_tile<Type, tile_count, Wave>(p, shared, waves, first_row, end_row, o);
+    for (bool again = false; ta_next_tokens(ta_params_again(p), again, b, shared); again = true) {
+        tiles.begin();
+        if (!again)
+            stage_query(ta_params_again(p), b, shared);
+        const int32_t end = ta_uniform(b.end);
+        for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
+            tiles.make_opaque();
+            /* Arguments again, here and below, or scalar registers would be spilled. */
+            const ta_attend_shape &s = ta_params_again(p).shape;
+            int32_t count = min(end - at, s.tile);
+            bool all_see = ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end);
+            const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
+            const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
+            tiles.store_k();
+            tiles.look_up();
+            ta_syncthreads();
+            int32_t thread = static_cast<int32_t>(threadIdx.x);
+            ta_opaque(thread);
+            if (thread == 0)
+                note = 0;
+            tiles.load_k();
+            score_tile<Staged, Wave>(ta_params_again(p), shared, waves);
+            ta_syncthreads();
+            weigh_keys<Staged, narrow>(ta_params_again(p), shared, at, count, positions, kv_scales);
+            tiles.store_v();
+            if (!all_see)
+                note_values<Staged>(tiles, &note);
+            ta_syncthreads();
+            bool careful = !all_see && ta_uniform(note);
+            tiles.load_v();
+            const int32_t rows = ta_params_again(p).shape.rows;
+            for (int32_t first_row = 0, end_row = rows; first_row < rows; first_row = end_row) {
+                if (careful)
+                    end_row = hide_values(ta_params_again(p), b, shared, tiles, at, first_row);
+                sum_tile<Staged, tile_count, Wave>(ta_params_again(p), shared, waves, first_row,
+                                                   end_row, o);
+            }
         }
     }
-    write_records<Type, tile_count, Wave>(p, b, shared, waves, o);
+    write_records<Staged, tile_count, Wave>(ta_params_again(p), b, shared, waves, o);
 }
 
 /* Whatever is done for all kernels of a width. */
 template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int tiles, Do act)
 {
     ta_launch_result result = ta_no_type("attend_mma", dtype);
-    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type,
+    TA_TYPE_SWITCH(TA_STAGED_TYPES, dtype, Type,
                    result =
                        tiles == TA_MMA_TILES_FEW
                            ? act("attend_mma<few>", attend_mma<Type, TA_MMA_TILES_FEW, Wave>)
@@ -321,8 +344,7 @@ template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hi
     else
         return pick<Wave>(p.problem.kv_dtype, p.shape.tiles,
                           [&](const char *name, void (*kernel)(ta_attend_params)) {
-                              int64_t blocks = p.problem.kv_heads * p.splits *
-                                               ta_all_groups(&p.problem, &p.shape);
+                              int64_t blocks = p.problem.kv_heads * p.part_splits * p.groups;
                               return ta_launch(name, kernel, dim3(static_cast<unsigned>(blocks)),
                                                static_cast<unsigned>(p.shape.threads),
                                                static_cast<size_t>(p.shape.shared_bytes), stream,
@@ -341,7 +363,7 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
                                     hipFuncAttributeMaxDynamicSharedMemorySize, dynamic_bytes);
             return ta_launch_result{error, name};
         };
-        for (ta_dtype dtype : ta_matrix_dtypes)
+        for (ta_dtype dtype : ta_staged_dtypes)
             for (int tiles : {TA_MMA_TILES_FEW, TA_MMA_TILES_MANY})
                 if (result.error == hipSuccess)
                     result = pick<Wave>(dtype, tiles, allow);

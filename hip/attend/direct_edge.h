@@ -113,20 +113,20 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     float dots[slots][4], rescale[slots];
     uint32_t weights[Type::weight_parts][4];
     typedef typename ta_direct_wave<Type, Dim, Wave, Rows>::v_words v_words;
-    ta_any_places<Wave, v_words::bytes> places(p, c, t);
-    w.load_k(places);
+    ta_any_addresses<Wave, v_words::bytes> addresses(p, c, t);
+    w.load_k(addresses);
     if (w.v_ahead)
-        w.load_v(places);
+        w.load_v(addresses);
     w.multiply_keys(dots);
     if (!w.v_ahead)
-        w.load_v(places);
+        w.load_v(addresses);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
-        ta_score_edge<Wave, Any>(ta_params_again(p), b, t, r, places.lacking, dots[r]);
+        ta_score_edge<Wave, Any>(ta_params_again(p), b, t, r, addresses.lacking, dots[r]);
         rescale[r] = w.weigh(dots[r], r);
         w.take_weights(dots[r], r, weights);
     }
-    ta_add_edge_values(w, b, t, places.lacking, weights, rescale);
+    ta_add_edge_values(w, b, t, addresses.lacking, weights, rescale);
 }
 
 #endif

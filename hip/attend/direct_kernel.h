@@ -9,7 +9,7 @@
  *     wave            |  0   |  1   |  2   |  3   |  0   |  1   | …
  *
  * At the end of a piece the waves merge what they have, in their order, and the record is written:
- * to its place if the piece is a whole item, else to the workspace for merge_pieces (pieces.hip).
+ * to its place if the piece is a whole item, else to the workspace for merge_pieces (merge.hip).
  * shares.h says which pieces a block has, direct_lanes.h which lane has what. The .hip file of each
  * head dimension includes this. */
 #ifndef TA_HIP_DIRECT_KERNEL_H
@@ -19,8 +19,8 @@
 #include "softmax.h"
 #include "tell.h"
 
-/* What the waves of a block meet in at the end of a piece. */
-template <int Dim, int Rows, int Teams> struct ta_direct_meeting {
+/* What the teams of waves have of a piece, in shared memory, to be merged. */
+template <int Dim, int Rows, int Teams> struct ta_team_partials {
     float m[Teams][Rows], l[Teams][Rows];
     float o[Rows][Dim + 4];
 };
@@ -32,7 +32,7 @@ TA_DEVICE float ta_direct_larger(float a, float b)
 }
 
 template <int Dim, int Rows, int Teams>
-TA_DEVICE float ta_meeting_m(const ta_direct_meeting<Dim, Rows, Teams> &all, int32_t row)
+TA_DEVICE float ta_teams_largest(const ta_team_partials<Dim, Rows, Teams> &all, int32_t row)
 {
     float m = all.m[0][row];
     for (int i = 1; i < Teams; i++)
@@ -43,15 +43,12 @@ TA_DEVICE float ta_meeting_m(const ta_direct_meeting<Dim, Rows, Teams> &all, int
 /* Each team writes down its m and l. */
 template <class Type, int Dim, int Wave, int Rows, int Teams>
 TA_DEVICE void ta_show_sums(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                            ta_direct_meeting<Dim, Rows, Teams> &all)
+                            ta_team_partials<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
 #pragma unroll
     for (int r = 0; r < w.slots; r++) {
-        float l = w.l[r];
-#pragma unroll
-        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
-            l += ta_shfl_xor(l, mask);
+        float l = w.whole_l(r);
         /* One for each row. */
         if (w.first_column() == 0 && (ta_lane() & (lanes::end_mask - lanes::first_mask)) == 0) {
             all.m[w.team()][lanes::row(r)] = l != l ? l : w.m[r];
@@ -63,7 +60,7 @@ TA_DEVICE void ta_show_sums(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 /* One team adds its o to those of the teams before it. */
 template <class Type, int Dim, int Wave, int Rows, int Teams>
 TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                           ta_direct_meeting<Dim, Rows, Teams> &all)
+                           ta_team_partials<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
     const int columns = ta_direct_wave<Type, Dim, Wave, Rows>::columns;
@@ -71,7 +68,7 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 #pragma unroll
     for (int r = 0; r < w.slots; r++) {
         int32_t row = lanes::row(r);
-        float scale = ta_merge_scale(ta_meeting_m(all, row), all.m[team][row]).b *
+        float scale = ta_merge_scale(ta_teams_largest(all, row), all.m[team][row]).b *
                       (1.0f / ta_weight_scale(Type()));
 #pragma unroll
         for (int t = 0; t < w.products; t++)
@@ -87,7 +84,7 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 /* Merge what the waves have and write the records. */
 template <class Type, int Dim, int Wave, int Rows, int Teams>
 TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                            const ta_direct_piece &b, ta_direct_meeting<Dim, Rows, Teams> &all)
+                            const ta_direct_piece &b, ta_team_partials<Dim, Rows, Teams> &all)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     ta_show_sums(w, all);
@@ -103,7 +100,7 @@ TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
     for (int32_t i = thread; i < rows * Dim; i += Wave * TA_DIRECT_WAVES)
         ta_piece_record(b, i / Dim)[i % Dim] = all.o[i / Dim][i % Dim];
     if (thread < rows) {
-        float m = ta_meeting_m(all, thread), l = 0.0f;
+        float m = ta_teams_largest(all, thread), l = 0.0f;
         for (int i = 0; i < Teams; i++)
             l += all.l[i][thread] * ta_merge_scale(m, all.m[i][thread]).b;
         float *record = ta_piece_record(b, thread);
@@ -119,24 +116,24 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                   int32_t last)
 {
     const int32_t step = w.step;
-    typename ta_direct_wave<Type, Dim, Wave, Rows>::plain_places places(p, c);
-    places.look_up(t);
+    typename ta_direct_wave<Type, Dim, Wave, Rows>::plain_addresses addresses(p, c);
+    addresses.look_up(t);
 #pragma unroll 1
-    for (; t <= last && !places.exists(); t += step) {
+    for (; t <= last && !addresses.exists(); t += step) {
         w.lose_all();
-        places.look_up(t + step);
+        addresses.look_up(t + step);
     }
     if (t > last)
         return;
-    places.find(t);
-    places.look_up(t + step);
-    w.load_k(places);
+    addresses.find(t);
+    addresses.look_up(t + step);
+    w.load_k(addresses);
     if (w.v_ahead)
-        w.load_v(places);
+        w.load_v(addresses);
 #pragma unroll 1
     for (; t + step <= last; t += step)
-        w.template take_seen_tile<true>(p, places, t + step);
-    w.template take_seen_tile<false>(p, places, t);
+        w.template take_seen_tile<true>(p, addresses, t + step);
+    w.template take_seen_tile<false>(p, addresses, t);
 }
 
 /* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there is a
@@ -175,12 +172,12 @@ __global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
     /* Never launched: there are not enough registers (attend.c). */
     if (TA_MMA_CONVERTS_F16 && Dim == 256 && std::is_same<Type, ta_type_f16>::value)
         return;
-    typedef ta_direct_meeting<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> meeting;
+    typedef ta_team_partials<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> partials;
     TA_SHARED(ta_direct_piece, b);
-    TA_SHARED(meeting, all);
+    TA_SHARED(partials, all);
     ta_tell_step(params.problem, params.kv, params.tell);
     if (params.blocks)
-        ta_deal(ta_params_again(params), b);
+        ta_find_shares(ta_params_again(params), b);
 #pragma unroll 1
     for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
         ta_direct_wave<Type, Dim, Wave, Rows> w;

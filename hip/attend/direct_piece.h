@@ -6,7 +6,7 @@
 
 #include "rows.h" /* first: it says what TA_INLINE is for the header below */
 
-#include "direct.h"
+#include "shares.h"
 
 /* A row of the piece. One that the group does not have sees nothing and has token -1. */
 struct ta_direct_row {
@@ -26,6 +26,9 @@ struct ta_direct_walk {
     ta_visible seen;        /* by all queries of the sequence */
 };
 
+/* Threads that look at the lengths, at most. */
+static const int ta_share_threads = 256;
+
 struct ta_direct_piece {
     ta_direct_walk walk;
     ta_shares shares;
@@ -37,11 +40,11 @@ struct ta_direct_piece {
     int32_t begins, ends; /* its item */
     float *records;       /* of row 0 of the sequence and KV head, or of the group */
     int64_t head_stride, token_stride;
-    int32_t place_row; /* the row of the group that comes first at `records` */
-    ta_direct_row rows[16];
+    int32_t records_row; /* the row of the group that comes first at `records` */
+    ta_direct_row rows[TA_PIECE_ROWS];
     ta_visible row_ends[2]; /* what the first and the last query token of the group see */
-    int64_t weights[64 * TA_DIRECT_WAVES];
-    int32_t heaviest[64 * TA_DIRECT_WAVES], lightest[64 * TA_DIRECT_WAVES];
+    int64_t weights[ta_share_threads];
+    int32_t heaviest[ta_share_threads], lightest[ta_share_threads];
 };
 
 TA_DEVICE ta_visible ta_sequence_sees(const ta_direct_params &p, int32_t sequence)
@@ -62,10 +65,11 @@ TA_DEVICE void ta_enter_sequence(const ta_direct_params &p, ta_direct_walk &w)
     w.tiles = ta_share_tiles(w.seen.first, w.seen.end);
 }
 
-/* Every thread: the weights of some sequences each, and how all are dealt. */
-TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
+/* Every thread: the weights of some sequences each, and how all are cut. */
+TA_DEVICE void ta_find_shares(const ta_direct_params &p, ta_direct_piece &b)
 {
-    int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
+    int32_t thread = static_cast<int32_t>(threadIdx.x);
+    int32_t threads = min(static_cast<int32_t>(blockDim.x), ta_share_threads);
     int32_t batch = p.problem.batch, each = (batch + threads - 1) / threads;
     int32_t used = (batch + each - 1) / each;
     ta_share_sum own = ta_share_sum_none();
@@ -75,9 +79,11 @@ TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
         own = ta_share_sum_add(
             own, ta_share_sum_of(ta_share_tiles(seen.first, seen.end), ta_sequence_items(p, i)));
     }
-    b.weights[thread] = own.weight;
-    b.heaviest[thread] = own.heaviest;
-    b.lightest[thread] = own.lightest;
+    if (thread < threads) {
+        b.weights[thread] = own.weight;
+        b.heaviest[thread] = own.heaviest;
+        b.lightest[thread] = own.lightest;
+    }
     ta_syncthreads();
     ta_share_sum all = ta_share_sum_none();
     int64_t before = 0;
@@ -88,7 +94,7 @@ TA_DEVICE void ta_deal(const ta_direct_params &p, ta_direct_piece &b)
         ta_share_sum next = {b.weights[i], b.heaviest[i], b.lightest[i]};
         all = ta_share_sum_add(all, next);
     }
-    ta_shares shares = ta_shares_deal(all, p.items, p.blocks);
+    ta_shares shares = ta_shares_of(all, p.items, p.blocks);
     int64_t from = ta_share_first(&shares, blockIdx.x);
     if (thread == 0)
         b.shares = shares;
@@ -172,7 +178,7 @@ TA_DEVICE int32_t ta_count_blocks(const ta_direct_piece &b)
 }
 
 /* Where the records of a piece go. */
-TA_DEVICE void ta_place_records(const ta_direct_params &p, int64_t item, ta_direct_piece &b)
+TA_DEVICE void ta_find_records(const ta_direct_params &p, int64_t item, ta_direct_piece &b)
 {
     if (b.begins && p.blocks) {
         p.spans[item].first_block = static_cast<int32_t>(blockIdx.x);
@@ -184,7 +190,7 @@ TA_DEVICE void ta_place_records(const ta_direct_params &p, int64_t item, ta_dire
         b.records = p.records + b.kv_head * b.heads * b.head_stride +
                     ta_problem_first_row(&p.problem, b.walk.sequence) * floats;
         b.token_stride = floats;
-        b.place_row = 0;
+        b.records_row = 0;
         return;
     }
     int32_t block = static_cast<int32_t>(blockIdx.x);
@@ -192,7 +198,7 @@ TA_DEVICE void ta_place_records(const ta_direct_params &p, int64_t item, ta_dire
     b.records = p.pieces + (static_cast<int64_t>(block) * 2 + b.begins) * p.rows * p.split_floats;
     b.head_stride = p.split_floats;
     b.token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
-    b.place_row = b.first_row;
+    b.records_row = b.first_row;
 }
 
 /* The tokens and records of tile `tile` of reproducible mode; false if nothing of it is seen. */
@@ -211,7 +217,7 @@ TA_DEVICE bool ta_find_tile(const ta_direct_params &p, int32_t tile, ta_direct_p
                         p.split_floats;
     b.head_stride = p.split_floats;
     b.token_stride = static_cast<int64_t>(b.heads) * p.split_floats;
-    b.place_row = 0;
+    b.records_row = 0;
     return true;
 }
 
@@ -224,7 +230,7 @@ TA_DEVICE void ta_find_range(const ta_direct_params &p, const ta_piece &piece, t
                                      begin + static_cast<int64_t>(piece.end) * TA_SHARE_TILE));
     b.begins = piece.first == 0;
     b.ends = piece.end == b.walk.tiles;
-    ta_place_records(p, piece.item, b);
+    ta_find_records(p, piece.item, b);
 }
 
 /* One thread: the next piece of this block; false if it has no more. */
@@ -267,8 +273,8 @@ TA_DEVICE void ta_find_rows(const ta_direct_params &p, ta_direct_piece &b)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     ta_opaque(thread); /* what follows from it is not kept from piece to piece */
-    int32_t end = thread - 16;
-    if (end >= 2 || (end < 0 && thread >= p.rows))
+    int32_t end = thread - p.rows;
+    if (end >= 2)
         return;
     int32_t row = min(thread, b.row_count - 1);
     if (end >= 0)
@@ -319,7 +325,7 @@ TA_DEVICE bool ta_next_piece(const ta_direct_params &p, bool again, ta_direct_pi
 /* Where the record of the group's row `row` is. */
 TA_DEVICE float *ta_piece_record(const ta_direct_piece &b, int32_t row)
 {
-    int32_t at = b.first_row + row - b.place_row;
+    int32_t at = b.first_row + row - b.records_row;
     return b.records + at % b.heads * b.head_stride + at / b.heads * b.token_stride;
 }
 

@@ -5,10 +5,16 @@
 #ifndef TA_HIP_DIRECT_WAVE_H
 #define TA_HIP_DIRECT_WAVE_H
 
-#include "direct_places.h"
+#include "wave_rows.h"
 
-template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
+template <class Type, int Dim, int Wave, int Rows>
+struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count> {
     typedef ta_lanes<Wave> lanes;
+    typedef ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count> own_rows;
+    using own_rows::l;
+    using own_rows::m;
+    using own_rows::take_weights;
+    using own_rows::weigh;
     /* The columns of V that a wave sums. Two waves share a tile of 256 dimensions: both make its
      * scores, and each has half of the columns. */
     static const int columns = Dim == 256 ? 128 : Dim;
@@ -16,15 +22,14 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
     static const int teams = TA_DIRECT_WAVES / sharers; /* of waves that share tiles */
     static const int step = ta_direct_tile * teams;     /* from a team's tile to its next */
     typedef ta_v_words<Wave, columns> v_words;
-    typedef ta_plain_places<Wave, v_words::bytes> plain_places;
+    typedef ta_plain_addresses<Wave, v_words::bytes> plain_addresses;
     static const int k_loads = Dim / 32; /* of a token, each lane one chunk */
     static const int slots = ta_row_slots<Wave, Rows>::count;
     static const int products = columns / lanes::columns;
 
-    uint32_t q[2 * k_loads][4]; /* as ta_multiply_key() takes them */
+    uint32_t q[2 * k_loads][4]; /* as ta_multiply_rows() takes them */
     ta_vec16 k[lanes::k_tokens][k_loads];
     uint32_t v[4][v_words::words];
-    float m[slots], l[slots];
     float o[slots][products][lanes::elements];
 
     static __device__ __forceinline__ int32_t team()
@@ -40,14 +45,12 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
     __device__ __forceinline__ void start(const ta_direct_params &p, const ta_direct_piece &b)
     {
         load_query(p, b);
+        own_rows::start_rows();
 #pragma unroll
-        for (int r = 0; r < slots; r++) {
-            m[r] = -INFINITY;
-            l[r] = 0.0f;
+        for (int r = 0; r < slots; r++)
 #pragma unroll
             for (int i = 0; i < products * lanes::elements; i++)
                 o[r][i / lanes::elements][i % lanes::elements] = 0.0f;
-        }
     }
 
     /* Zeros for rows that the group does not have, also for those beside the rows of a wave of 32
@@ -70,32 +73,39 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
         const char *from = static_cast<const char *>(p.q.data) + at * 2;
         if (lanes::row(r) >= b.row_count)
             from = reinterpret_cast<const char *>(ta_fills);
+        from += lanes::k_chunk() * 16;
+        if (ta_any(!ta_is_multiple(from, 4)))
+            load_query_words<false>(from, r);
+        else
+            load_query_words<true>(from, r);
+    }
+
+    template <bool Whole> __device__ __forceinline__ void load_query_words(const char *from, int r)
+    {
 #pragma unroll
-        for (int j = 0; j < k_loads; j++) {
-            const uint32_t *words =
-                reinterpret_cast<const uint32_t *>(from + j * 64) + lanes::k_chunk() * 4;
-#pragma unroll
-            for (int w = 0; w < 4; w++)
-                q[2 * j + w / 2][w % 2 * 2 + r] = ta_load_word(words + w);
+        for (int i = 0; i < 4 * k_loads; i++) {
+            const char *word = from + i / 4 * 64 + i % 4 * 4;
+            q[i / 2][i % 2 * 2 + r] = Whole ? ta_load_word(reinterpret_cast<const uint32_t *>(word))
+                                            : ta_load_halves(word);
         }
     }
 
-    template <class Places> __device__ __forceinline__ void load_k(const Places &places)
+    template <class Addresses> __device__ __forceinline__ void load_k(const Addresses &addresses)
     {
 #pragma unroll
         for (int i = 0; i < lanes::k_tokens; i++) {
-            const char *from = places.k_token(i);
+            const char *from = addresses.k_token(i);
 #pragma unroll
             for (int j = 0; j < k_loads; j++)
                 k[i][j] = ta_load16_stream(from + j * 64);
         }
     }
 
-    template <class Places> __device__ __forceinline__ void load_v(const Places &places)
+    template <class Addresses> __device__ __forceinline__ void load_v(const Addresses &addresses)
     {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const char *from = places.v_token(i);
+            const char *from = addresses.v_token(i);
 #pragma unroll
             for (int j = 0; j < v_words::loads; j++) {
                 if constexpr (v_words::bytes == 8) {
@@ -123,7 +133,7 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
 #pragma unroll
             for (int j = 0; j < 2 * k_loads; j++) {
                 uint32_t key[2] = {k[i][j / 2].word[j % 2 * 2], k[i][j / 2].word[j % 2 * 2 + 1]};
-                ta_multiply_key<Type, Wave>(c[j % sums], q[j], key);
+                ta_multiply_rows<Type, Wave>(c[j % sums], q[j], key);
             }
 #pragma unroll
             for (int e = 0; e < slots * lanes::elements; e++) {
@@ -133,47 +143,6 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
                     for (int half = 0; half < n; half++)
                         c[half][e] += c[half + n][e];
                 dots[e / lanes::elements][i * lanes::elements + e % lanes::elements] = c[0][e];
-            }
-        }
-    }
-
-    /* Scores of a row become weights, and m and l are brought up to date. Returns what o must be
-     * multiplied by. A NaN makes its weight and then l NaN, never m. */
-    __device__ __forceinline__ float weigh(float (&x)[4], int r)
-    {
-        float largest = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
-        largest = fmaxf(m[r], largest);
-#pragma unroll
-        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
-            largest = fmaxf(largest, ta_shfl_xor(largest, mask));
-        /* Nothing seen yet: a difference to -inf would be NaN. */
-        float base = largest == -INFINITY ? 0.0f : largest;
-        float rescale = ta_exp2(m[r] - base);
-        m[r] = largest;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            x[i] = ta_exp2(x[i] - base);
-        l[r] = fmaf(l[r], rescale, (x[0] + x[1]) + (x[2] + x[3]));
-        return rescale;
-    }
-
-    /* The weights of a row as words of an operand, in parts: the first is the largest. */
-    __device__ __forceinline__ void take_weights(float (&x)[4], int r,
-                                                 uint32_t (&w)[Type::weight_parts][4]) const
-    {
-        if (ta_weight_scale(Type()) != 1.0f)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[i] *= ta_weight_scale(Type());
-#pragma unroll
-        for (int part = 0; part < Type::weight_parts; part++) {
-            w[part][r] = ta_take_part(Type(), x[0], x[1]);
-            w[part][r + 2] = ta_take_part(Type(), x[2], x[3]);
-            if (Wave == 32 && slots == 1) {
-                /* Nobody looks at rows g + 8. Words of no meaning, because the compiler would put
-                 * ones that it knows into their places for each product again. */
-                w[part][1] = ta_low_halves(ta_as_bits(x[0]), ta_as_bits(x[1]));
-                w[part][3] = ta_low_halves(ta_as_bits(x[2]), ta_as_bits(x[3]));
             }
         }
     }
@@ -189,24 +158,12 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
 #pragma unroll
         for (int t = 0; t < products; t++) {
             uint32_t values[2];
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                uint32_t a = v[2 * i][t / 2], b = v[2 * i + 1][t / 2];
-                values[i] = t % 2 ? ta_high_halves(a, b) : ta_low_halves(a, b);
-                if (Hide)
-                    values[i] &= hide[i];
+            ta_take_values(v, t, values);
+            if (Hide) {
+                values[0] &= hide[0];
+                values[1] &= hide[1];
             }
-            float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll
-            for (int part = Type::weight_parts - 1; part >= 0; part--)
-                ta_multiply_values<Type, Wave>(c, w[part], values);
-#pragma unroll
-            for (int e = 0; e < slots * lanes::elements; e++) {
-                int r = e / lanes::elements;
-                float &sum = o[r][t][e % lanes::elements];
-                if (!Hide || rows >> r & 1)
-                    sum = fmaf(sum, rescale[r], c[e]);
-            }
+            own_rows::template add_product<Hide>(w, values, rescale, rows, t, o);
             /* Never so. Without a branch more products would be made before any is added to o than
              * there are registers for. */
             const int at_once = slots == 1 ? 8 : 4;
@@ -219,28 +176,28 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
      * of its own are made, into registers that K had. */
     static const bool v_ahead = Dim < 256;
 
-    __device__ __forceinline__ void find_next(plain_places &places, int32_t next)
+    __device__ __forceinline__ void find_next(plain_addresses &addresses, int32_t next)
     {
-        if (!places.exists())
+        if (!addresses.exists())
             lose_all();
-        places.find(next);
-        places.look_up(next + step);
-        load_k(places);
+        addresses.find(next);
+        addresses.look_up(next + step);
+        load_k(addresses);
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */
     template <bool More>
-    __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p, plain_places &places,
-                                                   int32_t next)
+    __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p,
+                                                   plain_addresses &addresses, int32_t next)
     {
         float dots[slots][4], rescale[slots];
         uint32_t w[Type::weight_parts][4];
         const uint32_t none[2] = {0, 0};
         multiply_keys(dots);
         if (!v_ahead)
-            load_v(places);
+            load_v(addresses);
         else if (More)
-            find_next(places, next);
+            find_next(addresses, next);
 #pragma unroll
         for (int r = 0; r < slots; r++) {
 #pragma unroll
@@ -251,9 +208,9 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_direct_wave {
         }
         add_values<false>(w, rescale, none, 0, next);
         if (More && v_ahead)
-            load_v(places);
+            load_v(addresses);
         else if (More)
-            find_next(places, next);
+            find_next(addresses, next);
     }
 
     /* Tokens that every row sees have no place. */

@@ -1,13 +1,15 @@
-/* merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads threads.
+/* merge_pieces, merge_splits. Grid: one block for each (sequence, KV head, row), merge_threads
+ * threads.
  * merge_records. Grid: one block for each record that is taken in or sent, record_threads threads.
  * finish. Grid: one block for each (head, row), record_threads threads.
  *
- * The first makes one partial of what the blocks of attend found in each split of a row's tokens,
- * and puts it where records go: packed for the wire. The second merges the partials of other ranks
- * into ours, and makes the next message in the same pass. The third merges what arrived last and
- * turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else, so it
- * counts once. What merging is, partial.h says; this is who merges what. device.c launches them. */
-#include "arrived.h"
+ * The first two make one partial of what the blocks of attend found in each piece or split of a
+ * row's tokens, and put it where records go: packed for the wire. merge_records merges the partials
+ * of other ranks into ours, and makes the next message in the same pass. finish merges what arrived
+ * last and turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else,
+ * so it counts once. What merging is, partial.h says; this is who merges what. attend.c, splits.c
+ * and device.c launch them. */
+#include "finish_row.h"
 #include "merge_block.h"
 
 /* So few on a unit leave enough registers that none is spilled to fit more. */
@@ -16,9 +18,51 @@ static const int record_threads = 128;
 
 static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
 
+/* Of attend_direct. An item that was not cut has its records in their place already. */
+__global__ void __launch_bounds__(merge_threads) merge_pieces(ta_direct_params p)
+{
+    TA_SHARED(float, scales, [TA_DIRECT_BLOCKS_MAX]);
+    TA_SHARED(float, reduced, [reduce_groups]);
+    TA_SHARED(float, scratch, [merge_threads * 4]);
+    int32_t thread = static_cast<int32_t>(threadIdx.x), v_dim = p.problem.v_dim;
+    ta_merged_row r = ta_find_merged_row(p.problem);
+    int32_t heads = p.problem.query_heads / p.problem.kv_heads;
+    int32_t token = static_cast<int32_t>(r.row - ta_problem_first_row(&p.problem, r.sequence));
+    int32_t row = token * heads + r.head % heads; /* of the sequence and KV head */
+    if (token >= ta_problem_query_tokens(&p.problem, r.sequence))
+        return; /* starts that nobody could check */
+    int64_t item = ta_direct_first_item(&p.problem, p.rows, r.sequence) +
+                   r.head / heads * ta_direct_groups(&p.problem, p.rows, r.sequence) + row / p.rows;
+    int32_t first_block = p.spans[item].first_block, blocks = p.spans[item].blocks;
+    if (blocks == 1)
+        return;
+    /* The first block has what it began behind what it ended. */
+    int64_t beside = static_cast<int64_t>(p.rows) * p.split_floats, stride = 2 * beside;
+    const float *from = p.pieces + first_block * stride + row % p.rows * p.split_floats;
+    float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
+
+    float largest = -INFINITY, l = 0.0f;
+    for (int32_t i = thread; i < blocks; i += merge_threads)
+        largest = larger(largest, from[i * stride + (i ? 0 : beside) + v_dim]);
+    largest = reduce_block(largest, take_larger(), reduced);
+    for (int32_t i = thread; i < blocks; i += merge_threads) {
+        const float *record = from + i * stride + (i ? 0 : beside);
+        scales[i] = ta_merge_scale(largest, record[v_dim]).b;
+        l = fmaf(record[v_dim + 1], scales[i], l);
+    }
+    float total = reduce_block(l, take_sum(), reduced);
+    merge_columns(from, beside, stride, blocks, v_dim, scales, scratch, to);
+    if (thread == 0) {
+        to[v_dim] = largest;
+        to[v_dim + 1] = total;
+    }
+}
+
 /* Which splits of a row were written. */
 TA_DEVICE int32_t count_splits(const ta_merge_splits_params &p, int32_t sequence)
 {
+    if (p.problem.prefix_starts) /* those of prefixes come behind the others: all of them were */
+        return p.splits;
     const int32_t *bounds = ta_sequence_bounds(p.bounds, p.bounds_stride, sequence);
     ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     int32_t tokens = all.end - all.first;
@@ -89,28 +133,20 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
 {
     if (ta_report_fault(p))
         return;
-    int32_t v_dim = p.problem.v_dim;
-    int64_t rows = p.problem.rows;
-    int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
-    ta_arrived record =
-        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_record_floats(v_dim));
-    float own_m = record.own[v_dim], m = own_m, o_scale = 1.0f;
-    float l = ta_merge_column(record, v_dim + 1, v_dim, &m);
-    if (p.problem.sinks) { /* a partial with this score, a sum of 1 and no value */
-        ta_merge_scales s = ta_merge_scale(m, p.problem.sinks[p.first_head + head] * TA_LOG2E);
-        l = ta_merge_add(l, 1.0f, s);
-        m = s.m;
-        o_scale = s.a;
-    }
-    float factor = o_scale * ta_partial_normalizer(m, l);
-    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
-    if (p.out.data)
-        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += record_threads) {
-            float o_m = own_m, o = ta_merge_column(record, i, v_dim, &o_m);
-            ta_store_element(p.problem.out_dtype, p.out.data, at + i, o * factor);
-        }
-    if (p.lse && threadIdx.x == 0)
-        p.lse[row * p.heads + head] = ta_partial_lse(m, l);
+    int64_t rows = p.problem.rows, record = p.first_head * rows + blockIdx.x;
+    ta_finish_partial<record_threads>(
+        p, ta_find_arrived(p.last, record, ta_record_floats(p.problem.v_dim)), blockIdx.x / rows,
+        blockIdx.x % rows);
+}
+
+ta_launched ta_launch_merge_pieces(const ta_direct_params *params, void *stream)
+{
+    const ta_problem &p = params->problem;
+    int64_t rows = p.rows * p.query_heads;
+    ta_launch_result result =
+        TA_LAUNCH(merge_pieces, dim3(static_cast<unsigned>(rows)), merge_threads, 0,
+                  static_cast<hipStream_t>(stream), *params);
+    return ta_launched_of(result);
 }
 
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)

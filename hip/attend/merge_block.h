@@ -1,5 +1,5 @@
 /* How a block makes one partial of many of a row: reductions and sums in an order that never
- * changes. Included by merge.hip and pieces.hip. */
+ * changes. Included by merge.hip. */
 #ifndef TA_HIP_MERGE_BLOCK_H
 #define TA_HIP_MERGE_BLOCK_H
 

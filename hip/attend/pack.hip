@@ -5,7 +5,7 @@
  * Dense copies for other ranks. pack_kv() copies what the queries see of a slice of the cache, from
  * pages and strides, to the block that a ring sends: K as [batch][KV head][slot][k_dim], then V
  * likewise. Tokens that no query sees are left out, as attend leaves them out. pack_query() copies
- * the caller's query for the ranks that do not have it. attend.c and device.c launch them. */
+ * the caller's query for the ranks that do not have it. splits.c and device.c launch them. */
 #include "rows.h"
 
 static const int pack_threads = 256;
@@ -78,6 +78,32 @@ TA_DEVICE void copy_tokens(const ta_pack_kv_params &p, int32_t sequence,
         copy_word(p, p.kv.v, sequence, tokens, v_words, i, v);
 }
 
+/* Of 8 bits, the scales behind both. Those of a token that has no place are no numbers, and so then
+ * is what is made of it, whatever its bytes. */
+TA_DEVICE void copy_scales(const ta_pack_kv_params &p, int32_t sequence,
+                           const ta_packed_token *tokens)
+{
+    int64_t rows = static_cast<int64_t>(p.problem.batch) * p.problem.kv_heads * p.slots;
+    float *to = reinterpret_cast<float *>(static_cast<char *>(p.packed) +
+                                          rows * (p.problem.k_dim + p.problem.v_dim));
+    int32_t each = pack_tokens * p.problem.kv_heads;
+    for (int32_t i = static_cast<int32_t>(threadIdx.x); i < 2 * each; i += pack_threads) {
+        int32_t values = i / each, head = i % each % p.problem.kv_heads;
+        const ta_packed_token &t = tokens[i % each / p.problem.kv_heads];
+        const ta_scales &from = values ? p.kv.v_scale : p.kv.k_scale;
+        float scale = 1.0f;
+        if (t.slot < 0)
+            continue;
+        if (!t.found)
+            scale = NAN;
+        else if (from.data)
+            scale = from.data[t.block * from.batch_stride + t.within * from.token_stride +
+                              head * from.head_stride];
+        int64_t row = static_cast<int64_t>(sequence) * p.problem.kv_heads + head;
+        to[values * rows + row * p.slots + t.slot] = scale;
+    }
+}
+
 __global__ void __launch_bounds__(pack_threads) pack_kv(ta_pack_kv_params p)
 {
     TA_SHARED(ta_packed_token, tokens, [pack_tokens]);
@@ -91,6 +117,8 @@ __global__ void __launch_bounds__(pack_threads) pack_kv(ta_pack_kv_params p)
         copy_tokens<ta_vec16>(p, sequence, tokens);
     else
         TA_WORD_SWITCH_IN_KERNEL(p.element_bytes, Word, copy_tokens<Word>(p, sequence, tokens))
+    if (p.element_bytes == 1)
+        copy_scales(p, sequence, tokens);
 }
 
 __global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
@@ -110,7 +138,7 @@ __global__ void __launch_bounds__(pack_threads) pack_query(ta_pack_params p)
 
 ta_launched ta_launch_pack_kv(const ta_pack_kv_params *params, void *stream)
 {
-    TA_NEED_TYPE("pack_kv", params->problem.kv_dtype);
+    TA_NEED_CACHE_TYPE("pack_kv", params->problem.kv_dtype);
     int64_t blocks = params->problem.batch * ta_ceil_div(params->slots, pack_tokens);
     ta_launch_result result = TA_LAUNCH(pack_kv, dim3(static_cast<unsigned>(blocks)), pack_threads,
                                         0, static_cast<hipStream_t>(stream), *params);
@@ -119,7 +147,7 @@ ta_launched ta_launch_pack_kv(const ta_pack_kv_params *params, void *stream)
 
 ta_launched ta_launch_pack(const ta_pack_params *params, void *stream)
 {
-    TA_NEED_TYPE("pack_query", params->dtype);
+    TA_NEED_CACHE_TYPE("pack_query", params->dtype); /* new tokens go this way too */
     int64_t elements = static_cast<int64_t>(params->heads) * params->rows * params->k_dim;
     int64_t blocks = ta_ceil_div(elements, pack_threads);
     if (blocks > INT32_MAX)

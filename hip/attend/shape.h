@@ -1,6 +1,6 @@
 /* The shape of an attend block: how many query rows it takes, how many threads, how many tokens at
  * a time, and where everything lies in its shared memory. Pure arithmetic on the problem and the
- * device, in C; attend.c chooses a shape, the kernels read it.
+ * device, in C; splits.c chooses a shape, the kernels read it.
  *
  * A block is one (sequence, KV head, row group, split). Its tokens go by in tiles. All threads
  * together bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of
@@ -64,10 +64,16 @@ typedef struct ta_gpu_limits {
  * (docs/numerics.md). */
 #define TA_RUN_TOKENS 64
 
+/* Selected positions: a block looks for them in so many tokens at a time, with a bit for each, and
+ * for each word of them how many come before (picks.h). A block has a thread for each word. */
+#define TA_PICK_WORDS 128
+#define TA_PICK_TOKENS (TA_PICK_WORDS * 32)
+#define TA_PICK_BYTES (TA_PICK_WORDS * 8)
+
 typedef struct ta_attend_shape {
     int32_t matrix; /* 1: attend_mma */
     int32_t rows;   /* of a block; its last ones may be missing */
-    int32_t groups; /* row groups of a sequence and KV head */
+    int32_t groups; /* row groups of a sequence, or of a list, and KV head */
     int32_t threads;
     int32_t tile; /* tokens */
     int32_t run;  /* FMA: tiles whose weights are added up before they join the sum of all */
@@ -80,14 +86,25 @@ typedef struct ta_attend_shape {
     int32_t s_stride;                     /* floats from row to row of the scores */
     int32_t w_stride;                     /* MMA: bytes from row to row of the weights */
     /* Byte offsets in shared memory. */
-    int32_t q_at, k_at, v_at, scores_at, weights_at, rows_at, scales_at, places_at;
+    int32_t q_at, k_at, v_at, scores_at, weights_at, rows_at, scales_at, addresses_at;
     int32_t shared_bytes;
+    int32_t kv_scales_at; /* of 8 bits: scales of K of two tiles' tokens, then of V */
+    int32_t picks_at;     /* selected positions; 0: none are */
 } ta_attend_shape;
 
+/* Bytes of an element of K and V in shared memory: of 8 bits it is bf16. */
+static inline int32_t ta_staged_bytes(ta_dtype kv_dtype)
+{
+    int32_t bytes = (int32_t)ta_dtype_bytes(kv_dtype);
+    return bytes == 1 ? 2 : bytes;
+}
+
 /* Query rows of a sequence and KV head that a shape is made for. The host does not know how many a
- * ragged call has of each sequence: as many as on average. */
+ * ragged call has of each sequence: as many as on average. A list is of one query token. */
 static inline int32_t ta_problem_group_rows(const ta_problem *p)
 {
+    if (p->selected)
+        return p->query_heads / p->kv_heads;
     int64_t tokens = p->starts ? ta_ceil_div(p->rows, p->batch) : p->query_tokens;
     return p->query_heads / p->kv_heads *
            (int32_t)(tokens < p->query_tokens ? tokens : p->query_tokens);
@@ -101,7 +118,7 @@ static inline int32_t ta_problem_group_rows(const ta_problem *p)
 TA_INLINE int64_t ta_first_group(const ta_problem *p, int32_t group_rows, int32_t sequence)
 {
     uint32_t heads = (uint32_t)(p->query_heads / p->kv_heads);
-    /* Rows of all heads are below 2^31 in a launch (attend.c): no division of 64 bits, which takes
+    /* Rows of all heads are below 2^31 in a launch (splits.c): no division of 64 bits, which takes
      * many registers. */
     uint32_t first = (uint32_t)ta_problem_first_row(p, sequence) * heads;
     return (int64_t)(first / (uint32_t)group_rows) + sequence;
@@ -116,14 +133,27 @@ static inline int32_t ta_shape_cut(ta_attend_shape *s, int64_t bytes)
 }
 
 /* Where the tokens of a tile are: two tiles' addresses of K and V, and their positions. */
-static inline int64_t ta_shape_places_bytes(const ta_attend_shape *s)
+static inline int64_t ta_shape_addresses_bytes(const ta_attend_shape *s)
 {
     return 2ll * s->tile * (int64_t)(2 * sizeof(int64_t) + sizeof(int32_t));
 }
 
+/* Of 8 bits, their scales. */
+static inline void ta_shape_cut_scales(const ta_problem *p, ta_attend_shape *s)
+{
+    if (ta_dtype_is_narrow(p->kv_dtype))
+        s->kv_scales_at = ta_shape_cut(s, 4ll * s->tile * (int64_t)sizeof(float));
+}
+
+static inline void ta_shape_cut_picks(const ta_problem *p, ta_attend_shape *s)
+{
+    if (p->selected)
+        s->picks_at = ta_shape_cut(s, TA_PICK_BYTES);
+}
+
 static inline void ta_fma_lay_out(const ta_problem *p, int32_t teams, ta_attend_shape *s)
 {
-    int32_t size = (int32_t)ta_dtype_bytes(p->kv_dtype);
+    int32_t size = ta_staged_bytes(p->kv_dtype);
     s->rows = teams * s->team_rows;
     s->threads = teams * s->team_threads;
     s->q_stride = p->k_dim * 4;
@@ -134,7 +164,9 @@ static inline void ta_fma_lay_out(const ta_problem *p, int32_t teams, ta_attend_
     s->q_at = ta_shape_cut(s, (int64_t)s->rows * s->q_stride);
     s->rows_at = ta_shape_cut(s, (int64_t)s->rows * TA_ROW_BYTES);
     s->scales_at = ta_shape_cut(s, (int64_t)s->rows * 2 * 4);
-    s->places_at = ta_shape_cut(s, ta_shape_places_bytes(s));
+    s->addresses_at = ta_shape_cut(s, ta_shape_addresses_bytes(s));
+    ta_shape_cut_scales(p, s);
+    ta_shape_cut_picks(p, s);
     s->scores_at = ta_shape_cut(s, (int64_t)s->rows * s->s_stride * 4);
     s->weights_at = ta_shape_cut(s, (int64_t)s->rows * s->tile * 4);
     s->v_at = ta_shape_cut(s, (int64_t)s->tile * s->v_stride);
@@ -152,7 +184,7 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
     memset(&s, 0, sizeof s);
     int32_t rows = ta_problem_group_rows(p);
     int32_t widest = p->k_dim > p->v_dim ? p->k_dim : p->v_dim;
-    int32_t units = widest / (16 / (int32_t)ta_dtype_bytes(p->kv_dtype)); /* of a token */
+    int32_t units = widest / (16 / ta_staged_bytes(p->kv_dtype)); /* of a token */
     s.team_rows = !aligned || rows > 1 ? TA_TEAM_ROWS : 1;
     int32_t columns = p->v_dim / TA_TEAM_COLUMNS;
     s.team_threads = (int32_t)ta_round_up(columns > units ? columns : units, 64);
@@ -166,7 +198,8 @@ static inline ta_attend_shape ta_fma_shape(const ta_problem *p, int aligned)
         if (s.tile > TA_FMA_TILE)
             s.tile = TA_FMA_TILE;
         ta_fma_lay_out(p, teams, &s);
-        while (s.shared_bytes > TA_FMA_SHARED_BYTES && s.tile > TA_FMA_TILE / 2) {
+        int32_t least = p->selected ? 4 : TA_FMA_TILE / 2; /* marks of the widest heads need room */
+        while (s.shared_bytes > TA_FMA_SHARED_BYTES && s.tile > least) {
             s.tile -= 4;
             ta_fma_lay_out(p, teams, &s);
         }
@@ -201,7 +234,9 @@ static inline void ta_mma_lay_out(const ta_gpu_limits *limits, const ta_problem 
     s->q_at = ta_shape_cut(s, (int64_t)s->rows * s->q_stride);
     s->rows_at = ta_shape_cut(s, (int64_t)s->rows * TA_ROW_BYTES);
     s->scales_at = ta_shape_cut(s, (int64_t)s->rows * 4);
-    s->places_at = ta_shape_cut(s, ta_shape_places_bytes(s));
+    s->addresses_at = ta_shape_cut(s, ta_shape_addresses_bytes(s));
+    ta_shape_cut_scales(p, s);
+    ta_shape_cut_picks(p, s);
     s->scores_at = ta_shape_cut(s, (int64_t)s->k_parts * s->rows * s->s_stride * 4);
     s->w_stride = s->tile * 2 + 16;
     s->weights_at = ta_shape_cut(s, (int64_t)TA_MMA_WEIGHT_PARTS * s->rows * s->w_stride);
@@ -238,13 +273,13 @@ static inline int ta_mma_fit(const ta_gpu_limits *limits, const ta_problem *p, i
 }
 
 /* The shape of attend_mma; 0 if the problem is not for it. The matrix cores multiply two operands
- * of one type, so a query of another type than K is left to attend_fma, which loses no bits of
- * it. */
+ * of one type, so a query of another type than K is left to attend_fma, which loses no bits of it.
+ * K of 8 bits becomes bf16 first. */
 static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p, ta_attend_shape *s)
 {
     int32_t rows = ta_problem_group_rows(p);
-    if (rows < TA_MMA_ROWS_MIN || !ta_type_in_matrices(p->kv_dtype) ||
-        p->query_dtype != p->kv_dtype)
+    ta_dtype staged = ta_dtype_is_narrow(p->kv_dtype) ? TA_BF16 : p->kv_dtype;
+    if (rows < TA_MMA_ROWS_MIN || !ta_type_in_matrices(staged) || p->query_dtype != staged)
         return 0;
     memset(s, 0, sizeof *s);
     s->matrix = 1;
@@ -262,6 +297,8 @@ static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p,
 /* Row groups of all sequences, of one KV head. */
 TA_INLINE int64_t ta_all_groups(const ta_problem *p, const ta_attend_shape *s)
 {
+    if (p->selected)
+        return p->rows * s->groups;
     if (!p->starts)
         return (int64_t)p->batch * s->groups;
     return p->rows * (p->query_heads / p->kv_heads) / s->rows + p->batch;
@@ -275,6 +312,28 @@ static inline int32_t ta_shape_blocks_per_unit(const ta_gpu_limits *limits,
     int32_t by_memory = limits->shared_bytes_per_unit / (s->shared_bytes + TA_BLOCK_BYTES);
     int32_t blocks = by_threads < by_memory ? by_threads : by_memory;
     return blocks > 1 ? blocks : 1;
+}
+
+/* Floats of the record of a piece or split: records start at 16 bytes. */
+TA_INLINE int32_t ta_split_floats(const ta_problem *p)
+{
+    return (int32_t)ta_round_up(p->v_dim + 2, 4);
+}
+
+/* The row groups of a sequence and KV head in the direct kernels, whose groups have `rows` rows,
+ * and the number of its first item: an item is one group of one KV head, and those of a sequence
+ * are neighbours. A ragged call leaves some numbers out. */
+TA_INLINE int32_t ta_direct_groups(const ta_problem *p, int32_t rows, int32_t sequence)
+{
+    int32_t heads = p->query_heads / p->kv_heads;
+    return (heads * ta_problem_query_tokens(p, sequence) + rows - 1) / rows;
+}
+
+TA_INLINE int64_t ta_direct_first_item(const ta_problem *p, int32_t rows, int32_t sequence)
+{
+    int64_t groups = p->starts ? ta_first_group(p, rows, sequence)
+                               : (int64_t)sequence * ta_direct_groups(p, rows, 0);
+    return groups * p->kv_heads;
 }
 
 #endif

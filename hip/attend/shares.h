@@ -1,4 +1,4 @@
-/* Equal shares: how the tokens of all sequences, KV heads and row groups are dealt to the blocks
+/* Equal shares: how the tokens of all sequences, KV heads and row groups go to the blocks
  * that a device holds at a time, whatever the lengths are. Pure arithmetic, in C and in kernels;
  * the lengths are in device memory, so every block finds its own share from them (direct_piece.h).
  * tests/test_shares.c runs it with a model of how a device schedules blocks.
@@ -15,7 +15,7 @@
  * to whole units of 4 tiles, one for each wave of a block. All pieces of an item are merged in the
  * order of the blocks, so results have the same bits in every run.
  *
- * Two cases are better dealt otherwise. Where there are fewer items than blocks, each may get an
+ * Two cases are better cut otherwise. Where there are fewer items than blocks, each may get an
  * equal number of pieces. Where there are many short items, a piece more costs more than the best
  * balance gains: then each is a block of its own, and the device balances them as blocks end. */
 #ifndef TA_HIP_SHARES_H
@@ -37,7 +37,7 @@ typedef struct ta_share_sum {
     int32_t heaviest, lightest; /* item */
 } ta_share_sum;
 
-/* How all items are dealt. `pieces` of each item, a block for each; or 0: parts of equal weight. */
+/* How all items are cut. `pieces` of each item, a block for each; or 0: parts of equal weight. */
 typedef struct ta_shares {
     int64_t weight, items;
     int32_t blocks;
@@ -106,8 +106,8 @@ TA_INLINE int64_t ta_share_whole_time(ta_share_sum sum, int64_t items, int32_t b
     return time > uneven ? time : uneven;
 }
 
-/* Deal `items` items to `blocks` blocks that run at a time. */
-TA_INLINE ta_shares ta_shares_deal(ta_share_sum sum, int64_t items, int32_t blocks)
+/* Divide `items` items among `blocks` blocks that run at a time. */
+TA_INLINE ta_shares ta_shares_of(ta_share_sum sum, int64_t items, int32_t blocks)
 {
     ta_shares none = {0, items, 1, 1};
     if (sum.weight == 0)

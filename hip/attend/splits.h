@@ -2,7 +2,7 @@
  * still fills a GPU. Pure arithmetic on numbers that the host knows: calls of the same plan with as
  * many sequences and tokens have the same splits on the same kind of device, so their results have
  * the same bits in every run.
- * attend.c counts with this on the host, the kernels find their tokens with it.
+ * splits.c counts with this on the host, the kernels find their tokens with it.
  *
  * Worked example. 8 KV heads, batch 1, up to 131,072 tokens, on 132 units that hold 4 blocks each:
  * one split is 8 blocks, the device holds 528. The time is rounds / splits, where a round is as

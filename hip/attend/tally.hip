@@ -6,32 +6,18 @@
  * Reproducible mode, in place of merge.hip: what the blocks of attend found in each
  * tile becomes a tally of integers, which does not depend on the order. What a tally is,
  * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
-#include "arrived.h"
+#include "finish_row.h"
 
 static const int tally_threads = 128;
 
 /* So few on a unit leave enough registers that none is spilled to fit more. */
 static const int tally_blocks = 4;
 
-TA_DEVICE int64_t *sum_words(float *tally, int32_t i)
-{
-    return reinterpret_cast<int64_t *>(tally) + 2 * static_cast<int64_t>(i);
-}
-
-TA_DEVICE ta_tally_sum load_sum(const float *tally, int32_t i)
-{
-    return ta_tally_load(reinterpret_cast<const int64_t *>(tally) + 2 * static_cast<int64_t>(i));
-}
-
-TA_DEVICE void store_anchor(float *tally, int32_t v_dim, float anchor)
-{
-    tally[ta_tally_anchor_at(v_dim)] = anchor;
-    tally[ta_tally_anchor_at(v_dim) + 1] = 0.0f;
-}
-
 /* The tiles of a row that were written. */
 TA_DEVICE int32_t count_tiles(const ta_merge_splits_params &p, int32_t sequence)
 {
+    if (p.problem.prefix_starts) /* those of prefixes come behind the others: all of them were */
+        return p.splits;
     const int32_t *bounds = ta_sequence_bounds(p.bounds, p.bounds_stride, sequence);
     ta_visible all = ta_tokens_see(p.problem, bounds, p.lengths[sequence], sequence);
     if (all.first >= all.end)
@@ -88,33 +74,9 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks)
     float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_tally_floats(v_dim);
     float anchor = find_anchor(from, stride, tiles, v_dim, scratch);
     for (int32_t i = static_cast<int32_t>(threadIdx.x); i <= v_dim; i += tally_threads)
-        ta_tally_store(add_tiles(from, stride, tiles, v_dim, i, anchor), sum_words(to, i));
+        ta_tally_store(add_tiles(from, stride, tiles, v_dim, i, anchor), ta_sum_words(to, i));
     if (threadIdx.x == 0)
-        store_anchor(to, v_dim, anchor);
-}
-
-/* The largest anchor of a tally and of all that is merged into it. */
-TA_DEVICE float merge_anchors(const ta_arrived &r, int32_t v_dim)
-{
-    float top = r.own[ta_tally_anchor_at(v_dim)];
-#pragma unroll 1
-    for (int32_t i = 0; i < r.messages; i++)
-        top = ta_tally_anchor_max(top, r.others[i * r.stride + ta_tally_anchor_at(v_dim)]);
-    return top;
-}
-
-/* Its sum number `i` after all merges, at the anchor `top`; `own` is its own anchor. */
-TA_DEVICE ta_tally_sum merge_sums(const ta_arrived &r, int32_t i, int32_t v_dim, float own,
-                                  float top)
-{
-    ta_tally_sum sum = ta_tally_reanchor(load_sum(r.own, i), ta_tally_below(own, top));
-#pragma unroll 1
-    for (int32_t k = 0; k < r.messages; k++) {
-        const float *other = r.others + k * r.stride;
-        int lift = ta_tally_below(other[ta_tally_anchor_at(v_dim)], top);
-        sum = ta_tally_plus(sum, ta_tally_reanchor(load_sum(other, i), lift));
-    }
-    return sum;
+        ta_store_anchor(to, v_dim, anchor);
 }
 
 __global__ void __launch_bounds__(tally_threads)
@@ -130,19 +92,19 @@ __global__ void __launch_bounds__(tally_threads)
         ta_arrived tally = ta_find_arrived(p, i, floats);
         float *ours = p.records + i * floats;
         float *to = p.sent + (given ? (i - p.given_first) * floats : 0);
-        float own = tally.own[ta_tally_anchor_at(p.v_dim)], top = merge_anchors(tally, p.v_dim);
+        float own = tally.own[ta_tally_anchor_at(p.v_dim)], top = ta_merge_anchors(tally, p.v_dim);
         ta_syncthreads(); /* all have read the anchor before it changes */
         for (int32_t c = static_cast<int32_t>(threadIdx.x); c <= p.v_dim; c += tally_threads) {
-            ta_tally_sum sum = merge_sums(tally, c, p.v_dim, own, top);
+            ta_tally_sum sum = ta_merge_sums(tally, c, p.v_dim, own, top);
             if (kept)
-                ta_tally_store(sum, sum_words(ours, c));
+                ta_tally_store(sum, ta_sum_words(ours, c));
             if (given)
-                ta_tally_store(sum, sum_words(to, c));
+                ta_tally_store(sum, ta_sum_words(to, c));
         }
         if (threadIdx.x == 0 && kept)
-            store_anchor(ours, p.v_dim, top);
+            ta_store_anchor(ours, p.v_dim, top);
         if (threadIdx.x == 0 && given)
-            store_anchor(to, p.v_dim, top);
+            ta_store_anchor(to, p.v_dim, top);
     }
 }
 
@@ -150,26 +112,10 @@ __global__ void __launch_bounds__(tally_threads, tally_blocks) finish_tallies(ta
 {
     if (ta_report_fault(p))
         return;
-    int32_t v_dim = p.problem.v_dim;
-    int64_t rows = p.problem.rows;
-    int64_t head = blockIdx.x / rows, row = blockIdx.x % rows;
-    ta_arrived tally =
-        ta_find_arrived(p.last, p.first_head * rows + blockIdx.x, ta_tally_floats(v_dim));
-    float own = tally.own[ta_tally_anchor_at(v_dim)], anchor = merge_anchors(tally, v_dim);
-    float sink = -INFINITY;
-    if (p.problem.sinks)
-        sink = p.problem.sinks[p.first_head + head] * TA_LOG2E;
-    ta_tally_sum l = merge_sums(tally, v_dim, v_dim, own, anchor);
-    ta_tally_end end = ta_tally_end_of(anchor, l, sink);
-    int64_t at = ta_problem_row_at(&p.problem, &p.out, row) + head * p.out.head_stride;
-    if (p.out.data)
-        for (int32_t i = static_cast<int32_t>(threadIdx.x); i < v_dim; i += tally_threads) {
-            ta_tally_sum o = merge_sums(tally, i, v_dim, own, anchor);
-            ta_store_element(p.problem.out_dtype, p.out.data, at + i,
-                             ta_tally_value(anchor, o, l, end));
-        }
-    if (p.lse && threadIdx.x == 0)
-        p.lse[row * p.heads + head] = static_cast<float>(end.lse * TA_TALLY_LN2);
+    int64_t rows = p.problem.rows, record = p.first_head * rows + blockIdx.x;
+    ta_finish_tally<tally_threads>(
+        p, ta_find_arrived(p.last, record, ta_tally_floats(p.problem.v_dim)), blockIdx.x / rows,
+        blockIdx.x % rows);
 }
 
 ta_launched ta_launch_tally_splits(const ta_merge_splits_params *params, void *stream)

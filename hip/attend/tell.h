@@ -18,9 +18,11 @@ TA_DEVICE uint64_t ta_sum_lanes(uint64_t x)
     return x;
 }
 
-/* The first wave of the first block: add the hashes of lengths, starts and bounds. Loops are not
- * unrolled, so that the kernels around take no more registers for it. */
-TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell &tell)
+/* The first wave of the first block: add the hashes of lengths, starts and bounds, and of lists if
+ * the caller has made it. Loops are not unrolled, so that the kernels around take no more
+ * registers for it. */
+TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell &tell,
+                            const uint64_t *lists = nullptr)
 {
     if (!tell.to || blockIdx.x != 0 || ta_wave_id() != 0)
         return;
@@ -51,6 +53,8 @@ TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell 
         ta_fault_share(&told, TA_COMMON_STARTS, starts);
     if (kv.bounds)
         ta_fault_share(&told, TA_COMMON_BOUNDS, bounds);
+    if (lists)
+        ta_fault_share(&told, TA_COMMON_LISTS, *lists);
     tell.to->status = told.status;
     tell.to->rank = told.rank;
     tell.to->other = told.other;

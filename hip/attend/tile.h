@@ -10,6 +10,8 @@
 #ifndef TA_HIP_TILE_H
 #define TA_HIP_TILE_H
 
+#include "narrow.h"
+#include "picks.h"
 #include "rows.h"
 
 /* Which units of one tensor's tile this thread brings: one unit of every `step`-th token. Threads
@@ -34,52 +36,98 @@ template <class Type> TA_DEVICE ta_vec16 ta_load_elements(const char *address)
 {
     typedef typename Type::element element;
     const element *from = reinterpret_cast<const element *>(address);
-    ta_vec16 unit;
+    ta_vec16 unit = {}; /* of 8 bits one half is used */
     for (int i = 0; i < 4; i++) {
-        if (sizeof(element) == 4)
+        if constexpr (sizeof(element) == 4)
             unit.word[i] = ta_as_bits(Type::from(from[i]));
-        else
+        else if constexpr (sizeof(element) == 2)
             unit.word[i] =
                 static_cast<uint32_t>(from[2 * i]) | static_cast<uint32_t>(from[2 * i + 1]) << 16;
+        else if (i < 2)
+            unit.word[i] = static_cast<uint32_t>(from[4 * i]) |
+                           static_cast<uint32_t>(from[4 * i + 1]) << 8 |
+                           static_cast<uint32_t>(from[4 * i + 2]) << 16 |
+                           static_cast<uint32_t>(from[4 * i + 3]) << 24;
     }
     return unit;
 }
 
+/* A unit of an aligned cache; of 8 bits it is 8 bytes. */
+template <class Type> TA_DEVICE ta_vec16 ta_load_unit(const char *from)
+{
+    if constexpr (sizeof(typename Type::element) == 1) {
+        ta_vec8 half = ta_load8_stream(from);
+        return ta_vec16{{half.word[0], half.word[1], 0, 0}};
+    } else {
+        return ta_load16_stream(from);
+    }
+}
+
 template <class Type, bool Aligned, int Units> struct ta_tiles {
-    const ta_attend_params &p;
+    static const bool narrow = sizeof(typename Type::element) == 1;
+    const ta_attend_params &params; /* see again() */
     const ta_block &b;
     char *shared;
     ta_tile_part k_part, v_part;
     ta_vec16 k_units[Units], v_units[Units];
     int32_t ahead; /* the first token of the next tile to look up */
-    int32_t turn;  /* which half of the addresses the tile to look up next has */
+    int32_t half;  /* which half of the addresses the tile to look up next has */
     int32_t page;  /* of this thread's token in it */
 
-    __device__ __forceinline__ ta_tiles(const ta_attend_params &params, const ta_block &block,
+    __device__ __forceinline__ ta_tiles(const ta_attend_params &p, const ta_block &block,
                                         char *memory)
-        : p(params), b(block), shared(memory)
+        : params(p), b(block), shared(memory)
     {
         k_part.start(p.problem.k_dim / Type::unit, p.shape.tile);
         v_part.start(p.problem.v_dim / Type::unit, p.shape.tile);
-        ahead = ta_uniform(b.first);
-        turn = 0;
-        read_page();
+        half = 0;
+    }
+
+    /* Arguments again in each step of a tile, or they would be kept in scalar registers and
+     * spilled. */
+    __device__ __forceinline__ const ta_attend_params &again() const
+    {
+        return ta_params_again(params);
     }
 
     /* [2][tile] addresses of K's tokens, the same of V's, and positions. */
-    __device__ __forceinline__ const char **k_places() const
+    __device__ __forceinline__ const char **k_addresses(const ta_attend_shape &s) const
     {
-        return reinterpret_cast<const char **>(shared + p.shape.places_at);
+        return reinterpret_cast<const char **>(shared + s.addresses_at);
     }
 
-    __device__ __forceinline__ const char **v_places() const
+    __device__ __forceinline__ const char **v_addresses(const ta_attend_shape &s) const
     {
-        return k_places() + 2 * p.shape.tile;
+        return k_addresses(s) + 2 * s.tile;
     }
 
-    __device__ __forceinline__ int32_t *positions() const
+    __device__ __forceinline__ int32_t *positions(const ta_attend_shape &s) const
     {
-        return reinterpret_cast<int32_t *>(k_places() + 4 * p.shape.tile);
+        return reinterpret_cast<int32_t *>(k_addresses(s) + 4 * s.tile);
+    }
+
+    /* Of 8 bits: [2][tile] scales of K, and from 2 · tile on those of V. */
+    __device__ __forceinline__ float *kv_scales(const ta_attend_shape &s) const
+    {
+        return reinterpret_cast<float *>(shared + s.kv_scales_at);
+    }
+
+    __device__ __forceinline__ float scale_at(const ta_scales &scales, int64_t within) const
+    {
+        if (!scales.data)
+            return 1.0f;
+        int64_t block = b.pages ? page : b.item.source;
+        return scales.data[block * scales.batch_stride + within * scales.token_stride +
+                           b.item.kv_head * scales.head_stride];
+    }
+
+    /* The local position of a token that is not beyond the end. */
+    __device__ __forceinline__ int32_t local_of(int32_t token) const
+    {
+        const ta_attend_params &p = again();
+        if (!p.shape.picks_at)
+            return token;
+        return b.picked_from + ta_find_pick(ta_picks_of(p, shared), token);
     }
 
     /* The page of this thread's token in the tile that will be looked up next. */
@@ -87,9 +135,9 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     {
         int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
         page = 0;
-        if (!b.pages || thread >= p.shape.tile || token >= b.end)
+        if (!b.pages || thread >= again().shape.tile || token >= b.end)
             return;
-        int32_t entry = token / b.page_tokens;
+        int32_t entry = local_of(token) / b.page_tokens;
         page = entry < b.page_entries ? ta_load_global(b.pages + entry) : -1;
     }
 
@@ -105,61 +153,86 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
      * beyond the end are zeros. */
     __device__ __forceinline__ void look_up()
     {
+        const ta_attend_shape &s = again().shape;
         int32_t thread = static_cast<int32_t>(threadIdx.x), token = ahead + thread;
-        if (thread < p.shape.tile) {
-            int32_t at = turn * p.shape.tile + thread;
+        if (thread < s.tile) {
+            int32_t at = half * s.tile + thread;
+            bool exists = token < b.end;
             const char *k = b.fills, *v = k;
-            if (token < b.end) {
+            if (exists)
+                token = local_of(token);
+            if constexpr (narrow) { /* a token without a place is no number, whatever its bytes */
+                bool missing = exists && !has_place(token);
+                kv_scales(s)[at] = missing ? NAN : 1.0f;
+                kv_scales(s)[2 * s.tile + at] = 1.0f;
+            }
+            if (exists) {
                 k = v = b.fills + sizeof(ta_fill);
                 if (has_place(token)) {
                     int64_t within = b.pages ? token % b.page_tokens : token;
                     k = b.k + page * b.k_page_stride + within * b.k_token_stride;
                     v = b.v + page * b.v_page_stride + within * b.v_token_stride;
+                    if constexpr (narrow) {
+                        kv_scales(s)[at] = scale_at(again().kv.k_scale, within);
+                        kv_scales(s)[2 * s.tile + at] = scale_at(again().kv.v_scale, within);
+                    }
                 }
-                if (p.rule.alibi)
-                    positions()[at] =
+                if (again().rule.alibi)
+                    positions(s)[at] =
                         static_cast<int32_t>(ta_shard_global(&b.shard, b.bounds, token));
             }
-            k_places()[at] = k;
-            v_places()[at] = v;
+            k_addresses(s)[at] = k;
+            v_addresses(s)[at] = v;
         }
-        ahead += p.shape.tile;
-        turn ^= 1;
+        ahead += s.tile;
+        half ^= 1;
         read_page();
     }
 
     /* Which half of the addresses the tile that was looked up last has. */
-    __device__ __forceinline__ int32_t found_at() const
+    __device__ __forceinline__ int32_t found_at(const ta_attend_shape &s) const
     {
-        return (turn ^ 1) * p.shape.tile;
+        return (half ^ 1) * s.tile;
     }
 
-    __device__ __forceinline__ void load(const char **addresses, const ta_tile_part &part,
-                                         ta_vec16 (&units)[Units])
+    __device__ __forceinline__ void load(const ta_attend_shape &s, const char **addresses,
+                                         const ta_tile_part &part, ta_vec16 (&units)[Units])
     {
-        const char **found = addresses + found_at();
+        const char **found = addresses + found_at(s);
 #pragma unroll
         for (int i = 0; i < Units; i++) { /* without a branch: see ta_fill */
-            const char *from = found[min(part.token + i * part.step, p.shape.tile - 1)];
-            units[i] = Aligned ? ta_load16_stream(from + part.offset)
-                               : ta_load_elements<Type>(from + part.offset);
+            const char *from = found[min(part.token + i * part.step, s.tile - 1)];
+            int32_t offset = narrow ? part.offset / 2 : part.offset;
+            units[i] =
+                Aligned ? ta_load_unit<Type>(from + offset) : ta_load_elements<Type>(from + offset);
         }
     }
 
+    /* A unit as it is in shared memory. */
+    __device__ __forceinline__ ta_vec16 staged(const ta_vec16 &unit) const
+    {
+        if constexpr (narrow)
+            return ta_widen8(ta_narrow_rule_of(again().problem.kv_dtype), unit);
+        else
+            return unit;
+    }
+
     __device__ __forceinline__ void store(char *to, const ta_tile_part &part, int32_t stride,
-                                          const ta_vec16 (&units)[Units])
+                                          int32_t tokens, const ta_vec16 (&units)[Units])
     {
 #pragma unroll
         for (int i = 0; i < Units; i++) {
             int32_t token = part.token + i * part.step;
-            if (token < p.shape.tile)
-                ta_store16(to + token * stride + part.offset, units[i]);
+            if (token < tokens)
+                ta_store16(to + token * stride + part.offset, staged(units[i]));
         }
     }
 
     /* The first tile's addresses and loads. */
     __device__ __forceinline__ void begin()
     {
+        ahead = ta_uniform(b.first);
+        read_page();
         look_up();
         ta_syncthreads();
         load_k();
@@ -175,37 +248,43 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
 
     __device__ __forceinline__ void load_k()
     {
-        load(k_places(), k_part, k_units);
+        const ta_attend_shape &s = again().shape;
+        load(s, k_addresses(s), k_part, k_units);
     }
 
     __device__ __forceinline__ void load_v()
     {
-        load(v_places(), v_part, v_units);
+        const ta_attend_shape &s = again().shape;
+        load(s, v_addresses(s), v_part, v_units);
     }
 
     __device__ __forceinline__ void store_k()
     {
-        store(shared + p.shape.k_at, k_part, p.shape.k_stride, k_units);
+        const ta_attend_shape &s = again().shape;
+        store(shared + s.k_at, k_part, s.k_stride, s.tile, k_units);
     }
 
     __device__ __forceinline__ void store_v()
     {
-        store(shared + p.shape.v_at, v_part, p.shape.v_stride, v_units);
+        const ta_attend_shape &s = again().shape;
+        store(shared + s.v_at, v_part, s.v_stride, s.tile, v_units);
     }
 
     /* Read V of the tile before the one that was looked up last again, and store it with zeros for
      * the tokens outside [first, end). */
     __device__ __forceinline__ void store_seen_v(int32_t first, int32_t end)
     {
-        const char **found = v_places() + turn * p.shape.tile;
+        const ta_attend_shape &s = again().shape;
+        const char **found = v_addresses(s) + half * s.tile;
 #pragma unroll 1
         for (int i = 0; i < Units; i++) {
             int32_t token = v_part.token + i * v_part.step;
-            if (token >= p.shape.tile)
+            if (token >= s.tile)
                 break;
             const char *from = token >= first && token < end ? found[token] : b.fills;
-            ta_store16(shared + p.shape.v_at + token * p.shape.v_stride + v_part.offset,
-                       ta_load16_stream(from + v_part.offset));
+            int32_t offset = narrow ? v_part.offset / 2 : v_part.offset;
+            ta_store16(shared + s.v_at + token * s.v_stride + v_part.offset,
+                       staged(ta_load_unit<Type>(from + offset)));
         }
     }
 };

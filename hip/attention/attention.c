@@ -49,12 +49,12 @@ static ta_status forward(ta_gpu_device *gpu, const ta_attention_work *work,
                          const ta_token_order *order, float *records, void *workspace, void *stream)
 {
     ta_attention_work here = *work;
-    ta_attention_mma_shape shape;
     TA_TRY(ta_gpu_bring_arrays(gpu, order, &here, workspace, stream));
     ta_attention_params p = params_of(&here);
-    if (p.aligned && ta_attention_mma_fit(&gpu->limits, &here, &shape))
+    int32_t dim = ta_forward_mma_dim(&gpu->limits, &here);
+    if (p.aligned && dim > 0)
         return ta_gpu_check_launch(
-            gpu, ta_launch_attention_forward_mma(&p, gpu->limits.wave, &shape, records, stream));
+            gpu, ta_launch_attention_forward_mma(&p, gpu->limits.wave, dim, records, stream));
     return ta_gpu_check_launch(gpu, ta_launch_attention_forward(&p, records, stream));
 }
 

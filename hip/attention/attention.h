@@ -35,10 +35,9 @@ typedef struct ta_attention_params {
 ta_launched ta_launch_attention_forward(const ta_attention_params *params, float *records,
                                         void *stream);
 
-/* The same by the matrix cores, if ta_attention_mma_fit(). */
+/* The same by the matrix cores, for heads of up to `dim` dimensions: ta_forward_mma_dim(). */
 ta_launched ta_launch_attention_forward_mma(const ta_attention_params *params, int wave,
-                                            const ta_attention_mma_shape *shape, float *records,
-                                            void *stream);
+                                            int32_t dim, float *records, void *stream);
 
 /* Let the kernels use so much shared memory; once for each device, as ta_prepare_attend_mma(). */
 ta_launched ta_prepare_attention_forward_mma(int wave, int shared_bytes);

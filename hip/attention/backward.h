@@ -114,7 +114,7 @@ TA_DEVICE int64_t ta_line_element(const ta_tensor &tensor, const ta_line &line)
 }
 
 /* What a block owns, and whom it meets: keys are numbered as in key_rows, query rows as above. */
-struct ta_meeting {
+struct ta_block_ranges {
     int32_t kv_head;
     int32_t own;        /* the first of its own */
     int32_t first, end; /* of the others; first ≥ end if there are none */
@@ -126,15 +126,13 @@ struct ta_others {
     int32_t not_finite; /* 1: one of their elements is */
 };
 
-/* The start of a block's shared memory; the tiles follow. What is needed only now and then is there
- * too: no thread should spend registers on it. */
+/* Of attention_backward_fma: the start of a block's shared memory; the tiles follow. What is needed
+ * only now and then is there too: no thread should spend registers on it. */
 struct alignas(16) ta_backward_tables {
     ta_attention_backward_params p;
-    ta_meeting m;
+    ta_block_ranges m;
     ta_line own[TA_BACKWARD_OWN];
     ta_others others[2]; /* the next is made while one is used */
-    float undo[2]
-              [TA_BACKWARD_OWN]; /* what weights of ds, and of p, are still to be multiplied by */
 };
 
 /* The first query that sees a key at or after `key`, or whose range begins there: both ends
@@ -154,12 +152,12 @@ TA_DEVICE int32_t ta_first_query(const ta_attention_work &w, int32_t key, bool b
 }
 
 /* Blocks with the most work come first, if the mask is causal. */
-template <bool Keys> TA_DEVICE ta_meeting ta_find_meeting(const ta_backward_args &a)
+template <bool Keys> TA_DEVICE ta_block_ranges ta_find_block_ranges(const ta_backward_args &a)
 {
     const ta_attention_work &w = a.p.common.work;
     int32_t heads = w.query_heads / w.kv_heads, block = static_cast<int32_t>(blockIdx.x);
     int32_t tile = block / w.kv_heads;
-    ta_meeting m;
+    ta_block_ranges m;
     m.kv_head = block % w.kv_heads;
     if (Keys) {
         m.own = tile * a.s.own;
@@ -175,7 +173,7 @@ template <bool Keys> TA_DEVICE ta_meeting ta_find_meeting(const ta_backward_args
 
 /* Fill in the tables but for the others. Every thread calls it; ends with a barrier. */
 template <bool Keys>
-TA_DEVICE void ta_start_tables(const ta_backward_args &a, const ta_meeting &m,
+TA_DEVICE void ta_start_tables(const ta_backward_args &a, const ta_block_ranges &m,
                                ta_backward_tables &tables)
 {
     int32_t i = static_cast<int32_t>(threadIdx.x);
@@ -196,7 +194,7 @@ TA_DEVICE void ta_find_others(ta_backward_tables &tables, int32_t at, int32_t co
                               ta_others &others)
 {
     const ta_attention_backward_params &p = tables.p;
-    const ta_meeting &m = tables.m;
+    const ta_block_ranges &m = tables.m;
     int32_t i = static_cast<int32_t>(threadIdx.x);
     if (i == 0)
         others.not_finite = 0;

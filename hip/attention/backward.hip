@@ -6,13 +6,11 @@
  *     weights   a thread has 2 own rows × 2 others: q·k, dout·v, and from them p and ds
  *     sums      a thread has 8 own rows × 4 columns: dV += p · dout, dK += ds · q; or dQ += ds · k
  *
- * attention.c launches backward through the functions at the end; f16 and bf16 go to
- * backward_mma.hip on devices with matrix cores. */
-#include "backward.h"
+ * attention.c launches backward through the functions at the end; aligned tensors of f16
+ * and bf16 go to backward_mma.hip on devices with matrix cores. */
+#include "backward_shape.h"
 
 static const int fma_lanes = TA_BACKWARD_LANES;
-static const int sum_rows = 8;
-static const int sum_columns = 4;
 
 /* Others whose weights are added up before they are added to the sum of all
  * (docs/numerics.md). */
@@ -285,16 +283,16 @@ __global__ void __launch_bounds__(TA_BACKWARD_THREADS) attention_backward_fma(ta
     TA_SHARED_DYNAMIC(char, shared);
     ta_backward_tables &tables = *reinterpret_cast<ta_backward_tables *>(shared);
     const ta_backward_shape &s = a.s;
-    ta_meeting m = ta_find_meeting<Keys>(a);
+    ta_block_ranges m = ta_find_block_ranges<Keys>(a);
     ta_start_tables<Keys>(a, m, tables);
     load_tile<!Keys>(a, tables.p, tables.own, s.own, shared + s.own_k_at, shared + s.own_v_at);
     ta_part part;
     start_part<Keys>(a, part);
 
-    int32_t turn = 0, in_run = 0;
+    int32_t which = 0, in_run = 0;
     const int32_t end = ta_uniform(m.end);
-    for (int32_t at = ta_uniform(m.first); at < end; at += s.others, turn ^= 1) {
-        ta_others &now = tables.others[turn];
+    for (int32_t at = ta_uniform(m.first); at < end; at += s.others, which ^= 1) {
+        ta_others &now = tables.others[which];
         ta_find_others<Keys>(tables, at, s.others, now);
         ta_syncthreads(); /* also: the sums of the tile before are done with its rows */
         if (load_tile<Keys>(a, tables.p, now.lines, s.others, shared + s.other_k_at,
@@ -323,56 +321,11 @@ __global__ void __launch_bounds__(TA_BACKWARD_THREADS) attention_backward_fma(ta
 
 /* ---- The host's side ------------------------------------------------------------------------ */
 
-static int32_t cut(ta_backward_shape &s, int64_t bytes)
-{
-    int32_t at = s.shared_bytes;
-    s.shared_bytes += static_cast<int32_t>(bytes);
-    return at;
-}
-
-/* The sizes of a block; s.own is 0 if its sums need too many threads. */
-static ta_backward_shape lay_out(const ta_attention_work &w, bool keys, int32_t own, int32_t others)
-{
-    ta_backward_shape s = {};
-    int32_t threads = own / sum_rows * ((w.k_dim + (keys ? w.v_dim : 0)) / sum_columns);
-    if (threads > TA_BACKWARD_THREADS)
-        return s;
-    s.threads = threads > TA_BACKWARD_THREADS / 2 ? TA_BACKWARD_THREADS : TA_BACKWARD_THREADS / 2;
-    s.own = own;
-    s.others = others;
-    s.blocks = ta_backward_blocks(w, keys, own);
-    s.k_stride = w.k_dim * 4 + 16; /* neighbours lie in other banks */
-    s.v_stride = w.v_dim * 4 + 16;
-    cut(s, sizeof(ta_backward_tables));
-    s.own_k_at = cut(s, static_cast<int64_t>(own) * s.k_stride);
-    s.own_v_at = cut(s, static_cast<int64_t>(own) * s.v_stride);
-    s.other_k_at = cut(s, static_cast<int64_t>(others) * s.k_stride);
-    s.other_v_at = cut(s, static_cast<int64_t>(others) * s.v_stride);
-    s.weights_at = cut(s, static_cast<int64_t>(own) * others * 4 * (keys ? 2 : 1));
-    return s;
-}
-
-/* The most rows whose sums fit the registers, and whose tiles fit shared memory: of the largest
- * heads 8 do with 64 KB. */
-static ta_backward_shape choose_shape(const ta_gpu_limits *limits, const ta_attention_work &w,
-                                      bool keys)
-{
-    ta_backward_shape s = {};
-    for (int32_t own = TA_BACKWARD_OWN; own >= sum_rows; own /= 2)
-        for (int32_t others = TA_BACKWARD_OTHERS; others >= TA_BACKWARD_OTHERS / 2; others /= 2) {
-            s = lay_out(w, keys, own, others);
-            if (s.own > 0 && s.shared_bytes <= limits->shared_bytes)
-                return s;
-        }
-    s.blocks = 0;
-    return s;
-}
-
 static ta_launch_result launch_fma(const ta_gpu_limits *limits,
                                    const ta_attention_backward_params *params, bool keys,
                                    hipStream_t stream)
 {
-    ta_backward_args a = {*params, choose_shape(limits, params->common.work, keys)};
+    ta_backward_args a = {*params, ta_backward_fma_shape(limits, params->common.work, keys)};
     if (a.s.blocks == 0)
         return {hipErrorInvalidValue, "attention_backward_fma"};
     dim3 grid(static_cast<unsigned>(a.s.blocks));
@@ -381,6 +334,14 @@ static ta_launch_result launch_fma(const ta_gpu_limits *limits,
     if (keys)
         return TA_LAUNCH(attention_backward_fma<true>, grid, threads, bytes, stream, a);
     return TA_LAUNCH(attention_backward_fma<false>, grid, threads, bytes, stream, a);
+}
+
+static bool fits_mma(const ta_gpu_limits *limits, const ta_attention_backward_params *params,
+                     bool keys)
+{
+    const ta_attention_work &w = params->common.work;
+    return limits->matrix && params->common.aligned && ta_type_in_matrices(w.dtype) &&
+           ta_backward_mma_shape(limits, w, keys).blocks > 0;
 }
 
 size_t ta_gpu_backward_bytes(const ta_gpu_limits *limits, const ta_attention_work *shape)
@@ -405,7 +366,7 @@ ta_launched ta_launch_attention_backward(const ta_gpu_limits *limits,
     TA_NEED_TYPE("attention_backward", params->common.work.dtype);
     TA_NEED_TYPE("attention_backward", params->gradient.dq_dtype);
     TA_NEED_TYPE("attention_backward", params->gradient.kv_dtype);
-    if (limits->matrix && ta_type_in_matrices(params->common.work.dtype))
+    if (fits_mma(limits, params, keys))
         return ta_launch_attention_backward_mma(limits, params, keys, s);
     ta_launch_result result = launch_fma(limits, params, keys, s);
     return ta_launched_of(result);

@@ -1,10 +1,11 @@
 /* attention_backward_mma. Grid: one block for each (tile of its own rows, KV head), of
  * shape.threads threads, with shape.shared_bytes of shared memory.
  *
- * Backward over full sequences by the matrix cores (mma.h), for f16 and bf16. backward.h says
- * what a block owns and meets. For each tile of others, the waves share out 16 × 16 tiles:
- *     scores    own rows × others: q·k and dout·v
- *     weights   16 threads share an own row: p and ds, in the place of the scores
+ * Backward over full sequences by the matrix cores, for aligned tensors of f16 and bf16. backward.h
+ * says what a block owns and meets. A wave has 16 of the block's own rows, and makes one gradient
+ * of them. The others go by in stages (stage.h), the next of which is on its way while one is used:
+ *     scores    own rows × others: q·k, and dout·v unless it makes dV
+ *     weights   p or ds, which stay in registers
  *     sums      own rows × columns: dV += p · dout, dK += ds · q; or dQ += ds · k
  *
  * Weights are fp32, and are split into sums of 16-bit numbers that lose nothing (weights.h). A row
@@ -12,394 +13,252 @@
  * f16: p of a key that nobody cares for and ds of a small dout may all be below its exponents.
  *
  * backward.hip launches this, and has the kernels for all other cases. */
-#include "backward.h"
-#include "mma.h"
-#include "weights.h"
+#include "backward_tile.h"
+#include "wave.h"
 
-static const int mma_edge = 16;
-static const int mma_others = TA_BACKWARD_OTHERS;
-static const int mma_lanes = TA_BACKWARD_LANES;
+static const int edge = TA_MMA_EDGE;
 
-/* 16 × 16 tiles of the sums for each 32 lanes of a wave: 64 registers. */
-static const int mma_sums = 8;
-
-/* 8 elements at any address. */
-TA_DEVICE ta_vec16 gather8(const uint16_t *from)
-{
-    ta_vec16 x;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        x.word[i] = from[2 * i] | static_cast<uint32_t>(from[2 * i + 1]) << 16;
-    return x;
-}
-
-/* `count` rows of a tensor, with zeros up to a whole number of tiles. Is any element not finite? */
-template <class Type>
-TA_DEVICE bool load_rows(const ta_tensor &tensor, int32_t dim, bool aligned, const ta_line *lines,
-                         int32_t count, char *to, int32_t stride)
-{
-    int32_t thread = static_cast<int32_t>(threadIdx.x), lane = thread % mma_lanes;
-    int32_t wide = (dim + mma_edge - 1) / mma_edge * mma_edge;
-    uint32_t found = 0;
-    for (int32_t i = thread / mma_lanes; i < count;
-         i += static_cast<int32_t>(blockDim.x) / mma_lanes) {
-        const uint16_t *from = static_cast<const uint16_t *>(tensor.data);
-        from += lines[i].row < 0 ? 0 : ta_line_element(tensor, lines[i]);
-        int32_t there = lines[i].row < 0 ? 0 : dim;
-        for (int32_t e = lane * 8; e < wide; e += mma_lanes * 8) {
-            ta_vec16 x = {{0, 0, 0, 0}};
-            if (e < there)
-                x = aligned ? ta_load16_global(from + e) : gather8(from + e);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                found |= ta_not_finite(Type(), x.word[j]);
-            ta_store16(to + i * stride + e * 2, x);
-        }
-    }
-    return found != 0;
-}
-
-/* A tile of query rows, or of keys: what has k_dim, then what has v_dim. */
-template <class Type, bool Queries>
-TA_DEVICE bool load_tile(const ta_backward_args &a, const ta_attention_backward_params &p,
-                         const ta_line *lines, int32_t count, char *k, char *v)
-{
-    bool strange = false;
-#pragma unroll 1
-    for (int of_v = 0; of_v < 2; of_v++) {
-        const ta_tensor &for_k = Queries ? p.common.work.q : p.common.work.k;
-        const ta_tensor &for_v = Queries ? p.gradient.dout : p.common.work.v;
-        strange |= load_rows<Type>(of_v ? for_v : for_k,
-                                   of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim,
-                                   a.p.common.aligned != 0, lines, count, of_v ? v : k,
-                                   of_v ? a.s.v_stride : a.s.k_stride);
-    }
-    return strange;
-}
-
-/* One tile of dot products of rows with rows. */
-template <class Type, int Wave>
-TA_DEVICE void multiply(const char *a, const char *b, int32_t stride, int32_t dim, float *to,
-                        int32_t to_stride)
-{
-    ta_product<Wave> c;
-    ta_product_clear(c);
-    for (int32_t at = 0; at < dim; at += mma_edge)
-        ta_mma<Type>(c, ta_load_a<Wave>(a + at * 2, stride),
-                     ta_load_b_rows<Wave>(b + at * 2, stride));
-#pragma unroll
-    for (int e = 0; e < 256 / Wave; e++)
-        to[ta_product_row<Wave>(e) * to_stride + ta_product_column<Wave>(e)] = c.x[e];
-}
-
-/* q·k and dout·v of all pairs: a row has first the ones and then the others. */
-template <class Type, int Wave>
-TA_DEVICE void score_tile(const ta_backward_args &a, char *shared, int32_t waves)
-{
-    const ta_backward_shape &s = a.s;
-    const int32_t columns = mma_others / mma_edge;
-    for (int32_t i = ta_wave_id(); i < s.own / mma_edge * columns * 2; i += waves) {
-        int32_t row = i / (columns * 2) * mma_edge, other = i / 2 % columns * mma_edge;
-        bool of_v = i % 2 != 0;
-        int32_t stride = of_v ? s.v_stride : s.k_stride;
-        int32_t dim = of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim;
-        const char *own = shared + (of_v ? s.own_v_at : s.own_k_at) + row * stride;
-        const char *others = shared + (of_v ? s.other_v_at : s.other_k_at) + other * stride;
-        float *to = reinterpret_cast<float *>(shared + s.weights_at + row * s.weight_stride) +
-                    (of_v ? mma_others : 0) + other;
-        multiply<Type, Wave>(own, others, stride, dim, to, s.weight_stride / 4);
-    }
-}
-
-TA_DEVICE float row_max(float x)
-{
-#pragma unroll
-    for (int mask = mma_lanes / 2; mask > 0; mask /= 2)
-        x = fmaxf(x, ta_shfl_xor(x, mask));
-    return x;
-}
-
-/* Split a row's weights, of which this lane has some: `from` are those of its first part. They are
- * multiplied by a power of two that brings the largest to 2^14 or more and below 2^15; returns what
- * undoes that. A NaN stays one. */
-template <class Type, int Count>
-TA_DEVICE float split_weights(const float (&weights)[Count], char *to, int32_t lane)
+/* Multiply a row's weights, of which this lane has some, by a power of two that brings the largest
+ * to 2^14 or more and below 2^15; returns what undoes that. A NaN stays one. */
+template <int Wave, int Count> TA_DEVICE float scale_weights(float (&weights)[Count])
 {
     float most = 0.0f;
 #pragma unroll
     for (int i = 0; i < Count; i++)
         most = fmaxf(most, fabsf(weights[i]));
+#pragma unroll
+    for (int mask = ta_lanes<Wave>::first_mask; mask < ta_lanes<Wave>::end_mask; mask *= 2)
+        most = fmaxf(most, ta_shfl_xor(most, mask));
     /* In biased exponents, where 127 is 1. Neither the factor nor its inverse may be subnormal. */
-    uint32_t exponent = ta_as_bits(row_max(most)) >> 23;
-    uint32_t up = min(127u + 14u + 127u - exponent, 253u);
+    uint32_t up = min(127u + 14u + 127u - (ta_as_bits(most) >> 23), 253u);
     float factor = ta_as_float(up << 23);
 #pragma unroll
-    for (int i = 0; i < Count; i++) {
-        float rest = weights[i] * factor;
-#pragma unroll
-        for (int part = 0; part < Type::weight_parts; part++) {
-            uint16_t x = Type::to(rest);
-            *reinterpret_cast<uint16_t *>(to + (part * mma_others + i * mma_lanes + lane) * 2) = x;
-            rest -= Type::from(x);
-        }
-    }
+    for (int i = 0; i < Count; i++)
+        weights[i] *= factor;
     return ta_as_float((254u - up) << 23);
 }
 
-/* The scores become weights, in their place: the parts of ds, then those of p. A pair that is not
- * seen has weight 0. `undo` are the factors of ds, then those of p. */
-template <class Type, bool Keys>
-TA_DEVICE void weigh_tile(const ta_backward_args &a, char *shared, const ta_line *own_lines,
-                          const ta_line *other_lines, int32_t own, int32_t other,
-                          float (&undo)[2][TA_BACKWARD_OWN])
-{
-    const int count = mma_others / mma_lanes;
-    int32_t thread = static_cast<int32_t>(threadIdx.x), lane = thread % mma_lanes;
-    int32_t rows_at_once = static_cast<int32_t>(blockDim.x) / mma_lanes;
-    for (int32_t r = thread / mma_lanes; ta_uniform(r < a.s.own); r += rows_at_once) {
-        char *row = shared + a.s.weights_at + r * a.s.weight_stride;
-        const float *scores = reinterpret_cast<const float *>(row);
-        float p[count], ds[count];
+/* 16 rows of a wave, and the sums of one of their gradients. */
+template <class Type, int Dim, int Wave, bool Keys> struct ta_backward_wave {
+    typedef ta_lanes<Wave> lanes;
+    static const int slots = ta_own_slots<Wave>;
+    static const int others = TA_BACKWARD_MMA_OTHERS(Dim);
+    static const int steps = others / edge;
+
+    ta_own_rows<Dim, Wave, false> own_k, own_v;
+    ta_sums<Dim, Wave> sums;
+    int32_t first; /* of its rows in the block */
+    bool of_v;     /* makes dV; else dK or dQ */
+
+    __device__ __forceinline__ void start(const char *own)
+    {
+        const int32_t groups = TA_BACKWARD_MMA_OWN(Dim) / edge;
+        first = ta_wave_id() % groups * edge;
+        of_v = Keys && ta_wave_id() < groups;
+        own_k.load(own, first);
+        own_v.load(own + TA_BACKWARD_MMA_OWN_BYTES(Dim) / 2, first);
+        sums.clear();
+    }
+
+    /* p, or ds without the scale, of all pairs of a row with the others; 0 if one is not seen. */
+    template <bool OfV>
+    __device__ __forceinline__ void
+    weigh(const ta_score_rule &rule, const ta_backward_mma_tables &tables, int which,
+          const float (&dots)[steps * 4], const float (&products)[steps * 4], int slot, bool seen,
+          int32_t own, int32_t at, float (&weights)[steps * 4]) const
+    {
+        int32_t row = first + lanes::row(slot);
+        const ta_line own_line = tables.own[row];
 #pragma unroll
-        for (int i = 0; i < count; i++) {
-            int32_t o = i * mma_lanes + lane;
-            p[i] = ds[i] = 0.0f;
-            if (ta_pair_seen<Keys>(own + r, own_lines[r], other + o, other_lines[o])) {
-                ta_pair pair = ta_make_pair(a.p.common.rule, scores[o], scores[mma_others + o],
-                                            Keys ? other_lines[o] : own_lines[r]);
-                p[i] = pair.p;
-                ds[i] = pair.ds;
+        for (int i = 0; i < steps * 4; i++) {
+            int32_t o = ta_score_column<Wave>(i);
+            const ta_line &other_line = tables.others[which].lines[o];
+            ta_pair pair = ta_make_pair(rule, dots[i], products[i], Keys ? other_line : own_line);
+            weights[i] = OfV ? pair.p : pair.ds;
+            if (!seen && !ta_pair_seen<Keys>(own + row, own_line, at + o, other_line))
+                weights[i] = 0.0f;
+        }
+    }
+
+    /* The weights of a row's pairs with all others, by the shortest way. */
+    template <bool OfV>
+    __device__ __forceinline__ void
+    weigh_row(const ta_score_rule &rule, const ta_backward_mma_tables &tables, int which,
+              const float (&dots)[steps * 4], const float (&products)[steps * 4], int slot,
+              int32_t own, int32_t at, float (&weights)[steps * 4]) const
+    {
+        const ta_score_rule plain = {rule.factor, 0.0f, 0};
+        if (rule.cap > 0.0f)
+            weigh<OfV>(rule, tables, which, dots, products, slot, false, own, at, weights);
+        else if (ta_uniform(tables.others[which].partly))
+            weigh<OfV>(plain, tables, which, dots, products, slot, false, own, at, weights);
+        else
+            weigh<OfV>(plain, tables, which, dots, products, slot, true, own, at, weights);
+    }
+
+    /* The weights of a tile of others, from `at` on, whose rows are in `k` and `v`. `undo` is what
+     * their sums are still to be multiplied by. */
+    __device__ __forceinline__ void
+    take_scores(const ta_backward_args &a, const ta_backward_mma_tables &tables, int which,
+                const char *k, const char *v, int32_t own, int32_t at,
+                ta_weight_words<Type, Wave> (&words)[steps], float (&undo)[slots]) const
+    {
+        const ta_score_rule &rule = a.p.common.rule;
+        float dots[slots][steps * 4], products[slots][steps * 4] = {};
+        float weights[slots][steps * 4];
+        ta_multiply_rows<Type, Dim, Wave, steps>(own_k, k, a.p.common.work.k_dim, dots);
+        if (Keys && of_v) {
+#pragma unroll
+            for (int slot = 0; slot < slots; slot++)
+                weigh_row<true>(rule, tables, which, dots[slot], products[slot], slot, own, at,
+                                weights[slot]);
+        } else {
+            ta_multiply_rows<Type, Dim, Wave, steps>(own_v, v, a.p.common.work.v_dim, products);
+#pragma unroll
+            for (int slot = 0; slot < slots; slot++)
+                weigh_row<false>(rule, tables, which, dots[slot], products[slot], slot, own, at,
+                                 weights[slot]);
+        }
+#pragma unroll
+        for (int slot = 0; slot < slots; slot++) {
+            undo[slot] = scale_weights<Wave>(weights[slot]);
+#pragma unroll
+            for (int i = 0; i < steps; i++) {
+                float x[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    x[j] = weights[slot][i * 4 + j];
+                words[i].take(x, slot);
             }
         }
-        ta_syncwave(); /* all lanes of the row have read their scores */
-        float undo_ds = split_weights<Type>(ds, row, lane), undo_p = 0.0f;
-        if (Keys)
-            undo_p = split_weights<Type>(p, row + Type::weight_parts * mma_others * 2, lane);
-        if (lane == 0) {
-            undo[0][r] = undo_ds;
-            undo[1][r] = undo_p;
+    }
+
+    __device__ __forceinline__ void show_rows(const ta_backward_mma_tables &tables, int which,
+                                              const char *rows, int32_t own, int32_t at)
+    {
+        ta_show_not_finite<Type, others>(rows, sums, [&](int slot, int32_t o) {
+            int32_t row = first + lanes::row(slot);
+            return ta_pair_seen<Keys>(own + row, tables.own[row], at + o,
+                                      tables.others[which].lines[o]);
+        });
+    }
+
+    __device__ __forceinline__ void store(const ta_backward_args &a, const ta_line *lines) const
+    {
+        int32_t dim = of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim;
+#pragma unroll
+        for (int slot = 0; slot < slots; slot++) {
+            const ta_line &line = lines[first + lanes::row(slot)];
+#pragma unroll
+            for (int i = 0; i < sums.products * sums.elements; i++) {
+                int32_t column = sums.column(i / sums.elements, i % sums.elements);
+                if (line.row >= 0 && column < dim)
+                    ta_store_gradient<Keys>(a, a.p.gradient, line, column, of_v,
+                                            sums.x[slot][i / sums.elements][i % sums.elements]);
+            }
         }
     }
-}
-
-/* A tile of the sums; wave w has numbers w, w + waves, w + 2 · waves, … */
-struct ta_sum_tile {
-    int32_t row, column;
-    bool of_v; /* of dV; else of dK or dQ */
-    bool exists;
 };
 
-template <bool Keys> TA_DEVICE ta_sum_tile find_sum(const ta_backward_args &a, int32_t number)
-{
-    int32_t row_tiles = a.s.own / mma_edge;
-    int32_t k_wide = (a.p.common.work.k_dim + mma_edge - 1) / mma_edge * mma_edge;
-    ta_sum_tile t;
-    t.row = number % row_tiles * mma_edge;
-    t.column = number / row_tiles * mma_edge;
-    t.of_v = Keys && t.column >= k_wide;
-    if (t.of_v)
-        t.column -= k_wide;
-    t.exists = t.column < (t.of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim);
-    return t;
-}
-
-/* Elements that are not finite become 0. */
-template <class Type, int Wave> TA_DEVICE void hide_not_finite(ta_operand<Wave> &x)
-{
-#pragma unroll
-    for (int i = 0; i < 128 / Wave; i++)
-        x.word[i] &= ~((ta_not_finite(Type(), x.word[i]) >> 15) * 0xffffu);
-}
-
-/* One tile of the sums over one tile of the others. */
-template <class Type, int Wave>
-TA_DEVICE void add_others(const char *weights, int32_t weight_stride, const char *values,
-                          int32_t stride, bool careful, ta_product<Wave> &c)
-{
-#pragma unroll
-    for (int32_t o = 0; o < mma_others; o += mma_edge) {
-        ta_operand<Wave> x = ta_load_b<Wave>(values + o * stride, stride);
-        if (careful)
-            hide_not_finite<Type>(x);
-#pragma unroll
-        for (int part = Type::weight_parts - 1; part >= 0; part--)
-            ta_mma<Type>(c, ta_load_a<Wave>(weights + (part * mma_others + o) * 2, weight_stride),
-                         x);
-    }
-}
-
-/* The sums that must see an element that add_others() hid become NaN; all others have the bits that
- * they always have. `values` is the column of the element. */
-template <class Type, bool Keys>
-TA_DEVICE float show_not_finite(float sum, const char *values, int32_t stride, int32_t own,
-                                const ta_line &own_line, int32_t other, const ta_line *other_lines)
-{
-#pragma unroll 1
-    for (int32_t o = 0; o < mma_others; o++) {
-        uint16_t x = *reinterpret_cast<const uint16_t *>(values + o * stride);
-        if (ta_not_finite(Type(), x) != 0 &&
-            ta_pair_seen<Keys>(own, own_line, other + o, other_lines[o]))
-            return NAN;
-    }
-    return sum;
-}
-
-/* Add a tile of the others to all sums. */
-template <class Type, bool Keys, int Tiles, int Wave>
-TA_DEVICE void sum_tile(const ta_backward_args &a, const char *shared, int32_t waves,
-                        const ta_line *own_lines, const ta_others &others, int32_t own,
-                        int32_t other, const float (&undo)[2][TA_BACKWARD_OWN],
-                        ta_product<Wave> (&sums)[Tiles])
-{
-    const ta_backward_shape &s = a.s;
-    bool careful = ta_uniform(others.not_finite);
-    int32_t number = ta_wave_id() - waves;
-#pragma unroll
-    for (int i = 0; i < Tiles; i++) {
-        ta_opaque_uniform(number); /* where the tiles are is not to be known in advance */
-        ta_sum_tile t = find_sum<Keys>(a, number += waves);
-        if (!t.exists)
-            continue;
-        int32_t stride = t.of_v ? s.v_stride : s.k_stride;
-        const char *values = shared + (t.of_v ? s.other_v_at : s.other_k_at) + t.column * 2;
-        const char *weights = shared + s.weights_at + t.row * s.weight_stride +
-                              (t.of_v ? Type::weight_parts * mma_others * 2 : 0);
-        ta_product<Wave> c;
-        ta_product_clear(c);
-        add_others<Type, Wave>(weights, s.weight_stride, values, stride, careful, c);
-#pragma unroll
-        for (int e = 0; e < 256 / Wave; e++) {
-            int32_t row = t.row + ta_product_row<Wave>(e);
-            if (careful)
-                c.x[e] = show_not_finite<Type, Keys>(
-                    c.x[e], values + ta_product_column<Wave>(e) * 2, stride, own + row,
-                    own_lines[row], other, others.lines);
-            sums[i].x[e] = fmaf(c.x[e], undo[t.of_v][row], sums[i].x[e]);
-        }
-    }
-}
-
-template <bool Keys, int Tiles, int Wave>
-TA_DEVICE void store_sums(const ta_backward_args &a, int32_t waves,
-                          const ta_backward_tables &tables, const ta_product<Wave> (&sums)[Tiles])
-{
-    int32_t number = ta_wave_id() - waves;
-#pragma unroll
-    for (int i = 0; i < Tiles; i++) {
-        ta_opaque_uniform(number);
-        ta_sum_tile t = find_sum<Keys>(a, number += waves);
-        int32_t dim = t.of_v ? a.p.common.work.v_dim : a.p.common.work.k_dim;
-#pragma unroll
-        for (int e = 0; e < 256 / Wave; e++) {
-            const ta_line &line = tables.own[t.row + ta_product_row<Wave>(e)];
-            int32_t column = t.column + ta_product_column<Wave>(e);
-            if (line.row >= 0 && column < dim)
-                ta_store_gradient<Keys>(a, tables.p.gradient, line, column, t.of_v, sums[i].x[e]);
-        }
-    }
-}
-
-template <class Type, bool Keys, int Wave>
-__global__ void __launch_bounds__(TA_BACKWARD_THREADS) attention_backward_mma(ta_backward_args a)
+template <class Type, int Dim, int Wave, bool Keys>
+__global__ void __launch_bounds__(TA_BACKWARD_MMA_WAVES(Dim, Keys) * Wave, 1)
+    attention_backward_mma(ta_backward_args a)
 {
     TA_ONLY_WAVE(Wave);
     TA_SHARED_DYNAMIC(char, shared);
-    ta_backward_tables &tables = *reinterpret_cast<ta_backward_tables *>(shared);
-    const int tile_count = mma_sums * Wave / 32;
-    const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
-    const ta_backward_shape &s = a.s;
-    ta_meeting m = ta_find_meeting<Keys>(a);
-    ta_start_tables<Keys>(a, m, tables);
-    load_tile<Type, !Keys>(a, tables.p, tables.own, s.own, shared + s.own_k_at,
-                           shared + s.own_v_at);
-    ta_product<Wave> sums[tile_count];
-#pragma unroll
-    for (int i = 0; i < tile_count; i++)
-        ta_product_clear(sums[i]);
+    const int others = TA_BACKWARD_MMA_OTHERS(Dim), stages = TA_BACKWARD_MMA_STAGES(Wave);
+    const int threads = TA_BACKWARD_MMA_WAVES(Dim, Keys) * Wave;
+    ta_backward_mma_tables &tables = *reinterpret_cast<ta_backward_mma_tables *>(shared);
+    char *const own_rows = shared + a.s.own_k_at, *const other_rows = shared + a.s.other_k_at;
+    const bool makes_lines = ta_wave_id() == 0;
+    const int32_t thread = static_cast<int32_t>(threadIdx.x);
+    const ta_block_ranges m = ta_find_block_ranges<Keys>(a);
+    if (thread < a.s.own)
+        tables.own[thread] = Keys ? ta_key_line(a.p, m.kv_head, m.own + thread)
+                                  : ta_query_line(a.p, m.kv_head, m.own + thread);
+    ta_syncthreads();
+    ta_tile_copy<Dim, TA_BACKWARD_MMA_OWN(Dim), threads, !Keys> own_copy;
+    own_copy.start(a, tables.own, own_rows);
 
-    int32_t turn = 0;
+    /* The lines of the first two tiles, and the rows of the third. */
+    ta_line_ahead<Keys> ahead = {-1, -1};
+    if (makes_lines) {
+        for (int i = 0; i < 2; i++) {
+            ahead.find_row(a.p.common.work, m, m.first + i * others);
+            ta_store_line<Keys, others>(a, tables, i, ahead.finish(ahead.find_line(a.p, m)), m,
+                                        m.first + i * others);
+        }
+        ahead.find_row(a.p.common.work, m, m.first + 2 * others);
+    }
+    own_copy.finish(own_rows);
+    ta_syncthreads();
+    ta_tile_copy<Dim, others, threads, Keys> copy;
+    if (m.first < m.end)
+        copy.start(a, tables.others[0].lines, other_rows);
+    ta_backward_wave<Type, Dim, Wave, Keys> wave;
+    wave.start(own_rows);
+
+    int which = 0, stage = 0;
     const int32_t end = ta_uniform(m.end);
-    for (int32_t at = ta_uniform(m.first); at < end; at += mma_others, turn ^= 1) {
-        ta_others &now = tables.others[turn];
-        ta_find_others<Keys>(tables, at, mma_others, now);
-        ta_syncthreads(); /* also: the sums of the tile before are done with its rows */
-        if (load_tile<Type, Keys>(a, tables.p, now.lines, mma_others, shared + s.other_k_at,
-                                  shared + s.other_v_at))
-            atomicOr(&now.not_finite, 1);
-        ta_syncthreads();
-        score_tile<Type, Wave>(a, shared, waves);
-        ta_syncthreads();
-        weigh_tile<Type, Keys>(a, shared, tables.own, now.lines, tables.m.own, at, tables.undo);
-        ta_syncthreads();
-        sum_tile<Type, Keys, tile_count, Wave>(a, shared, waves, tables.own, now, tables.m.own, at,
-                                               tables.undo, sums);
+    for (int32_t at = ta_uniform(m.first); at < end; at += others) {
+        int next = which == 2 ? 0 : which + 1, then = 3 - which - next;
+        int next_stage = stages == 2 ? 1 - stage : 0;
+        char *rows = other_rows + stage * TA_BACKWARD_MMA_STAGE_BYTES(Dim);
+        copy.finish(rows);
+        if (tables.others[which].partly && (copy.k.template not_finite<Type>(rows) ||
+                                            copy.v.template not_finite<Type>(rows + copy.half)))
+            atomicOr(&tables.others[which].not_finite, 1);
+        ta_syncthreads(); /* the tile is there, and nobody needs the one before */
+        if (at + others < end)
+            copy.start(a, tables.others[next].lines,
+                       other_rows + next_stage * TA_BACKWARD_MMA_STAGE_BYTES(Dim));
+        ta_line line = ta_no_line();
+        if (makes_lines) {
+            line = ahead.find_line(a.p, m);
+            ahead.find_row(a.p.common.work, m, at + 3 * others);
+        }
+        ta_weight_words<Type, Wave> words[wave.steps];
+        float undo[wave.slots];
+        wave.take_scores(a, tables, which, rows, rows + copy.half, m.own, at, words, undo);
+        char *added = wave.of_v ? rows + copy.half : rows;
+        if (ta_uniform(tables.others[which].not_finite)) {
+            /* A weight of 0 would not keep away what is not finite and not seen. */
+            wave.show_rows(tables, which, added, m.own, at);
+            ta_syncthreads();
+            copy.k.template hide_not_finite<Type>(rows);
+            copy.v.template hide_not_finite<Type>(rows + copy.half);
+            ta_syncthreads();
+        }
+        const ta_attention_work &w = a.p.common.work;
+        ta_add_rows<Type, false>(words, added, wave.of_v ? w.v_dim : w.k_dim, undo, wave.sums);
+        if (makes_lines)
+            ta_store_line<Keys, others>(a, tables, then, ahead.finish(line), m, at + 2 * others);
+        if (stages == 1)
+            ta_syncthreads(); /* all are done with the tile */
+        which = next;
+        stage = next_stage;
     }
-    store_sums<Keys, tile_count, Wave>(a, waves, tables, sums);
-}
-
-/* ---- The host's side ------------------------------------------------------------------------ */
-
-static int32_t cut(ta_backward_shape &s, int64_t bytes)
-{
-    int32_t at = s.shared_bytes;
-    s.shared_bytes += static_cast<int32_t>(bytes);
-    return at;
-}
-
-/* The sizes of a block with so many rows of its own; rows are padded to whole tiles, and by 16
- * bytes more so that neighbours lie in other banks. */
-static ta_backward_shape lay_out(const ta_attention_work &w, bool keys, int32_t own)
-{
-    ta_backward_shape s = {};
-    int32_t k_wide = (w.k_dim + mma_edge - 1) / mma_edge * mma_edge;
-    int32_t v_wide = (w.v_dim + mma_edge - 1) / mma_edge * mma_edge;
-    int32_t sums = own / mma_edge * ((k_wide + (keys ? v_wide : 0)) / mma_edge);
-    int32_t parts = 0; /* of a weight */
-    TA_TYPE_SWITCH(TA_MATRIX_TYPES, w.dtype, Type, parts = Type::weight_parts)
-    s.threads = sums > mma_sums * TA_BACKWARD_THREADS / 2 / 32 ? TA_BACKWARD_THREADS
-                                                               : TA_BACKWARD_THREADS / 2;
-    if (sums > mma_sums * TA_BACKWARD_THREADS / 32)
-        return s;
-    s.own = own;
-    s.others = mma_others;
-    s.blocks = ta_backward_blocks(w, keys, own);
-    s.k_stride = k_wide * 2 + 16;
-    s.v_stride = v_wide * 2 + 16;
-    /* Two fp32 scores, or all parts of the weights. */
-    s.weight_stride = mma_others * (keys && parts == 3 ? 12 : 8) + 16;
-    cut(s, sizeof(ta_backward_tables));
-    s.own_k_at = cut(s, static_cast<int64_t>(own) * s.k_stride);
-    s.own_v_at = cut(s, static_cast<int64_t>(own) * s.v_stride);
-    s.other_k_at = cut(s, static_cast<int64_t>(mma_others) * s.k_stride);
-    s.other_v_at = cut(s, static_cast<int64_t>(mma_others) * s.v_stride);
-    s.weights_at = cut(s, static_cast<int64_t>(own) * s.weight_stride);
-    return s;
-}
-
-/* The most rows whose sums fit the registers, and whose tiles fit shared memory: of the largest
- * heads 16 do with 64 KB. */
-static ta_backward_shape choose_shape(const ta_gpu_limits *limits, const ta_attention_work &w,
-                                      bool keys)
-{
-    ta_backward_shape s = {};
-    for (int32_t own = TA_BACKWARD_OWN; own >= mma_edge; own /= 2) {
-        s = lay_out(w, keys, own);
-        if (s.own > 0 && s.shared_bytes <= limits->shared_bytes)
-            return s;
-    }
-    s.blocks = 0;
-    return s;
+    wave.store(ta_params_again(a), tables.own);
 }
 
 /* Whatever is done for all kernels of a width. */
-template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, bool keys, Do act)
+template <class Type, int Wave, bool Keys, class Do>
+static ta_launch_result pick_dim(int32_t dim, Do act)
+{
+    if (dim == 64)
+        return act("attention_backward_mma<64>", attention_backward_mma<Type, 64, Wave, Keys>);
+    if (dim == 128)
+        return act("attention_backward_mma<128>", attention_backward_mma<Type, 128, Wave, Keys>);
+    return act("attention_backward_mma<256>", attention_backward_mma<Type, 256, Wave, Keys>);
+}
+
+template <int Wave, class Do>
+static ta_launch_result pick(ta_dtype dtype, int32_t dim, bool keys, Do act)
 {
     ta_launch_result result = ta_no_type("attention_backward_mma", dtype);
     TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type,
-                   result = keys ? act("attention_backward_mma<keys>",
-                                       attention_backward_mma<Type, true, Wave>)
-                                 : act("attention_backward_mma<queries>",
-                                       attention_backward_mma<Type, false, Wave>))
+                   result = keys ? pick_dim<Type, Wave, true>(dim, act)
+                                 : pick_dim<Type, Wave, false>(dim, act))
     return result;
 }
 
@@ -409,12 +268,13 @@ static ta_launch_result launch(const ta_backward_args &a, bool keys, hipStream_t
     if constexpr (!ta_mma_has(Wave))
         return {hipErrorInvalidValue, "attention_backward_mma"};
     else
-        return pick<Wave>(
-            a.p.common.work.dtype, keys, [&](const char *name, void (*kernel)(ta_backward_args)) {
-                return ta_launch(name, kernel, dim3(static_cast<unsigned>(a.s.blocks)),
-                                 static_cast<unsigned>(a.s.threads),
-                                 static_cast<size_t>(a.s.shared_bytes), stream, a);
-            });
+        return pick<Wave>(a.p.common.work.dtype, ta_backward_mma_dim(a.p.common.work), keys,
+                          [&](const char *name, void (*kernel)(ta_backward_args)) {
+                              return ta_launch(name, kernel,
+                                               dim3(static_cast<unsigned>(a.s.blocks)),
+                                               static_cast<unsigned>(a.s.threads),
+                                               static_cast<size_t>(a.s.shared_bytes), stream, a);
+                          });
 }
 
 template <int Wave> static ta_launch_result prepare(int shared_bytes)
@@ -428,9 +288,10 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
             return ta_launch_result{error, name};
         };
         for (ta_dtype dtype : ta_matrix_dtypes)
-            for (bool keys : {false, true})
-                if (result.error == hipSuccess)
-                    result = pick<Wave>(dtype, keys, allow);
+            for (int32_t dim = 64; dim <= 256; dim *= 2)
+                for (bool keys : {false, true})
+                    if (result.error == hipSuccess)
+                        result = pick<Wave>(dtype, dim, keys, allow);
     }
     return result;
 }
@@ -439,7 +300,7 @@ ta_launched ta_launch_attention_backward_mma(const ta_gpu_limits *limits,
                                              const ta_attention_backward_params *params, bool keys,
                                              hipStream_t stream)
 {
-    ta_backward_args a = {*params, choose_shape(limits, params->common.work, keys)};
+    ta_backward_args a = {*params, ta_backward_mma_shape(limits, params->common.work, keys)};
     ta_launch_result result = {hipErrorInvalidValue, "attention_backward_mma"};
     if (a.s.blocks > 0)
         TA_WAVE_SWITCH(limits->wave, Wave, result = launch<Wave>(a, keys, stream));

@@ -1,355 +1,337 @@
-/* attention_forward_mma. Grid: one block for each (tile of queries, query head), of 16 queries for
- * each of its waves, with shape.shared_bytes of shared memory.
+/* attention_forward_mma. Grid: one block for each (tile of TA_FORWARD_ROWS queries, query head), of
+ * TA_FORWARD_WAVES waves, with TA_FORWARD_BYTES of shared memory.
  *
- * Attention over full sequences, forward, by the matrix cores (mma.h), for aligned tensors of a
- * 16-bit type. Q stays in shared memory, K and V go by in tiles of 32 keys. A wave has 16 queries
- * to itself: scores, weights and sums of values in its registers, and only the weights pass through
- * shared memory, as sums of 16-bit numbers (weights.h). While scores are made V is on its way, and
- * K of the next tile while values are added up. attention.c launches this; forward.hip does all
- * that this can't. */
+ * Attention over full sequences, forward, by the matrix cores, for aligned tensors of a 16-bit
+ * type. A wave has 16 queries to itself; K and V go by in stages (stage.h) that all waves share:
+ *
+ *     K of tile n is there ─► scores ─► weights ─┐   V of tile n is there ─► o += weights · V
+ *         └► V of tile n is asked for            └►      └► K of tile n + 1 is asked for
+ *
+ * with a barrier at each "is there". Scores, weights and sums stay in registers. Weights are sums
+ * of 16-bit numbers (weights.h). attention.c launches this; forward.hip does all that this
+ * can't. */
 #include "block.h"
-#include "mma.h"
 #include "shape.h"
-#include "weights.h"
+#include "wave.h"
 
 static const int edge = TA_MMA_EDGE;
-static const int steps = TA_ATTENTION_KEYS / edge;
-static const int row_threads = 8; /* that bring a row of K or V, 16 bytes each at a time */
 
-/* A tile of K or V on its way to shared memory, for heads of up to 16 · Tiles. */
-template <int Tiles> struct ta_attention_tile {
-    static const int rounds = TA_ATTENTION_KEYS * row_threads / TA_ATTENTION_THREADS_MIN;
-    static const int wide = Tiles * 2 / row_threads;
-    ta_vec16 units[rounds][wide];
+/* 16 queries of a wave, what they found so far, and what they do with a tile of keys. */
+template <class Type, int Dim, int Wave> struct ta_forward_wave {
+    typedef ta_lanes<Wave> lanes;
+    static const int slots = ta_own_slots<Wave>;
+    static const int keys = TA_FORWARD_KEYS(Dim);
+    static const int steps = keys / edge;
 
-    __device__ __forceinline__ void load(const ta_attention_work &w, const ta_tensor &from,
-                                         int32_t dim, int32_t kv_head, int32_t at)
+    ta_own_rows<Dim, Wave, TA_FORWARD_KEEPS_QUERIES(Dim, Wave)> q;
+    const ta_visible *sees;   /* of the wave's rows, in shared memory */
+    float m[slots], l[slots]; /* l of this lane's keys alone */
+    ta_sums<Dim, Wave> o;
+
+    __device__ __forceinline__ void start(const char *queries, const ta_visible *all)
     {
-        int32_t thread = static_cast<int32_t>(threadIdx.x);
-        ta_opaque(thread); /* or what is compared with it would be kept for every turn */
-        int32_t keys_at_once = static_cast<int32_t>(blockDim.x) / row_threads;
+        int32_t first = ta_wave_id() * edge;
+        q.load(queries, first);
+        sees = all + first;
+        o.clear();
 #pragma unroll
-        for (int i = 0; i < rounds; i++) {
-            int32_t key = thread / row_threads + i * keys_at_once;
-            bool exists = key < TA_ATTENTION_KEYS && at + key < w.keys;
-            int32_t row = exists ? ta_load_global(w.key_rows + at + key) : 0;
-            const char *data =
-                static_cast<const char *>(from.data) + ta_attention_element(from, row, kv_head) * 2;
+        for (int r = 0; r < slots; r++) {
+            m[r] = -INFINITY;
+            l[r] = 0.0f;
+        }
+    }
+
+    /* Does some row see one of the keys [at, end), and do all rows see all of them? Both ends of
+     * what they see ascend. */
+    __device__ __forceinline__ bool sees_some(int32_t at, int32_t end) const
+    {
+        return ta_uniform(sees[0].first < end && sees[edge - 1].end > at);
+    }
+
+    __device__ __forceinline__ bool sees_all(int32_t at, int32_t end) const
+    {
+        return ta_uniform(sees[edge - 1].first <= at && sees[0].end >= end);
+    }
+
+    /* Scores of a row, still to be multiplied by `factor`, become weights, and m and l are brought
+     * up to date. Returns what o must be multiplied by. A NaN makes its weight and then l NaN,
+     * never m. */
+    __device__ __forceinline__ float weigh(float (&x)[steps * 4], float factor, int r)
+    {
+        float largest = x[0], sum = 0.0f;
 #pragma unroll
-            for (int j = 0; j < wide; j++) {
-                int32_t unit = thread % row_threads + j * row_threads;
-                units[i][j] = ta_vec16{{0, 0, 0, 0}};
-                if (exists && unit * 8 < dim)
-                    units[i][j] = ta_load16_global(data + unit * 16);
+        for (int i = 1; i < steps * 4; i++)
+            largest = fmaxf(largest, x[i]);
+        largest = fmaxf(m[r], largest * factor);
+#pragma unroll
+        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
+            largest = fmaxf(largest, ta_shfl_xor(largest, mask));
+        /* Nothing seen yet: a difference to -inf would be NaN. */
+        float base = largest == -INFINITY ? 0.0f : largest;
+        float rescale = ta_exp2(m[r] - base);
+        m[r] = largest;
+#pragma unroll
+        for (int i = 0; i < steps * 4; i++) {
+            x[i] = ta_exp2(fmaf(x[i], factor, -base));
+            sum += x[i];
+        }
+        l[r] = fmaf(l[r], rescale, sum);
+        return rescale;
+    }
+
+    __device__ __forceinline__ void hide_scores(float (&x)[steps * 4], int32_t at, int r) const
+    {
+        ta_visible v = sees[lanes::row(r)];
+#pragma unroll
+        for (int i = 0; i < steps * 4; i++) {
+            int32_t key = at + ta_score_column<Wave>(i);
+            if (key < v.first || key >= v.end)
+                x[i] = -INFINITY;
+        }
+    }
+
+    /* The weights of a tile of keys from `at` on; `whole`: all rows see all of them. */
+    __device__ __forceinline__ void take_keys(const ta_attention_params &p, const char *stage,
+                                              int32_t at, bool whole,
+                                              ta_weight_words<Type, Wave> (&weights)[steps],
+                                              float (&rescale)[slots])
+    {
+        float scores[slots][steps * 4];
+        ta_multiply_rows<Type, Dim, Wave, steps>(q, stage, p.work.k_dim, scores);
+        float factor = fabsf(p.rule.factor); /* its sign is the queries' */
+        if (p.rule.cap > 0.0f) {
+#pragma unroll
+            for (int i = 0; i < slots * steps * 4; i++) {
+                float &x = scores[i / (steps * 4)][i % (steps * 4)];
+                x = p.rule.cap * tanhf(x * factor);
+            }
+            factor = 1.0f;
+        }
+#pragma unroll
+        for (int r = 0; r < slots; r++) {
+            if (!whole)
+                hide_scores(scores[r], at, r);
+            rescale[r] = weigh(scores[r], factor, r);
+#pragma unroll
+            for (int i = 0; i < steps; i++) {
+                float x[4];
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    x[j] = scores[r][i * 4 + j] * ta_weight_scale(Type());
+                weights[i].take(x, r);
             }
         }
     }
 
-    __device__ __forceinline__ void store(int32_t dim, char *to, int32_t stride) const
+    __device__ __forceinline__ void show_values(const char *stage, int32_t at)
     {
-        int32_t thread = static_cast<int32_t>(threadIdx.x);
-        ta_opaque(thread); /* or what is compared with it would be kept for every turn */
-        int32_t keys_at_once = static_cast<int32_t>(blockDim.x) / row_threads;
-#pragma unroll
-        for (int i = 0; i < rounds; i++) {
-            int32_t key = thread / row_threads + i * keys_at_once;
-#pragma unroll
-            for (int j = 0; j < wide; j++) {
-                int32_t unit = thread % row_threads + j * row_threads;
-                if (key < TA_ATTENTION_KEYS && unit * 8 < dim)
-                    ta_store16(to + key * stride + unit * 16, units[i][j]);
-            }
-        }
+        ta_show_not_finite<Type, keys>(stage, o, [&](int slot, int32_t row) {
+            ta_visible v = sees[lanes::row(slot)];
+            return at + row >= v.first && at + row < v.end;
+        });
     }
 
-    /* Is a value infinite or NaN? Then `note` becomes 1. */
-    template <class Type> __device__ __forceinline__ void note_values(int32_t *note) const
+    __device__ __forceinline__ void write(const ta_attention_work &w, const ta_attention_block &b,
+                                          float *records)
     {
-        uint32_t found = 0;
 #pragma unroll
-        for (int i = 0; i < rounds * wide * 4; i++)
-            found |= ta_not_finite(Type(), units[i / 4 / wide][i / 4 % wide].word[i % 4]);
-        if (found != 0)
-            atomicOr(note, 1);
+        for (int r = 0; r < slots; r++) {
+#pragma unroll
+            for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
+                l[r] += ta_shfl_xor(l[r], mask);
+            int32_t row = ta_wave_id() * edge + lanes::row(r);
+            if (row >= b.count)
+                continue;
+            float *record = ta_attention_record(w, b, row, records);
+#pragma unroll
+            for (int i = 0; i < o.products * o.elements; i++) {
+                int32_t column = o.column(i / o.elements, i % o.elements);
+                if (column < w.v_dim)
+                    record[column] =
+                        o.x[r][i / o.elements][i % o.elements] * (1.0f / ta_weight_scale(Type()));
+            }
+            /* All lanes of the row have the same. */
+            record[w.v_dim] = l[r] != l[r] ? l[r] : m[r];
+            record[w.v_dim + 1] = l[r];
+        }
     }
 };
 
-/* The queries, and zeros up to whole tiles in them and in K: their product must be 0. */
-TA_DEVICE void stage_queries(const ta_attention_work &w, const ta_attention_block &b,
-                             const ta_attention_mma_shape &s, char *shared)
-{
-    int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
-    int32_t units = (w.k_dim + edge - 1) / edge * 2;
-    for (int32_t i = thread; i < s.rows * units; i += threads) {
-        int32_t row = i / units, unit = i % units;
-        ta_vec16 x = {{0, 0, 0, 0}};
-        if (row < b.count && unit * 8 < w.k_dim)
-            x = ta_load16_global(
-                static_cast<const char *>(w.q.data) +
-                ta_attention_element(w.q, w.query_rows[b.first + row], b.head) * 2 + unit * 16);
-        ta_store16(shared + s.q_at + row * s.k_stride + unit * 16, x);
-    }
-    if (w.k_dim % edge && thread < TA_ATTENTION_KEYS)
-        ta_store16(shared + s.k_at + thread * s.k_stride + w.k_dim * 2, ta_vec16{{0, 0, 0, 0}});
-}
-
-/* The dot products of a wave's queries with the keys of a tile. */
-template <class Type, int Wave>
-TA_DEVICE void score_keys(int32_t k_dim, const char *q, const char *k, int32_t stride,
-                          ta_product<Wave> (&scores)[steps])
+/* The rows of K and V that this thread brings of the keys from `at` on. In place of keys beyond the
+ * last comes the last: nobody sees it there. */
+template <class Copy>
+TA_DEVICE void find_keys(const ta_attention_work &w, int32_t at, int32_t (&rows)[Copy::rounds])
 {
 #pragma unroll
-    for (int i = 0; i < steps; i++)
-        ta_product_clear(scores[i]);
-#pragma unroll 2
-    for (int32_t at = 0; at < k_dim; at += edge) {
-        ta_operand<Wave> queries = ta_load_a<Wave>(q + at * 2, stride);
-#pragma unroll
-        for (int i = 0; i < steps; i++)
-            ta_mma<Type>(scores[i], queries,
-                         ta_load_b_rows<Wave>(k + i * edge * stride + at * 2, stride));
+    for (int i = 0; i < Copy::rounds; i++) {
+        int32_t key = min(at, w.keys - 1 - Copy::row(i)) + Copy::row(i);
+        rows[i] = ta_load_global(w.key_rows + key);
     }
 }
 
-/* Dot products become weights, in shared memory; `rescale` is what each row's o is to be multiplied
- * by. */
-template <class Type, int Wave>
-TA_DEVICE void weigh_keys(const ta_score_rule &rule, int32_t at,
-                          const ta_product<Wave> (&dots)[steps],
-                          ta_attention_row (&rows)[ta_product_rows<Wave>()],
-                          float (&rescale)[ta_product_rows<Wave>()], char *weights)
+/* Where a thread's chunks of one head begin. */
+template <class Copy> TA_DEVICE const char *find_head(const ta_tensor &from, int32_t head)
 {
-    const int per_row = 256 / Wave / ta_product_rows<Wave>(); /* of one step */
-#pragma unroll
-    for (int r = 0; r < ta_product_rows<Wave>(); r++) {
-        float scores[steps * per_row];
-        int32_t keys[steps * per_row];
-        int n = 0;
-#pragma unroll
-        for (int i = 0; i < steps; i++)
-#pragma unroll
-            for (int e = 0; e < 256 / Wave; e++)
-                if (ta_product_slot<Wave>(e) == r) {
-                    keys[n] = i * edge + ta_product_column<Wave>(e);
-                    bool seen = at + keys[n] >= rows[r].first && at + keys[n] < rows[r].end;
-                    scores[n++] = seen ? ta_attention_score(rule, dots[i].x[e]) : -INFINITY;
-                }
-        rescale[r] = ta_attention_softmax_row<ta_product_lanes<Wave>()>(rows[r], scores);
-        int32_t row = ta_product_row<Wave>(ta_slot_element<Wave>(r));
-#pragma unroll
-        for (int i = 0; i < steps * per_row; i++)
-            ta_store_weight<Type>(weights + row * TA_ATTENTION_WEIGHT_STRIDE + keys[i] * 2,
-                                  edge * TA_ATTENTION_WEIGHT_STRIDE, scores[i]);
-    }
-    ta_syncwave();
+    const char *data = Copy::of_thread(from.data) + head * from.head_stride * 2;
+    ta_opaque_pointer(data);
+    return data;
 }
 
-/* In a tile in which some value is not finite and some row does not see all keys, a weight of 0
- * would not keep the value away. Then rows come one at a time, and see zeros where they must not
- * look: this brings V again, for the row that sees `sees`. */
-TA_DEVICE void hide_values(const ta_attention_work &w, const ta_attention_mma_shape &s,
-                           char *shared, int32_t kv_head, int32_t at, ta_visible sees)
+/* Begin to bring these rows of a head. Their strides are below 2^31 bytes. */
+template <class Copy>
+TA_DEVICE void start_copy(Copy &copy, const char *head, const ta_tensor &from, int32_t dim,
+                          const int32_t (&rows)[Copy::rounds], char *to)
 {
-    int32_t thread = static_cast<int32_t>(threadIdx.x), threads = static_cast<int32_t>(blockDim.x);
-    int32_t units = w.v_dim / 8;
-    ta_opaque(units); /* not in one of the scalar registers, which are scarce */
-    ta_syncthreads(); /* the rows before are done with the values */
-#pragma unroll 1
-    for (int32_t i = thread; i < TA_ATTENTION_KEYS * units; i += threads) {
-        int32_t key = i / units, unit = i % units;
-        ta_vec16 x = {{0, 0, 0, 0}};
-        if (at + key >= sees.first && at + key < sees.end)
-            x = ta_load16_global(
-                static_cast<const char *>(w.v.data) +
-                ta_attention_element(w.v, ta_load_global(w.key_rows + at + key), kv_head) * 2 +
-                unit * 16);
-        ta_store16(shared + s.v_at + key * s.v_stride + unit * 16, x);
-    }
+    uint32_t stride = static_cast<uint32_t>(from.token_stride) * 2u;
+    copy.start(head, dim, to, [&](int i, bool &exists) {
+        exists = true;
+        return static_cast<uint64_t>(static_cast<uint32_t>(rows[i])) * stride;
+    });
+}
+
+/* The block's queries, and the last in place of those that are missing. A negative scale changes
+ * their signs, so that the largest product is the largest score. Ends with all of them there. */
+template <int Dim, int Threads>
+TA_DEVICE void bring_queries(const ta_attention_work &w, const ta_attention_block &b, bool negative,
+                             char *to)
+{
+    ta_stage_copy<Dim, TA_FORWARD_ROWS, Threads> copy;
+    int32_t rows[copy.rounds];
+#pragma unroll
+    for (int i = 0; i < copy.rounds; i++)
+        rows[i] = ta_load_global(w.query_rows + b.first + min(copy.row(i), b.count - 1));
+    start_copy(copy, find_head<decltype(copy)>(w.q, b.head), w.q, w.k_dim, rows, to);
+    copy.finish(to);
+    if (negative)
+        copy.change_signs(to);
     ta_syncthreads();
 }
 
-/* Add the tile's values to the sums of rows [first, end) of the wave's 16. */
-template <class Type, int Tiles, int Wave>
-TA_DEVICE void add_values(int32_t v_dim, const char *weights, const char *v, int32_t stride,
-                          const float (&rescale)[ta_product_rows<Wave>()], int32_t first,
-                          int32_t end, ta_product<Wave> (&o)[Tiles])
+/* What the rows of a block see, and its queries; `notes` are of values that are not finite. */
+template <int Dim, int Threads>
+TA_DEVICE void begin_block(const ta_attention_params &p, const ta_attention_block &b,
+                           ta_visible *sees, int32_t *notes, char *queries)
 {
-    const int parts = Type::weight_parts;
-    const int kept = Tiles > 8 && parts > 2 ? 2 : parts; /* the widest heads leave few registers */
-    auto load = [&](int step, int part) {
-        return ta_load_a<Wave>(weights + part * edge * TA_ATTENTION_WEIGHT_STRIDE + step * edge * 2,
-                               TA_ATTENTION_WEIGHT_STRIDE);
-    };
-    ta_operand<Wave> w[steps][kept];
-#pragma unroll
-    for (int i = 0; i < steps * kept; i++)
-        w[i / kept][i % kept] = load(i / kept, i % kept);
-    ta_opaque_uniform(v_dim);
-#pragma unroll
-    for (int i = 0; i < Tiles; i++) {
-        if (i * edge >= v_dim)
-            continue;
-        ta_product<Wave> c;
-        ta_product_clear(c);
-#pragma unroll
-        for (int step = 0; step < steps; step++) {
-            ta_operand<Wave> values =
-                ta_load_b<Wave>(v + step * edge * stride + i * edge * 2, stride);
-#pragma unroll
-            for (int part = parts - 1; part >= 0; part--)
-                ta_mma<Type>(c, part < kept ? w[step][part % kept] : load(step, part), values);
-        }
-#pragma unroll
-        for (int e = 0; e < 256 / Wave; e++) {
-            int32_t row = ta_product_row<Wave>(e);
-            if (row >= first && row < end)
-                o[i].x[e] = fmaf(o[i].x[e], rescale[ta_product_slot<Wave>(e)], c.x[e]);
-        }
-    }
+    const int32_t thread = static_cast<int32_t>(threadIdx.x);
+    if (thread < TA_FORWARD_ROWS)
+        sees[thread] = ta_attention_sees(p.work, b, thread);
+    if (thread < 2)
+        notes[thread] = 0;
+    bring_queries<Dim, Threads>(p.work, b, p.rule.factor < 0.0f, queries);
 }
 
-template <class Type, int Tiles, int Wave>
-TA_DEVICE void write_records(const ta_attention_work &w, const ta_attention_block &b,
-                             float *records,
-                             const ta_attention_row (&rows)[ta_product_rows<Wave>()],
-                             const ta_product<Wave> (&o)[Tiles])
+/* A value is not finite, and some row does not see it: a weight of 0 would not keep it away. So it
+ * is shown to the rows that do see it, and then is 0 in the stage. */
+template <class Type, class Copy, class Forward>
+TA_DEVICE void show_and_hide(Forward &wave, bool works, char *stage, int32_t at)
 {
-#pragma unroll
-    for (int r = 0; r < ta_product_rows<Wave>(); r++) {
-        int32_t row = ta_wave_id() * edge + ta_product_row<Wave>(ta_slot_element<Wave>(r));
-        if (row >= b.count)
-            continue;
-        float *record = ta_attention_record(w, b, row, records);
-#pragma unroll
-        for (int i = 0; i < Tiles; i++)
-#pragma unroll
-            for (int e = 0; e < 256 / Wave; e++) {
-                int32_t column = i * edge + ta_product_column<Wave>(e);
-                if (ta_product_slot<Wave>(e) == r && column < w.v_dim)
-                    record[column] = o[i].x[e] * (1.0f / ta_weight_scale(Type()));
-            }
-        if (ta_product_column<Wave>(0) == 0) {
-            record[w.v_dim] = rows[r].l != rows[r].l ? rows[r].l : rows[r].m;
-            record[w.v_dim + 1] = rows[r].l;
-        }
-    }
+    if (works)
+        wave.show_values(stage, at);
+    ta_syncthreads();
+    Copy::template hide_not_finite<Type>(stage);
+    ta_syncthreads();
 }
 
-template <class Type, int Tiles, int Wave>
-__global__ void __launch_bounds__(TA_ATTENTION_WAVES *Wave)
-    attention_forward_mma(ta_attention_params p, ta_attention_mma_shape s, float *records)
+template <class Type, int Dim, int Wave>
+__global__ void __launch_bounds__(TA_FORWARD_WAVES *Wave, Wave == 32 ? 2 : 1)
+    attention_forward_mma(ta_attention_params p, float *records)
 {
     TA_ONLY_WAVE(Wave);
     TA_SHARED_DYNAMIC(char, shared);
-    TA_SHARED(ta_visible, sees, [TA_ATTENTION_WAVES * TA_MMA_EDGE]);
+    TA_SHARED(ta_visible, sees, [TA_FORWARD_ROWS]);
     TA_SHARED(int32_t, notes, [2]);
+    typedef ta_forward_wave<Type, Dim, Wave> forward;
+    typedef ta_stage_copy<Dim, forward::keys, TA_FORWARD_WAVES * Wave> stage_copy;
+    char *const k = shared, *const v = shared + TA_FORWARD_STAGE_BYTES(Dim);
+    char *const queries = shared + TA_FORWARD_QUERIES_AT(Dim, Wave);
     const ta_attention_work &w = p.work;
-    const ta_attention_block b = ta_find_attention_block(w, s.rows);
-    const int32_t thread = static_cast<int32_t>(threadIdx.x);
-    if (thread < s.rows)
-        sees[thread] = ta_attention_sees(w, b, thread);
-    if (thread < 2)
-        notes[thread] = 0;
-    stage_queries(w, b, s, shared);
-    ta_syncthreads();
+    const ta_attention_block b = ta_find_attention_block(w, TA_FORWARD_ROWS);
+    begin_block<Dim, TA_FORWARD_WAVES * Wave>(p, b, sees, notes, queries);
+    forward wave;
+    wave.start(queries, sees);
 
-    const int32_t own_row = ta_wave_id() * edge;
-    const ta_visible wave_first = sees[own_row], wave_last = sees[own_row + edge - 1];
-    const char *q = shared + s.q_at + own_row * s.k_stride;
-    char *weights =
-        shared + s.weights_at + own_row * Type::weight_parts * TA_ATTENTION_WEIGHT_STRIDE;
-    ta_attention_row rows[ta_product_rows<Wave>()];
-#pragma unroll
-    for (int r = 0; r < ta_product_rows<Wave>(); r++) {
-        ta_visible v = sees[own_row + ta_product_row<Wave>(ta_slot_element<Wave>(r))];
-        rows[r] = ta_attention_row{v.first, v.end, -INFINITY, 0.0f};
-    }
-    ta_product<Wave> o[Tiles];
-#pragma unroll
-    for (int i = 0; i < Tiles; i++)
-        ta_product_clear(o[i]);
-
-    ta_attention_tile<Tiles> tile;
+    stage_copy copy; /* of K and V in turn */
+    const char *const k_head = find_head<stage_copy>(w.k, b.kv_head);
+    const char *const v_head = find_head<stage_copy>(w.v, b.kv_head);
+    int32_t rows[stage_copy::rounds];
     int32_t searched = 0, number = 0;
-    int32_t at = ta_next_seen(sees, s.rows, 0, searched);
-    if (at < INT32_MAX)
-        tile.load(w, w.k, w.k_dim, b.kv_head, at);
+    int32_t at = ta_next_seen(sees, TA_FORWARD_ROWS, 0, searched);
+    ta_syncthreads(); /* all waves have their queries, and leave their place to K and V */
+    if (at < INT32_MAX) {
+        find_keys<stage_copy>(w, at, rows);
+        start_copy(copy, k_head, w.k, w.k_dim, rows, k);
+    }
     while (at < INT32_MAX) {
-        tile.store(w.k_dim, shared + s.k_at, s.k_stride);
-        ta_syncthreads(); /* also: nobody needs the values before any more */
-        tile.load(w, w.v, w.v_dim, b.kv_head, at);
-        int32_t next = ta_next_seen(sees, s.rows, at + TA_ATTENTION_KEYS, searched);
-        bool works = ta_uniform(wave_first.first < at + TA_ATTENTION_KEYS && wave_last.end > at);
-        float rescale[ta_product_rows<Wave>()];
-        if (works) {
-            ta_product<Wave> scores[steps];
-            score_keys<Type, Wave>(w.k_dim, q, shared + s.k_at, s.k_stride, scores);
-            weigh_keys<Type, Wave>(p.rule, at, scores, rows, rescale, weights);
-        }
-        tile.store(w.v_dim, shared + s.v_at, s.v_stride);
-        if (sees[s.rows - 1].first > at || sees[0].end < at + TA_ATTENTION_KEYS)
-            tile.template note_values<Type>(&notes[number]);
-        if (thread == 0)
+        copy.finish(k);
+        ta_syncthreads(); /* the keys are there, and nobody needs the values before any more */
+        start_copy(copy, v_head, w.v, w.v_dim, rows, v);
+        int32_t next = ta_next_seen(sees, TA_FORWARD_ROWS, at + forward::keys, searched);
+        find_keys<stage_copy>(w, next, rows);
+        int32_t end = at + forward::keys;
+        bool works = wave.sees_some(at, end);
+        ta_weight_words<Type, Wave> weights[forward::steps];
+        float rescale[forward::slots];
+        if (works)
+            wave.take_keys(p, k, at, wave.sees_all(at, end), weights, rescale);
+        else
+            ta_unset(weights, rescale);
+        copy.finish(v);
+        if ((sees[TA_FORWARD_ROWS - 1].first > at || sees[0].end < end) &&
+            copy.template not_finite<Type>(v))
+            atomicOr(&notes[number], 1);
+        if (threadIdx.x == 0)
             notes[1 - number] = 0;
-        ta_syncthreads(); /* also: nobody needs the keys any more */
+        ta_syncthreads(); /* the values are there, and nobody needs the keys any more */
         if (next < INT32_MAX)
-            tile.load(w, w.k, w.k_dim, b.kv_head, next);
-        bool careful = ta_uniform(notes[number]);
-        for (int32_t first = 0, end = s.rows; first < s.rows; first = end) {
-            if (careful) {
-                hide_values(w, s, shared, b.kv_head, at, sees[first]);
-                end = first + 1;
-            }
-            if (works && ta_uniform(first < own_row + edge && end > own_row))
-                add_values<Type, Tiles, Wave>(w.v_dim, weights, shared + s.v_at, s.v_stride,
-                                              rescale, first - own_row, end - own_row, o);
-        }
+            start_copy(copy, k_head, w.k, w.k_dim, rows, k);
+        if (ta_uniform(notes[number]))
+            show_and_hide<Type, stage_copy>(wave, works, v, at);
+        if (works)
+            ta_add_rows<Type, true>(weights, v, w.v_dim, rescale, wave.o);
         number = 1 - number;
         at = next;
     }
-    write_records<Type, Tiles, Wave>(w, b, records, rows, o);
+    wave.write(w, b, records);
 }
 
 /* Whatever is done for all kernels of a width. */
-template <class Type, int Wave, class Do> static ta_launch_result pick_tiles(int tiles, Do act)
+template <class Type, int Wave, class Do> static ta_launch_result pick_dim(int32_t dim, Do act)
 {
-    if (tiles == 4)
-        return act("attention_forward_mma<64>", attention_forward_mma<Type, 4, Wave>);
-    if (tiles == 8)
-        return act("attention_forward_mma<128>", attention_forward_mma<Type, 8, Wave>);
-    return act("attention_forward_mma<256>", attention_forward_mma<Type, 16, Wave>);
+    if (dim == 64)
+        return act("attention_forward_mma<64>", attention_forward_mma<Type, 64, Wave>);
+    if (dim == 128)
+        return act("attention_forward_mma<128>", attention_forward_mma<Type, 128, Wave>);
+    return act("attention_forward_mma<256>", attention_forward_mma<Type, 256, Wave>);
 }
 
-template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int tiles, Do act)
+template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int32_t dim, Do act)
 {
     ta_launch_result result = ta_no_type("attention_forward_mma", dtype);
-    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type, result = pick_tiles<Type, Wave>(tiles, act))
+    TA_TYPE_SWITCH(TA_MATRIX_TYPES, dtype, Type, result = pick_dim<Type, Wave>(dim, act))
     return result;
 }
 
 template <int Wave>
-static ta_launch_result launch(const ta_attention_params &p, const ta_attention_mma_shape &s,
-                               float *records, hipStream_t stream)
+static ta_launch_result launch(const ta_attention_params &p, int32_t dim, float *records,
+                               hipStream_t stream)
 {
     if constexpr (!ta_mma_has(Wave))
         return {hipErrorInvalidValue, "attention_forward_mma"};
     else
-        return pick<Wave>(p.work.dtype, s.tiles, [&](const char *name, auto kernel) {
-            int64_t blocks = ta_ceil_div(p.work.queries, s.rows) * p.work.query_heads;
+        return pick<Wave>(p.work.dtype, dim, [&](const char *name, auto kernel) {
+            int64_t blocks = ta_ceil_div(p.work.queries, TA_FORWARD_ROWS) * p.work.query_heads;
             return ta_launch(name, kernel, dim3(static_cast<unsigned>(blocks)),
-                             static_cast<unsigned>(s.threads), static_cast<size_t>(s.shared_bytes),
-                             stream, p, s, records);
+                             static_cast<unsigned>(TA_FORWARD_WAVES * Wave),
+                             static_cast<size_t>(TA_FORWARD_BYTES(dim, Wave)), stream, p, records);
         });
 }
 
 ta_launched ta_launch_attention_forward_mma(const ta_attention_params *params, int wave,
-                                            const ta_attention_mma_shape *shape, float *records,
-                                            void *stream)
+                                            int32_t dim, float *records, void *stream)
 {
     ta_launch_result result = {hipErrorInvalidValue, "attention_forward_mma"};
     TA_WAVE_SWITCH(wave, Wave,
-                   result =
-                       launch<Wave>(*params, *shape, records, static_cast<hipStream_t>(stream)));
+                   result = launch<Wave>(*params, dim, records, static_cast<hipStream_t>(stream)));
     return ta_launched_of(result);
 }
 
@@ -365,8 +347,8 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
             return ta_launch_result{error, name};
         };
         for (ta_dtype dtype : ta_matrix_dtypes)
-            for (int tiles = 4; tiles <= 16 && result.error == hipSuccess; tiles *= 2)
-                result = pick<Wave>(dtype, tiles, allow);
+            for (int32_t dim = 64; dim <= 256 && result.error == hipSuccess; dim *= 2)
+                result = pick<Wave>(dtype, dim, allow);
     }
     return result;
 }

@@ -61,6 +61,8 @@ typedef struct ta_ccl_library {
 
 /* The library, or an error that says why there is none. */
 ta_status ta_ccl_open(const ta_ccl_library **library);
+/* The same if the caller of this module has it loaded already: for what the caller made with it. */
+ta_status ta_ccl_open_callers(const ta_ccl_library **library);
 void ta_ccl_describe(ta_text *text);
 
 /* ---- Groups -------------------------------------------------------------------------------- */
@@ -139,6 +141,9 @@ ta_status ta_ccl_make(ta_device *device, const char *id, int rank, int ranks, in
 void ta_ccl_give(ta_ccl_group *g, ncclComm_t comm, int adopted);
 /* Give it one by the id of its world. */
 ta_status ta_ccl_join(ta_ccl_group *g);
+/* All ranks of a group of any kind tell how they fared: TA_OK if all did well, or the first cause,
+ * on all of them. */
+ta_status ta_ccl_hear_all(ta_group *group, ta_status status);
 
 /* ---- split.c --------------------------------------------------------------------------- */
 

@@ -105,8 +105,11 @@ static ncclResult_t init_slowly(ta_ccl_group *g, const ncclUniqueId *id)
 {
     pthread_t thread;
     slow_start *s = calloc(1, sizeof *s);
-    if (!s)
+    if (!s) {
+        (void)ta_ccl_break(g, TA_ERR_NO_MEMORY, "rank %d of %d could not join: no memory",
+                           g->group.rank, g->group.size);
         return ncclSystemError;
+    }
     s->nccl = g->nccl;
     s->id = *id;
     s->index = g->index;
@@ -190,7 +193,7 @@ static ta_status create_by_id(ta_device *device, const char *id, int rank, int r
     return TA_OK;
 }
 
-/* ---- Over another group -------------------------------------------------------------------- */
+/* ---- What ranks tell each other ------------------------------------------------------------ */
 
 /* What the ranks tell each other: rank 0 the id, all of them how they fared. */
 typedef struct bootstrap_message {
@@ -206,15 +209,15 @@ static void say(bootstrap_message *message, ta_status status)
              status == TA_OK ? "" : ta_gpu_core->last_error());
 }
 
-/* Every rank hears every other in turn. */
-static ta_status hear_all(ta_group *bootstrap, ta_status status)
+/* Every rank hears every other in turn, without memory for all of them at once. */
+ta_status ta_ccl_hear_all(ta_group *group, ta_status status)
 {
     ta_status heard = status;
-    for (int rank = 0; rank < bootstrap->size; rank++) {
+    for (int rank = 0; rank < group->size; rank++) {
         bootstrap_message message = {0};
-        if (rank == bootstrap->rank)
+        if (rank == group->rank)
             say(&message, status);
-        TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &message, sizeof message, rank));
+        TA_TRY(ta_gpu_core->broadcast_host(group, &message, sizeof message, rank));
         if (message.status != TA_OK && heard == TA_OK)
             heard = ta_gpu_core->fail((ta_status)message.status,
                                       "rank %d could not join a " TA_CCL_NAME " group: %s", rank,
@@ -223,11 +226,13 @@ static ta_status hear_all(ta_group *bootstrap, ta_status status)
     return heard;
 }
 
+/* ---- Over another group -------------------------------------------------------------------- */
+
 static ta_status create_over(ta_device *device, ta_group *bootstrap, int timeout_ms,
                              ta_group **group)
 {
     bootstrap_message message = {0};
-    ta_group *made = NULL;
+    ta_ccl_group *g = NULL;
     if (bootstrap->rank == 0)
         say(&message, ta_ccl_new_id(device, message.id));
     TA_TRY(ta_gpu_core->broadcast_host(bootstrap, &message, sizeof message, 0));
@@ -235,15 +240,18 @@ static ta_status create_over(ta_device *device, ta_group *bootstrap, int timeout
         return bootstrap->rank == 0
                    ? (ta_status)message.status
                    : ta_gpu_core->fail((ta_status)message.status, "rank 0: %s", message.error);
+    /* Whoever has no memory says so before the others wait for it in the library. */
     ta_status status =
-        create_by_id(device, message.id, bootstrap->rank, bootstrap->size, timeout_ms, &made);
-    status = hear_all(bootstrap, status);
+        ta_ccl_make(device, message.id, bootstrap->rank, bootstrap->size, timeout_ms, &g);
+    status = ta_ccl_hear_all(bootstrap, status);
+    if (status == TA_OK)
+        status = ta_ccl_hear_all(bootstrap, ta_ccl_join(g));
     if (status != TA_OK) {
-        if (made)
-            ta_ccl_destroy(made);
+        if (g)
+            ta_ccl_destroy(&g->group);
         return status;
     }
-    *group = made;
+    *group = &g->group;
     return TA_OK;
 }
 
@@ -257,7 +265,7 @@ static ta_status adopt(ta_device *device, void *communicator, int timeout_ms, ta
     char id[TA_CCL_ID_BYTES] = "";
     int rank, ranks, index;
     ta_ccl_group *g;
-    TA_TRY(ta_ccl_open(&nccl));
+    TA_TRY(ta_ccl_open_callers(&nccl));
     ncclResult_t result = nccl->ncclCommCount(comm, &ranks);
     result = ta_ccl_first(result, nccl->ncclCommUserRank(comm, &rank));
     result = ta_ccl_first(result, nccl->ncclCommCuDevice(comm, &index));

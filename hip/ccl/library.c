@@ -1,5 +1,7 @@
 /* Finding NCCL or RCCL: by dlopen() when it is first needed, so that a machine without it can use
- * everything else of this module. TREEATTN_CCL_LIBRARY names another file to open. */
+ * everything else of this module. TREEATTN_CCL_LIBRARY names another file to open. A communicator
+ * of the caller's belongs to the copy of the library that made it; another copy would read it as
+ * something else, so for those none is opened that was not there before. */
 #include "ccl.h"
 
 #include <dlfcn.h>
@@ -8,7 +10,9 @@
 
 #include "base/trust.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int opened;    /* or tried */
+static int was_there; /* before this module opened it: somebody else has loaded it */
 static ta_ccl_library found;
 static char file[256];
 static char why_not[512]; /* empty: it can be used */
@@ -41,6 +45,16 @@ static const char *choose_file(void)
     return ta_untrusted(directory);
 }
 
+/* Has somebody loaded the file? Its name alone is looked for among what is loaded, also a program's
+ * own copy in another directory, such as that of a Python package. */
+static int is_loaded(void)
+{
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle)
+        dlclose(handle);
+    return handle != NULL;
+}
+
 static void open_library(void)
 {
     const char *refused = choose_file();
@@ -49,6 +63,7 @@ static void open_library(void)
         ta_gpu_core->log_info("%s", why_not);
         return;
     }
+    was_there = is_loaded();
     void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         snprintf(why_not, sizeof why_not, "%s", dlerror());
@@ -72,15 +87,48 @@ static void open_library(void)
 #undef FIND
 }
 
+static void open_once(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (!opened)
+        open_library();
+    opened = 1;
+    pthread_mutex_unlock(&mutex);
+}
+
 ta_status ta_ccl_open(const ta_ccl_library **library)
 {
-    pthread_once(&once, open_library);
+    open_once();
     if (why_not[0])
         return ta_gpu_core->fail(TA_ERR_NOT_FOUND,
                                  TA_CCL_NAME " can't be used (" TA_CCL_FILE
                                              ", or what TREEATTN_CCL_LIBRARY says): %s",
                                  why_not);
     *library = &found;
+    return TA_OK;
+}
+
+ta_status ta_ccl_open_callers(const ta_ccl_library **library)
+{
+    char name[sizeof file];
+    pthread_mutex_lock(&mutex);
+    int missing = !opened && !choose_file() && !is_loaded();
+    memcpy(name, file, sizeof name);
+    pthread_mutex_unlock(&mutex);
+    if (missing)
+        return ta_gpu_core->fail(TA_ERR_NOT_FOUND,
+                                 "ccl.communicator is of a " TA_CCL_NAME " that can't be found: %s "
+                                 "is not loaded, and another copy can't be given it "
+                                 "(TREEATTN_CCL_LIBRARY names the file that is)",
+                                 name);
+    TA_TRY(ta_ccl_open(library));
+    if (!was_there)
+        return ta_gpu_core->fail(TA_ERR_NOT_FOUND,
+                                 "ccl.communicator may be of another copy of " TA_CCL_NAME
+                                 " than %s, which nobody had loaded when it was opened for "
+                                 "something else: load the caller's before groups are made or "
+                                 "ta_info() is asked",
+                                 name);
     return TA_OK;
 }
 
@@ -91,7 +139,7 @@ static const char *yes_no(int yes)
 
 void ta_ccl_describe(ta_text *text)
 {
-    pthread_once(&once, open_library);
+    open_once();
     if (why_not[0]) {
         ta_gpu_core->text_add(text, TA_VENDOR " collectives: none, %s\n", why_not);
         return;

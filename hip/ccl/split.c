@@ -21,9 +21,13 @@ static void name_part(const ta_ccl_group *g, unsigned split, int color, char *id
  * it is complete. */
 static ncclResult_t split_communicator(ta_ccl_group *g, int color, int key)
 {
+    /* Never blocking, as a part of an adopted communicator would be: its end would wait for the
+     * other ranks', on the thread that ends them all. */
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
     g->part = NULL;
     ncclResult_t result = g->nccl->ncclCommSplit(g->comm, color < 0 ? NCCL_SPLIT_NOCOLOR : color,
-                                                 key, &g->part, NULL);
+                                                 key, &g->part, &config);
     result = ta_ccl_settle(g, g->comm, result);
     if (result == ncclSuccess && g->part && !atomic_load(&g->world->broken))
         result = ta_ccl_settle(g, g->part, ncclInProgress);
@@ -31,37 +35,45 @@ static ncclResult_t split_communicator(ta_ccl_group *g, int color, int key)
 }
 
 static ta_status make_part(ta_ccl_group *g, unsigned split, int color, ncclComm_t comm,
-                           ta_group **part)
+                           ta_ccl_group **part)
 {
     char id[TA_CCL_ID_BYTES];
     int rank, size;
-    ta_ccl_group *made;
     ncclResult_t result = g->nccl->ncclCommUserRank(comm, &rank);
     result = ta_ccl_first(result, g->nccl->ncclCommCount(comm, &size));
     if (result != ncclSuccess)
         return ta_gpu_core->fail(TA_ERR_DEVICE, "a part of a " TA_CCL_NAME " group: %s",
                                  ta_ccl_words(g->nccl, comm, result));
     name_part(g, split, color, id);
-    TA_TRY(ta_ccl_make(g->group.device, id, rank, size, g->group.timeout_ms, &made));
-    ta_ccl_give(made, comm, 0);
-    *part = &made->group;
+    TA_TRY(ta_ccl_make(g->group.device, id, rank, size, g->group.timeout_ms, part));
+    ta_ccl_give(*part, comm, 0);
     return TA_OK;
+}
+
+/* No rank has a part that another one has not: it would wait there in vain. */
+static ta_status keep_part(ta_ccl_group *g, ta_ccl_group *made, ta_status status, ta_group **part)
+{
+    status = ta_ccl_hear_all(&g->group, status);
+    if (status == TA_OK) {
+        *part = made ? &made->group : NULL;
+    } else if (made) {
+        (void)ta_ccl_break(made, status, "%s", ta_gpu_core->last_error());
+        ta_ccl_destroy(&made->group);
+    }
+    return status;
 }
 
 static ta_status split_natively(ta_ccl_group *g, int color, int key, ta_group **part)
 {
     unsigned split = g->splits++;
+    ta_ccl_group *made = NULL;
     TA_TRY(ta_ccl_begin(g));
     ncclResult_t result = split_communicator(g, color, key);
     TA_TRY(ta_ccl_end(g, result, NULL, TA_CCL_UNMARKED));
-    if (!g->part) {
-        *part = NULL;
-        return TA_OK;
-    }
-    ta_status status = make_part(g, split, color, g->part, part);
-    if (status != TA_OK)
+    ta_status status = g->part ? make_part(g, split, color, g->part, &made) : TA_OK;
+    if (g->part && !made)
         (void)g->nccl->ncclCommAbort(g->part);
-    return status;
+    return keep_part(g, made, status, part);
 }
 
 /* ---- By a new id --------------------------------------------------------------------------- */
@@ -107,16 +119,12 @@ static ta_status split_by_id(ta_ccl_group *g, int color, int key, ta_group **par
     if (status == TA_OK && members.size > 0)
         status = ta_ccl_make(g->group.device, id, members.rank, members.size, g->group.timeout_ms,
                              &made);
-    if (made)
-        status = ta_ccl_join(made);
     ta_gpu_core->members_free(&members);
-    if (status != TA_OK) {
-        if (made)
-            ta_ccl_destroy(&made->group);
-        return status;
-    }
-    *part = made ? &made->group : NULL;
-    return TA_OK;
+    /* Whoever has no memory says so before the others wait for it in the library. */
+    status = ta_ccl_hear_all(&g->group, status);
+    if (made && status == TA_OK)
+        status = ta_ccl_join(made);
+    return keep_part(g, made, status, part);
 }
 
 ta_status ta_ccl_split(ta_group *group, int color, int key, ta_group **part)

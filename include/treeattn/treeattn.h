@@ -133,7 +133,12 @@ typedef enum ta_dtype {
     TA_DTYPE_NONE = 0, /* unset */
     TA_F32 = 1,        /* IEEE binary32 */
     TA_F16 = 2,        /* IEEE binary16 */
-    TA_BF16 = 3        /* the upper half of a binary32 */
+    TA_BF16 = 3,       /* the upper half of a binary32 */
+    /* 8 bits, of K and V alone. Bytes of one dialect read as another are other numbers. */
+    TA_E4M3 = 4,      /* OCP's "e4m3fn": largest number 448, no infinity */
+    TA_E5M2 = 5,      /* OCP's: largest number 57344 */
+    TA_E4M3_FNUZ = 6, /* of gfx942 (MI300): largest number 240, no infinity, no negative zero */
+    TA_E5M2_FNUZ = 7  /* likewise: largest number 57344 */
 } ta_dtype;
 
 /* ---- Devices ------------------------------------------------------------------------------- */
@@ -396,10 +401,13 @@ typedef enum ta_exchange {
                                    nodes; needs a cluster of several nodes with several ranks */
     TA_EXCHANGE_ALL_GATHER = 5, /* one all-gather, every rank merges all partials */
     TA_EXCHANGE_ALL_REDUCE = 6, /* two all-reduces: the largest scores, then the sums */
-    TA_EXCHANGE_DIRECT = 7      /* no messages: every rank reads the others' partials where they
-                                   are; for threads and for MPI processes of one host, with host
-                                   devices; on several nodes of the cluster inside each of them,
-                                   with a tree of messages for each part of the heads between */
+    TA_EXCHANGE_DIRECT = 7,     /* no messages: ranks use each other's memory; for threads and for
+                                   MPI processes of one host, and on several nodes of the cluster
+                                   inside each of them, with a tree of messages for each part of
+                                   the heads between (of GPUs: NCCL or RCCL); and for GPUs of one
+                                   host that are peers, in any group, one for each rank */
+    TA_EXCHANGE_MULTI_LEVEL = 8 /* the same on every level that the cluster has, packages, nodes
+                                   and racks: TA_EXCHANGE_TWO_LEVEL inside each of them */
 } ta_exchange;
 
 /* Where the ranks are and how fast they reach each other: cluster.h. */
@@ -427,7 +435,7 @@ typedef struct ta_plan_config {
     int32_t k_dim;        /* head dimension of Q and K: a multiple of 8 from 8 to 576 */
     int32_t v_dim;        /* head dimension of V and the output, likewise; 0: k_dim */
     ta_dtype kv_dtype;    /* of K and V; must be set */
-    ta_dtype query_dtype; /* TA_DTYPE_NONE: as K and V */
+    ta_dtype query_dtype; /* TA_DTYPE_NONE: as K and V; must be set if they have 8 bits */
     ta_dtype out_dtype;   /* TA_DTYPE_NONE: as the query */
     int32_t max_tokens;   /* the most tokens of one sequence that one rank will hold, ≥ 1 */
     ta_shard_map map;     /* `bounds` must be NULL here, unless they are weights */
@@ -469,10 +477,10 @@ typedef struct ta_plan_config {
      * docs/numerics.md says how it works, what it costs and its error bound. */
     int32_t reproducible_tile;
     /* 1: checked mode, for finding mistakes in a program; also with TREEATTN_CHECK=1 in the
-     * environment, for all plans. Every step compares the query's bits too where all ranks have the
-     * query, refuses output or lse that overlap K or V, and on a GPU looks at lengths, bounds and
-     * page tables before they are used, as the host always does. For that it copies them to the
-     * host, allocates and waits, so a step cannot be captured, and nothing is replayed. */
+     * environment, for all plans. Every step compares the bits of sinks, slopes and, where all have
+     * it, the query; refuses output or lse that overlap K or V; and on a GPU looks at lengths,
+     * bounds and page tables before they are used, as the host always does. So it copies them to
+     * the host, allocates and waits: a step cannot be captured, and nothing is replayed. */
     int32_t check;
     /* The most query tokens of one call, over all its sequences; 0: batch · query_tokens. The
      * plan's memory is made for so many. */
@@ -484,12 +492,18 @@ typedef struct ta_plan_config {
     /* 1: ta_append() may be given new tokens that are scattered by heads (TA_APPEND_HEADS), for
      * which the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
     int32_t append_scattered;
+    /* 1: calls may have shared prefixes (ta_call.prefix_groups), for which the workspace then has
+     * room. With any algorithm but TA_ALGORITHM_RING_KV, which AUTO then leaves out; otherwise
+     * TA_ERR_UNSUPPORTED. */
+    int32_t shared_prefixes;
+    int32_t reserved;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
-            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0, 0, 0  \
+            TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, \
+            0, 0                                                                                   \
     }
 
 typedef struct ta_plan ta_plan;
@@ -543,6 +557,20 @@ typedef struct ta_tensor {
     int64_t head_stride;
 } ta_tensor;
 
+/* Scales of 8-bit K or V: an element is what its byte says times the scale of its token and KV
+ * head, data[b·batch_stride + t·token_stride + h·head_stride] for token t of sequence b, or with a
+ * page table of page b. A stride of 0 means that the scale is the same along that axis:
+ *
+ *     {NULL, 0, 0, 0}      every scale is 1
+ *     {data, 0, 0, 0}      one scale for the whole tensor
+ *     {data, 0, 0, 1}      [kv_heads], one for each KV head
+ *     {data, n·h, h, 1}    [batch or page][n tokens][h KV heads], one for each token and head;
+ *                          those of tokens that no query sees are not read */
+typedef struct ta_scales {
+    float *data; /* device memory, written by ta_append() alone, if it is asked to */
+    int64_t batch_stride, token_stride, head_stride;
+} ta_scales;
+
 /* The shard of the KV cache that this rank holds. Without a page table K is
  * [batch][token][kv_heads][k_dim] with max_tokens tokens, V likewise with v_dim. With a page table
  * K is [page][token][kv_heads][k_dim] with page_tokens tokens, and local token i of sequence b is
@@ -564,10 +592,17 @@ typedef struct ta_kv {
     /* Bytes from k.data and v.data to the ends of their memory; 0: not told. Every step checks that
      * all of K and V, as shape and strides say, is within. */
     size_t k_bytes, v_bytes;
+    /* Of 8-bit K and V; otherwise data is NULL. Finite and above 0: the host, and a GPU in checked
+     * mode, look at those that are the same for all tokens. They may differ between ranks. */
+    ta_scales k_scale, v_scale;
 } ta_kv;
 #define TA_KV_INIT                                                                                 \
     {                                                                                              \
-        sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0        \
+        sizeof(ta_kv), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, NULL, NULL, 0, NULL, 0, 0, 0, 0, 0,       \
+            {NULL, 0, 0, 0},                                                                       \
+        {                                                                                          \
+            NULL, 0, 0, 0                                                                          \
+        }                                                                                          \
     }
 
 /* What one call adds to its plan. All ranks must give the same values (what pointers point to, not
@@ -590,10 +625,30 @@ typedef struct ta_call {
     const float *alibi_slopes; /* device memory [query_heads]; NULL: the plan's */
     int32_t window;            /* > 0: this one; 0: the plan's; -1: none */
     float softcap;             /* > 0: this one; 0: the plan's; below 0: none */
+    /* Selected positions: each query row sees only those of its list, of them what mask and window
+     * let it see. Device memory [row][selected_lists][selected_count] of positions in the row's
+     * sequence, in any order, -1 for none; rows as those of lse. Every rank is given all of them
+     * and keeps those that it holds. A position must not stand in a list twice. NULL: all. */
+    const int32_t *selected;
+    int32_t selected_count; /* places of a list, 1 or more */
+    int32_t selected_lists; /* of a row: 1 for all KV heads, or one for each of the plan's kv_heads;
+                               0: 1 */
+    /* Shared prefixes: in each of some groups of neighbouring sequences, the first tokens are the
+     * same. Then they are read once for all of the group, from the cache of its first sequence:
+     * what the others have in their place, pages too, is not looked at. Needs
+     * config.shared_prefixes. Device memory [prefix_groups + 1], ascending from 0 to the call's
+     * batch: group g has the sequences [prefix_starts[g], prefix_starts[g + 1]). */
+    const int32_t *prefix_starts;
+    /* Device memory [prefix_groups]: how many tokens of group g are shared; 0: none. At most the
+     * length of its first sequence; another one that is shorter shares all it has. In reproducible
+     * mode a multiple of the tile. */
+    const int32_t *prefix_lengths;
+    int32_t prefix_groups; /* 0: nothing is shared */
+    int32_t reserved;
 } ta_call;
 #define TA_CALL_INIT                                                                               \
     {                                                                                              \
-        sizeof(ta_call), 0, 0, 0, NULL, NULL, NULL, 0, 0.0f                                        \
+        sizeof(ta_call), 0, 0, 0, NULL, NULL, NULL, 0, 0.0f, NULL, 0, 0, NULL, NULL, 0, 0          \
     }
 
 /* Attend: out = softmax(scores) · V over the whole sequence. Collective: every rank of the group
@@ -618,16 +673,21 @@ typedef struct ta_call {
  * GPU if the call has as many sequences and tokens); with config.reproducible_tile also on other
  * numbers of ranks and with other maps and exchanges.
  *
+ * In a ring that passes K and V, selected positions are TA_ERR_UNSUPPORTED. A position that is not
+ * in its sequence is an error, and so is one that stands in a list twice, which the rank that holds
+ * it finds; on a GPU in checked mode alone, else undefined. The order in a list does not change a
+ * bit. Of a paged cache only pages with selected tokens are looked at.
+ *
  * On error nothing is written. A bad argument on one rank is an error on that rank and on every
  * rank that gets a result, and the group stays usable; with TA_PLACE_ROOT a rank that only sends
  * may return TA_OK. After any other error (a timeout, a lost rank) the group is broken.
  *
  * Ranks that are not in the same step are an error too: if plan, batch, tokens, starts, window,
- * soft-cap, lengths, bounds or tag differ, every rank that gets a result gets TA_ERR_MISMATCH, with
- * two ranks that differ and what differs, and the group stays usable. A tree cannot tell which of
- * them is wrong. Calls pair by their order: one that was left out on one rank cannot be known if
- * the next has the same plan and lengths and no other tag. What is in sinks and slopes is not
- * compared.
+ * soft-cap, selected positions, prefixes, lengths, bounds or tag differ, every rank that gets a
+ * result gets TA_ERR_MISMATCH, with two ranks that differ and what differs, and the group stays
+ * usable. A tree cannot tell which of them is wrong. Calls pair by their order: one that was left
+ * out on one rank cannot be known if the next has the same plan and lengths and no other tag. What
+ * is in a call's sinks and slopes is compared in checked mode alone.
  *
  * The number of query rows (call.tokens, or the batch times the plan's query_tokens) sizes the
  * messages. A call with another number than the plan's call before it (the first: than the largest
@@ -671,10 +731,16 @@ typedef struct ta_append_input {
     ta_tensor k, v; /* data may be NULL on a rank that has none */
     ta_dtype dtype; /* of both; TA_DTYPE_NONE: as the cache */
     ta_append_source source;
+    /* 1, for a cache of 8 bits and tokens of another type: the new tokens' scales are made here, so
+     * that the largest number of a token and head is the type's largest, and written to kv.k_scale
+     * and kv.v_scale, which must have one for each token and head. 0: they are there. */
+    int32_t make_scales;
+    int32_t reserved;
 } ta_append_input;
 #define TA_APPEND_INPUT_INIT                                                                       \
     {                                                                                              \
-        sizeof(ta_append_input), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, TA_DTYPE_NONE, TA_APPEND_ALL    \
+        sizeof(ta_append_input), {NULL, 0, 0, 0}, {NULL, 0, 0, 0}, TA_DTYPE_NONE, TA_APPEND_ALL,   \
+            0, 0                                                                                   \
     }
 
 /* Store new tokens: each rank writes those that the shard map gives it to kv.k and kv.v, in the
@@ -693,8 +759,10 @@ typedef struct ta_append_input {
  *
  * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked
  * mode alone, and otherwise leaves out a token that has no place. On a stream the call queues its
- * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's own
- * type are copied as they are, others are rounded to nearest. */
+ * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's
+ * own type are copied as they are, others are rounded to nearest. For a cache of 8 bits they are
+ * divided by their scale first, and what is beyond the type's largest number becomes that number;
+ * a NaN stays one. */
 TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
                            const ta_call *call, void *stream);
 
@@ -715,8 +783,8 @@ typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
  * base      of part_lse; may differ between ranks.
  * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may
  *           be the memory of part or part_lse.
- * call      tag, batch, tokens, starts and sinks count; window, softcap and alibi_slopes must be
- *           left out. Sinks count once in total.
+ * call      tag, batch, tokens, starts and sinks count; window, softcap, alibi_slopes, selected and
+ *           prefix_groups must be left out. Sinks count once in total.
  *
  * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where
  * the output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay

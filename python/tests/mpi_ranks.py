@@ -18,8 +18,8 @@ def numbers(seed, *shape):
 def main():
     comm = MPI.COMM_WORLD
     try:
-        group = treeattn.Group.mpi(comm, timeout=30)
-    except treeattn.TreeattnError as error:
+        group = treeattn.Group.mpi(comm, timeout=120)
+    except treeattn.UnsupportedError as error:  # mpi4py has another MPI than the module
         print(f'skipped: {error}')
         return 77
     assert (group.rank, group.size) == (comm.rank, comm.size)

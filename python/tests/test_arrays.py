@@ -6,7 +6,8 @@ import unittest
 import numpy as np
 
 import treeattn
-from treeattn.arrays import DLTensor, dlpack_view, view
+from launch import main
+from treeattn.arrays import DLTensor, capsule_pointer, dlpack_view, view
 
 NEEDS = ['numpy']
 
@@ -22,6 +23,19 @@ class OnlyDLPack:
 
     def __dlpack_device__(self):
         return self.array.__dlpack_device__()
+
+
+class Recoded(OnlyDLPack):
+    """The same with another code for the type of its elements: numpy has none of 8 bits."""
+
+    def __init__(self, array, code):
+        super().__init__(array)
+        self.code = code
+
+    def __dlpack__(self):
+        capsule = self.array.__dlpack__()
+        DLTensor.from_address(capsule_pointer(capsule, b'dltensor')).code = self.code
+        return capsule
 
 
 def small_plan(group=None, **options):
@@ -116,11 +130,37 @@ class Arrays(unittest.TestCase):
             except treeattn.TreeattnError as error:
                 sentence = str(error)
             return sentence, plan.decode(q, kv).sum()
-        found = treeattn.run(3, rank_main, timeout=20)
+        found = treeattn.run(3, rank_main, timeout=120)
         self.assertEqual([total for _, total in found], [0, 0, 0])
         self.assertEqual(found[1][0], 'q has elements of f64: must be f32')
         for sentence, _ in (found[0], found[2]):
             self.assertIn('rank 1', sentence)
+
+    def test_options_that_one_rank_alone_has_wrong(self):
+        """Refused before C sees them: the others hear of it at once, and the group lives."""
+        wrong = [(small_plan, dict(heads=3), "no option 'heads'"),
+                 (small_plan, dict(mask='causl'), "mask is 'causl'"),
+                 (small_plan, dict(device='no such device'), 'no such device'),
+                 (treeattn.Attention, dict(dtype='f7'), "dtype is 'f7'")]
+
+        def rank_main(group):
+            heard = []
+            for make, options, _ in wrong:
+                usual = {} if make is small_plan else \
+                    dict(query_heads=2, k_dim=8, dtype='f32', max_tokens=4)
+                try:
+                    make(group, **{**usual, **(options if group.rank == 1 else {})})
+                    heard.append('no error')
+                except treeattn.TreeattnError as error:
+                    heard.append(str(error))
+            with small_plan(group, shard_map=treeattn.ShardMap('block_cyclic')) as plan:
+                plan.decode(zeros(2, 2, 8), small_kv())
+            return heard
+        found = treeattn.run(3, rank_main, timeout=120)
+        for (_, _, sentence), said in zip(wrong, found[1]):
+            self.assertIn(sentence, said)
+        for said in found[0] + found[2]:
+            self.assertIn('rank 1', said)
 
     def test_dlpack(self):
         array = np.arange(12, dtype=np.float32).reshape(3, 4)[:, 1:]
@@ -137,6 +177,19 @@ class Arrays(unittest.TestCase):
         self.assertEqual(out.min(), 3)
         self.assertEqual(dlpack_view(q, 'q').shape, (2, 2, 8))
 
+    def test_dlpack_of_8_bits(self):
+        """By the codes that DLPack has for them: float8_e4m3fn, e4m3fnuz, e5m2 and e5m2fnuz."""
+        names = {10: 'e4m3', 11: 'e4m3_fnuz', 12: 'e5m2', 13: 'e5m2_fnuz', 14: 'code 14 8'}
+        for code, name in names.items():
+            found = view(Recoded(np.zeros((2, 4, 2, 8), np.uint8), code), 'k')
+            self.assertEqual((found.dtype, found.shape), (name, (2, 4, 2, 8)))
+        one = Recoded(np.full((2, 4, 2, 8), 0x38, np.uint8), 10)  # 1 in e4m3
+        plan = small_plan(kv_dtype='e4m3', query_dtype='f32')
+        self.assertEqual(plan.decode(zeros(2, 2, 8), treeattn.KV(one, one, [4, 3])).min(), 1)
+        self.refused('k has elements of e4m3: must be e5m2', small_plan(
+            kv_dtype='e5m2', query_dtype='f32').decode, zeros(2, 2, 8),
+            treeattn.KV(one, one, [4, 3]))
+
     def test_uint16_is_bf16_where_the_plan_says_so(self):
         one = np.full((2, 4, 2, 8), 0x3f80, np.uint16)
         kv = treeattn.KV(one, one, [4, 3])
@@ -147,4 +200,4 @@ class Arrays(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    unittest.main()
+    main()

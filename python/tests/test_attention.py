@@ -4,6 +4,7 @@ import unittest
 import numpy as np
 
 import treeattn
+from launch import main
 from truth import attend
 
 NEEDS = ['numpy']
@@ -115,4 +116,4 @@ class Clusters(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    unittest.main()
+    main()

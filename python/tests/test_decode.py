@@ -5,7 +5,8 @@ import unittest
 import numpy as np
 
 import treeattn
-from truth import attend, bf16, from_bf16, shard
+from launch import main
+from truth import attend, bf16, from_bf16, narrow_numbers, shard
 
 NEEDS = ['numpy']
 HEADS, KV_HEADS, DIM = 6, 2, 16
@@ -106,6 +107,48 @@ class Decode(unittest.TestCase):
                     out, _ = attend(rounded(q[i])[None], rounded(K[i]), rounded(V[i]))
                     np.testing.assert_allclose(result[i], out[0], atol=1e-2, rtol=1e-2)
 
+    def test_8_bits(self):
+        """Appended with scales of their own, and read with what the definition makes of them."""
+        q = numbers(11, 2, HEADS, DIM)
+        starts = [0, LENGTHS[0], sum(LENGTHS)]
+        for dtype, ranks in itertools.product(('e4m3', 'e5m2', 'e4m3_fnuz', 'e5m2_fnuz'), (1, 3)):
+            def rank_main(group):
+                k, v = (np.full((2, 64, KV_HEADS, DIM), 0x80, np.uint8) for _ in range(2))
+                scales = np.full((2, 2, 64, KV_HEADS), np.nan, np.float32)
+                kv = treeattn.KV(k, v, list(LENGTHS), k_scale=scales[0], v_scale=scales[1])
+                plan = plan_for(group, kv_dtype=dtype, query_dtype='f32', query_tokens=LENGTHS[0])
+                plan.append(np.concatenate(K), np.concatenate(V), kv, starts=starts,
+                            make_scales=True)
+                return plan.decode(q, kv, starts=[0, 1, 2]), k, v, scales
+            results = treeattn.run(ranks, rank_main)
+            numbers_of = narrow_numbers(dtype)
+            for i in range(2):
+                near = attend(q[i][None], K[i], V[i])[0][0]
+                for result in results:
+                    np.testing.assert_allclose(result[0][i], near, atol=0.2)
+                    self.assertEqual(result[0].tobytes(), results[0][0].tobytes())
+                if ranks == 1:
+                    out, k, v, scales = results[0]
+                    k, v = (numbers_of[x[i, :LENGTHS[i]]] * s[i, :LENGTHS[i], :, None]
+                            for x, s in ((k, scales[0]), (v, scales[1])))
+                    np.testing.assert_allclose(k, K[i], atol=0.3)
+                    np.testing.assert_allclose(out[i], attend(q[i][None], k, v)[0][0], atol=2e-6,
+                                               rtol=0)
+
+    def test_scales_that_do_not_fit(self):
+        k = np.zeros((2, 64, KV_HEADS, DIM), np.uint8)
+        for scale, word in ((np.ones(3, np.float32), 'shape'), (np.ones(1, np.float64), 'f64'),
+                            (np.ones((2, 64, KV_HEADS, 1), np.float32), 'shape')):
+            with self.assertRaisesRegex(ValueError, f'v_scale has .*{word}'):
+                treeattn.KV(k, k, [1, 1], v_scale=scale)
+        kv = treeattn.KV(k, k, [1, 1], k_scale=0.5)
+        with plan_for(None, kv_dtype='e4m3', query_dtype='f32') as plan:
+            plan.decode(numbers(1, 2, HEADS, DIM), kv)
+        with plan_for(None, kv_dtype='f32') as plan, self.assertRaisesRegex(ValueError, 'k has'):
+            plan.decode(numbers(1, 2, HEADS, DIM), kv)
+        with self.assertRaisesRegex(ValueError, 'query_dtype'):
+            plan_for(None, kv_dtype='e4m3')
+
     def test_heads_are_scattered(self):
         q = numbers(4, 2, HEADS, DIM)
 
@@ -138,6 +181,36 @@ class Decode(unittest.TestCase):
             for i in range(2):
                 out, _ = attend(q[i][None], np.concatenate([K[i], new[0][i]]),
                                 np.concatenate([V[i], new[1][i]]))
+                np.testing.assert_allclose(result[i], out[0], atol=2e-6, rtol=0)
+
+    def test_selected_positions(self):
+        """Lists for all KV heads and for each; a row sees what its list has."""
+        q = numbers(21, 2, HEADS, DIM)
+        lists = np.array([[3, -1, 0, 11], [7, 2, 5, -1]], np.int32)
+        for each in (False, True):
+            selected = np.repeat(lists[:, None], KV_HEADS, 1) if each else lists
+
+            def rank_main(group):
+                kv = treeattn.KV(*cache(group, K, V), list(LENGTHS))
+                return plan_for(group).decode(q, kv, selected=selected)
+            for result in treeattn.run(3, rank_main):
+                for i in range(2):
+                    seen = sorted(y for y in lists[i] if y >= 0)
+                    out, _ = attend(q[i][None], K[i][seen], V[i][seen], causal=False)
+                    np.testing.assert_allclose(result[i], out[0], atol=2e-6, rtol=0)
+
+    def test_shared_prefixes(self):
+        """The second sequence begins with the first tokens of the first one."""
+        q, shared = numbers(22, 2, HEADS, DIM), 9
+
+        def rank_main(group):
+            kv = treeattn.KV(*cache(group, K, V), list(LENGTHS))
+            plan = plan_for(group, shared_prefixes=True)
+            return plan.decode(q, kv, prefix_starts=[0, 2], prefix_lengths=[shared])
+        for result in treeattn.run(2, rank_main):
+            k, v = (np.concatenate([x[0][:shared], x[1][shared:]]) for x in (K, V))
+            for i, whole in enumerate(((K[0], V[0]), (k, v))):
+                out, _ = attend(q[i][None], *whole)
                 np.testing.assert_allclose(result[i], out[0], atol=2e-6, rtol=0)
 
     def test_combine(self):
@@ -177,4 +250,4 @@ class Decode(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    unittest.main()
+    main()

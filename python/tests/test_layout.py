@@ -16,6 +16,7 @@ NEEDS = []
 INCLUDE, COMPILER = sys.argv[1], sys.argv[2:]
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), '..'))
 import generate  # noqa: E402
+from launch import main
 
 STRUCTS = {name: kind for name, kind in vars(b).items()
            if name.startswith('ta_') and isinstance(kind, type) and
@@ -98,4 +99,4 @@ class Layout(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1])
+    main(sys.argv[:1])

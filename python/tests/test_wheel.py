@@ -12,6 +12,8 @@ import tempfile
 import unittest
 import zipfile
 
+from launch import main
+
 HERE = os.path.dirname(os.path.realpath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 NEEDS = ['ensurepip', 'numpy', 'venv']
@@ -27,7 +29,7 @@ def python_of_readme():
     """(the program, what it prints)."""
     with open(os.path.join(TREE, 'README.md'), encoding='utf-8') as file:
         text = file.read()
-    found = re.search(r'^```python\n(.*?)^```\n+prints `([^`]*)`', text, re.M | re.S)
+    found = re.search(r'^```python\n(.*?)^```\n.*?^prints `([^`]*)`', text, re.M | re.S)
     return found.group(1), found.group(2)
 
 
@@ -62,10 +64,18 @@ class Wheel(unittest.TestCase):
         said = output(python, '-m', 'treeattn', 'info', cwd=scratch, env=environment)
         self.assertIn(os.path.join('site-packages', 'treeattn', 'lib', 'libtreeattn.so.0'), said)
         self.assertIn('host simd', said)
+        # Help needs nothing else; neither do the words for what is mistyped or missing.
+        for module in ('treeattn', 'treeattn.generate'):
+            said = output(python, '-m', module, '--help', cwd=scratch, env=environment)
+            self.assertTrue(said.startswith(f'usage: python -m {module}'), said)
+        said = subprocess.run([python, '-m', 'treeattn', 'inof'], cwd=scratch, env=environment,
+                              stderr=subprocess.PIPE, check=False)
+        self.assertEqual(said.returncode, 2)
+        self.assertIn(b"no command 'inof'", said.stderr)
         program, wanted = python_of_readme()
         self.assertEqual(output(python, '-c', program, cwd=scratch, env=environment).strip(),
                          wanted)
 
 
 if __name__ == '__main__':
-    unittest.main(argv=sys.argv[:1])
+    main(sys.argv[:1])

@@ -1,4 +1,5 @@
 """`python -m treeattn.generate`: the same tokens on one rank, by threads, torchrun and mpirun."""
+import importlib.util
 import json
 import os
 import shutil
@@ -6,6 +7,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+
+import torch
+
+from launch import main
 
 CONFIG = {'model_type': 'qwen3', 'vocab_size': 97, 'hidden_size': 32, 'intermediate_size': 48,
           'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
@@ -35,14 +40,33 @@ class Generate(unittest.TestCase):
         self.assertEqual(self.tokens([sys.executable, '-m', 'torch.distributed.run',
                                       '--standalone', '--nproc-per-node', '2']), one)
 
+    def test_devices(self):
+        self.assertEqual(self.tokens([sys.executable], '--device', 'cpu'),
+                         self.tokens([sys.executable]))
+        wrong = {'meta': b'must be cpu or cuda', 'gpu0': b"--device is 'gpu0'"}
+        if not torch.cuda.is_available():
+            wrong['cuda:1'] = b'sees no GPU'
+        for name, words in wrong.items():
+            ended = subprocess.run([sys.executable, '-m', 'treeattn.generate', '--model', self.path,
+                                    '--device', name], check=False, stderr=subprocess.PIPE)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn(words, ended.stderr)
+            self.assertNotIn(b'Traceback', ended.stderr)
+
     def test_mpirun(self):
-        mpi = subprocess.run([sys.executable, '-c', 'import mpi4py.MPI'], check=False,
-                             stderr=subprocess.DEVNULL).returncode == 0
-        if not mpi or not shutil.which('mpirun'):
-            self.skipTest('no mpi4py in this environment, or no mpirun')
+        """Where there is an Open MPI, mpi4py and the module, nothing else is a reason to skip."""
+        module = os.path.join(os.path.dirname(os.environ['TREEATTN_LIBRARY']), 'treeattn-mpi.so')
+        for what, there in (('mpirun', shutil.which('mpirun')),
+                            ('mpi4py', importlib.util.find_spec('mpi4py')),
+                            (module, os.path.exists(module))):
+            if not there:
+                self.skipTest(f'no {what}')
+        version = subprocess.run(['mpirun', '--version'], check=True, stdout=subprocess.PIPE).stdout
+        if b'Open MPI' not in version and b'OpenRTE' not in version:
+            self.skipTest(f'mpirun is none of Open MPI: {version.decode().splitlines()[0]}')
         self.assertEqual(self.tokens(['mpirun', '--oversubscribe', '--allow-run-as-root', '-n',
                                       '2', sys.executable]), self.tokens([sys.executable]))
 
 
 if __name__ == '__main__':
-    unittest.main()
+    main()

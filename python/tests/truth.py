@@ -43,6 +43,23 @@ def from_bf16(x):
     return (x.astype(np.uint32) << 16).view(np.float32)
 
 
+def narrow_numbers(dtype):
+    """What the 256 bytes of a dialect stand for."""
+    fraction_bits = 3 if 'e4m3' in dtype else 2
+    bias = (7 if 'e4m3' in dtype else 15) + ('fnuz' in dtype)
+    code = np.arange(256) & 0x7f
+    exponent, fraction = code >> fraction_bits, code % (1 << fraction_bits)
+    number = np.where(exponent > 0, (fraction + (1 << fraction_bits)) * 2.0 ** (exponent - 1),
+                      fraction * 1.0) * 2.0 ** (1 - bias - fraction_bits)
+    number[128:] *= -1
+    if 'fnuz' in dtype:
+        number[128] = np.nan
+    else:
+        number[code > (0x7e if dtype == 'e4m3' else 0x7c)] = np.nan
+        number[(code == 0x7c) & (dtype == 'e5m2')] *= np.inf
+    return number
+
+
 def shard(x, shard_map, rank, room):
     """This rank's tokens of x [N, ...], in an array for `room` of them, the rest NaN."""
     positions = shard_map.positions(rank, len(x))

@@ -1,4 +1,5 @@
 """`python -m treeattn info`: which library this is, and what it can do here."""
+import os
 import sys
 
 import treeattn
@@ -11,10 +12,13 @@ def main() -> int:
         print(USAGE)
         return 0
     if sys.argv[1:] not in ([], ['info']):
-        print(USAGE, file=sys.stderr)
+        print(f"{USAGE}\ntreeattn: there is no command '{' '.join(sys.argv[1:])}'", file=sys.stderr)
         return 2
-    print(f'package: treeattn {treeattn.__version__}\nlibrary: {treeattn.library_path}\n'
-          f'{treeattn.info().rstrip()}')
+    try:
+        print(f'package: treeattn {treeattn.__version__}\nlibrary: {treeattn.library_path}\n'
+              f'{treeattn.info().rstrip()}', flush=True)
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

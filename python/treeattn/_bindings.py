@@ -2,16 +2,7 @@
 import ctypes as c
 import enum
 
-
-class Sized(c.Structure):
-    """A struct that starts with its own size; a new one has it set, in structs inside it too, and
-    all else zero."""
-
-    def __init__(self):
-        super().__init__(c.sizeof(self))
-        for name, kind in self._fields_:
-            if issubclass(kind, Sized):
-                getattr(self, name).size = c.sizeof(kind)
+from ._sized import Sized
 
 TA_VERSION_MAJOR = 0
 TA_VERSION_MINOR = 2
@@ -48,6 +39,10 @@ class Dtype(enum.IntEnum):
     F32 = 1
     F16 = 2
     BF16 = 3
+    E4M3 = 4
+    E5M2 = 5
+    E4M3_FNUZ = 6
+    E5M2_FNUZ = 7
 
 
 class ShardKind(enum.IntEnum):
@@ -95,6 +90,7 @@ class Exchange(enum.IntEnum):
     ALL_GATHER = 5
     ALL_REDUCE = 6
     DIRECT = 7
+    MULTI_LEVEL = 8
 
 
 class AppendSource(enum.IntEnum):
@@ -192,7 +188,8 @@ class ta_plan_config(Sized):
         ('algorithm', c.c_int), ('exchange', c.c_int), ('workspace', c.c_void_p),
         ('workspace_bytes', c.c_size_t), ('cluster', c.c_void_p), ('replay', c.c_int),
         ('reproducible_tile', c.c_int32), ('check', c.c_int32), ('max_call_tokens', c.c_int32),
-        ('combine_only', c.c_int32), ('append_scattered', c.c_int32)]
+        ('combine_only', c.c_int32), ('append_scattered', c.c_int32),
+        ('shared_prefixes', c.c_int32), ('reserved', c.c_int32)]
     enums = {'kv_dtype': Dtype, 'query_dtype': Dtype, 'out_dtype': Dtype, 'mask': Mask,
         'query_placement': Placement, 'out_placement': Placement, 'algorithm': Algorithm,
         'exchange': Exchange}
@@ -215,13 +212,22 @@ class ta_tensor(c.Structure):
     enums = {}
 
 
+class ta_scales(c.Structure):
+    """ta_scales"""
+
+    _fields_ = [('data', c.c_void_p), ('batch_stride', c.c_int64), ('token_stride', c.c_int64),
+        ('head_stride', c.c_int64)]
+    enums = {}
+
+
 class ta_kv(Sized):
     """ta_kv"""
 
     _fields_ = [('size', c.c_size_t), ('k', ta_tensor), ('v', ta_tensor), ('lengths', c.c_void_p),
         ('bounds', c.c_void_p), ('bounds_stride', c.c_int64), ('page_table', c.c_void_p),
         ('page_table_stride', c.c_int64), ('page_tokens', c.c_int32), ('page_count', c.c_int32),
-        ('k_bytes', c.c_size_t), ('v_bytes', c.c_size_t)]
+        ('k_bytes', c.c_size_t), ('v_bytes', c.c_size_t), ('k_scale', ta_scales),
+        ('v_scale', ta_scales)]
     enums = {}
 
 
@@ -230,7 +236,10 @@ class ta_call(Sized):
 
     _fields_ = [('size', c.c_size_t), ('tag', c.c_uint64), ('batch', c.c_int32),
         ('tokens', c.c_int32), ('starts', c.c_void_p), ('sinks', c.c_void_p),
-        ('alibi_slopes', c.c_void_p), ('window', c.c_int32), ('softcap', c.c_float)]
+        ('alibi_slopes', c.c_void_p), ('window', c.c_int32), ('softcap', c.c_float),
+        ('selected', c.c_void_p), ('selected_count', c.c_int32), ('selected_lists', c.c_int32),
+        ('prefix_starts', c.c_void_p), ('prefix_lengths', c.c_void_p),
+        ('prefix_groups', c.c_int32), ('reserved', c.c_int32)]
     enums = {}
 
 
@@ -238,7 +247,7 @@ class ta_append_input(Sized):
     """ta_append_input"""
 
     _fields_ = [('size', c.c_size_t), ('k', ta_tensor), ('v', ta_tensor), ('dtype', c.c_int),
-        ('source', c.c_int)]
+        ('source', c.c_int), ('make_scales', c.c_int32), ('reserved', c.c_int32)]
     enums = {'dtype': Dtype, 'source': AppendSource}
 
 
@@ -440,6 +449,8 @@ FUNCTIONS = {
     'ta_cluster_destroy': (None, [c.c_void_p]),
     'ta_predict': (c.c_int, [c.c_void_p, c.POINTER(ta_plan_config), c.c_int, c.c_int,
         c.POINTER(ta_prediction)]),
+    'ta_predict_all': (c.c_int, [c.c_void_p, c.POINTER(ta_plan_config), c.c_int,
+        c.POINTER(ta_prediction), c.c_int, c.c_void_p]),
     'ta_attention_predict': (c.c_int, [c.c_void_p, c.POINTER(ta_attention_config), c.c_int,
         c.c_int, c.POINTER(ta_attention_prediction)]),
     'ta_algorithm_name': (c.c_char_p, [c.c_int]),
@@ -449,4 +460,5 @@ FUNCTIONS = {
     'ta_explain_json': (c.c_int, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p]),
     'ta_attention_explain': (c.c_int, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p]),
     'ta_attention_explain_json': (c.c_int, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p]),
+    'ta_device_extension': (c.c_int, [c.c_void_p, c.c_char_p, c.c_int, c.POINTER(c.c_void_p)]),
 }

@@ -15,13 +15,16 @@ from .errors import InvalidError
 DLPACK_CPU = (1, 3, 11)  # host memory, and that which is pinned for CUDA or ROCm
 DLPACK_GPU = {2: 'cuda', 10: 'rocm'}
 DLPACK_CODES = {0: 'i', 1: 'u', 2: 'f', 4: 'bf'}
+DLPACK_NARROW = {10: 'e4m3', 11: 'e4m3_fnuz', 12: 'e5m2', 13: 'e5m2_fnuz'}
 NAMES = {'float32': 'f32', 'float16': 'f16', 'bfloat16': 'bf16', 'int32': 'i32', 'int64': 'i64',
          'uint16': 'u16', 'int16': 'i16', 'uint8': 'u8', 'int8': 'i8', 'float64': 'f64',
-         'half': 'f16', 'float': 'f32'}
+         'half': 'f16', 'float': 'f32', 'float8_e4m3fn': 'e4m3', 'float8_e5m2': 'e5m2',
+         'float8_e4m3fnuz': 'e4m3_fnuz', 'float8_e5m2fnuz': 'e5m2_fnuz'}
+NARROW = ('e4m3', 'e5m2', 'e4m3_fnuz', 'e5m2_fnuz')  # of 8 bits
 TYPESTR = {'f4': 'f32', 'f2': 'f16', 'f8': 'f64', 'i4': 'i32', 'i8': 'i64', 'u2': 'u16',
            'i2': 'i16', 'u1': 'u8', 'i1': 'i8'}
 BYTES = {'f32': 4, 'f16': 2, 'bf16': 2, 'i32': 4, 'i64': 8, 'u16': 2, 'i16': 2, 'u8': 1,
-         'i8': 1, 'f64': 8}
+         'i8': 1, 'f64': 8, 'e4m3': 1, 'e5m2': 1, 'e4m3_fnuz': 1, 'e5m2_fnuz': 1}
 
 
 class View(NamedTuple):
@@ -123,7 +126,8 @@ def dlpack_view(x: Any, name: str) -> View:
     if gpu is None and t.device_type not in DLPACK_CPU:
         raise InvalidError(f'{name} is on a device of DLPack kind {t.device_type}: must be a CPU, '
                            'CUDA or ROCm')
-    kind = f'{DLPACK_CODES.get(t.code, "code " + str(t.code) + " ")}{t.bits}'
+    kind = DLPACK_NARROW.get(t.code) or \
+        f'{DLPACK_CODES.get(t.code, "code " + str(t.code) + " ")}{t.bits}'
     writable = type(x).__module__.split('.')[0] not in ('jax', 'jaxlib')  # theirs never change
     return View((t.data or 0) + t.byte_offset, shape, strides, kind, gpu or 'cpu', t.device_id,
                 writable, (x, capsule))
@@ -145,8 +149,10 @@ def view(x: Any, name: str) -> View:
 
 
 def check_dtype(found: View, wanted: str, name: str) -> None:
-    """Two bytes without a meaning of their own stand for the bf16 that the plan was told."""
-    if found.dtype != wanted and not (wanted == 'bf16' and found.dtype in ('u16', 'i16')):
+    """Bytes without a meaning of their own stand for the bf16, or the 8 bits, that the plan was
+    told."""
+    if found.dtype != wanted and not (wanted == 'bf16' and found.dtype in ('u16', 'i16')) \
+            and not (wanted in NARROW and found.dtype in ('u8', 'i8')):
         raise InvalidError(f'{name} has elements of {found.dtype}: must be {wanted}')
 
 

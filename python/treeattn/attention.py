@@ -5,14 +5,14 @@ import ctypes as c
 from typing import Any, NamedTuple
 
 from . import _bindings as b
-from ._library import Handle, check, lib, numbered, text_of
+from ._library import check, lib, text_of
 from .arrays import check_dense, check_device, check_dtype, check_shape, check_strides, \
     check_writable, new_array, strides_of, view
-from .device import as_device, stream_of
+from .device import stream_of
 from .errors import InvalidError
 from .group import Group
-from .options import fill, numbers
-from .plan import NAMES
+from .options import numbers
+from .planned import NAMES, Planned
 
 
 class AttentionStats(NamedTuple):
@@ -32,7 +32,7 @@ class AttentionStats(NamedTuple):
     device_bytes_most: int
 
 
-class Attention(Handle):
+class Attention(Planned):
     """A plan for attention over full sequences. Collective. Options have the names of the fields
     of ta_attention_config: query_heads, kv_heads, k_dim, v_dim, dtype, max_tokens, mask, window,
     scale, softcap, grid_rows, grid_columns, forward_only, algorithm, cluster; and shard_map.
@@ -41,23 +41,14 @@ class Attention(Handle):
     then those of the next. shard_map.positions(rank, length) says which."""
 
     def __init__(self, group: Group | None = None, device: Any = None, **options: Any):
-        self.group, self.device = group, as_device(device)
         config = b.ta_attention_config()
-        keep = fill(config, options, 'Attention')
-        handle = c.c_void_p()
-        check(lib.ta_attention_create(group.handle if group else None, self.device.handle, config,
-                                      c.byref(handle)))
-        del keep
-        self._handle = handle.value
-        if group:
-            group._users.add(self)
+        self._make(lib.ta_attention_create, config, group, device, options)
         self.query_heads = config.query_heads
         self.kv_heads = config.kv_heads or config.query_heads
         self.k_dim, self.v_dim = config.k_dim, config.v_dim or config.k_dim
         self.dtype = NAMES.get(config.dtype, '')
         self._input, self._gradient = b.ta_attention_input(), b.ta_attention_gradient()
         self._out = b.ta_tensor()
-        self.number = numbered(self)
 
     def _destroy(self, handle: int) -> None:
         lib.ta_attention_destroy(handle)

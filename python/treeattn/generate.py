@@ -6,7 +6,8 @@
 
 PATH is a directory with a model of transformers, or its config.json: then the weights are random
 and the prompt is numbers of tokens. Ranks are threads, unless torchrun or mpirun started several
-processes. Greedy, so that all ranks agree; rank 0 prints.
+processes. Greedy, so that all ranks agree; rank 0 prints. With --device cuda each process has the
+GPU of its number on its node, and torchrun's are connected by NCCL or RCCL.
 """
 from __future__ import annotations
 
@@ -15,13 +16,19 @@ import os
 import sys
 from typing import Any
 
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-
 import treeattn
 
 from .group import Group, run
-from .transformers import NAME, ShardedCache, register
+
+MISSING = ''
+try:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from .process_groups import device_of
+    from .transformers import NAME, ShardedCache, prefill, register
+except ImportError as problem:  # --help works without them
+    MISSING = f'{problem}: pip install torch transformers'
 
 
 def arguments() -> argparse.Namespace:
@@ -33,8 +40,31 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--tokens', type=int, default=32, help='how many to generate')
     parser.add_argument('--ranks', type=int, default=1, help='threads, in one process')
     parser.add_argument('--block', type=int, default=64, help='tokens of a block of the shard map')
+    parser.add_argument('--prefill', default='grid', choices=('grid', 'chunks'),
+                        help='divide the prompt over the ranks, or give all of it to each')
+    parser.add_argument('--kv-dtype', help='what the cache is stored as, such as e4m3')
     parser.add_argument('--dtype', default='float32', help='float32, float16 or bfloat16')
+    parser.add_argument('--device', default='cpu',
+                        help='cpu; cuda for a GPU of either vendor, cuda:1 for a certain one')
     return parser.parse_args()
+
+
+def place(name: str) -> torch.device:
+    """The device of this process; "cuda" is the GPU of its number on this node."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise treeattn.InvalidError(f'--device is {name!r}: {error}') from None
+    if device.type not in ('cpu', 'cuda'):
+        raise treeattn.InvalidError(f'--device is {name!r}: must be cpu or cuda')
+    if device.type == 'cpu':
+        return device
+    if not torch.cuda.is_available():
+        raise treeattn.NotFoundError(f'--device is {name!r}: torch {torch.__version__} sees no GPU')
+    local = os.environ.get('LOCAL_RANK', os.environ.get('OMPI_COMM_WORLD_LOCAL_RANK', '0'))
+    device = torch.device('cuda', int(local) if device.index is None else device.index)
+    torch.cuda.set_device(device)
+    return device
 
 
 def load(options: argparse.Namespace) -> tuple[Any, Any]:
@@ -58,14 +88,16 @@ def encode(prompt: str, tokenizer: Any) -> torch.Tensor:
     return torch.tensor([[int(word) for word in prompt.split()]])
 
 
-def process_group() -> Group | None:
+def process_group(device: torch.device) -> Group | None:
     """The group of the processes that torchrun or mpirun started; None if there is one alone."""
     if int(os.environ.get('WORLD_SIZE', '1')) > 1:
         import torch.distributed as dist
 
-        from .torch import group
-        dist.init_process_group('gloo')
-        return group()
+        from .process_groups import ccl_group, group
+        dist.init_process_group('gloo' if device.type == 'cpu' else 'nccl')
+        if device.type == 'cpu':
+            return group()
+        return ccl_group(treeattn.Device(device_of(torch.empty(0, device=device))))
     if int(os.environ.get('OMPI_COMM_WORLD_SIZE', os.environ.get('PMI_SIZE', '1'))) > 1:
         return Group.mpi()
     return None
@@ -73,21 +105,32 @@ def process_group() -> Group | None:
 
 def main() -> int:
     options = arguments()
+    if MISSING:
+        print(f'treeattn.generate: {MISSING}', file=sys.stderr)
+        return 1
+    try:
+        return generate(options)
+    except treeattn.TreeattnError as error:
+        print(f'{error.name}: {error}', file=sys.stderr)
+        return 1
+
+
+def generate(options: argparse.Namespace) -> int:
+    device = place(options.device)
     model, tokenizer = load(options)
-    ids = encode(options.prompt, tokenizer)
+    model = model.to(device)
+    ids = encode(options.prompt, tokenizer).to(device)
 
     @torch.no_grad()
     def rank_main(group: Group) -> torch.Tensor:
         cache = ShardedCache(model.config, group, max_length=ids.shape[1] + options.tokens,
-                             block=options.block)
+                             block=options.block, kv_dtype=options.kv_dtype)
+        if options.prefill == 'grid':
+            prefill(model, ids, cache)
         return model.generate(ids, past_key_values=cache, do_sample=False,
                               max_new_tokens=options.tokens)
-    group = process_group()
-    try:
-        tokens = rank_main(group) if group else run(options.ranks, rank_main)[0]
-    except treeattn.TreeattnError as error:
-        print(f'{error.name}: {error}', file=sys.stderr)
-        return 1
+    group = process_group(device)
+    tokens = rank_main(group) if group else run(options.ranks, rank_main)[0]
     if group is None or group.rank == 0:
         print(tokenizer.decode(tokens[0]) if tokenizer else ' '.join(map(str, tokens[0].tolist())))
     return 0

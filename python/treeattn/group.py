@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes as c
+import sys
 import threading
 import weakref
 from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _bindings as b
-from ._library import Handle, check, lib
+from ._library import Handle, check, lib, numbered
 from .collectives import Collectives
 from .device import Device
 from .errors import AbortedError, InvalidError
@@ -40,14 +41,18 @@ def config_of(timeout: float | None) -> b.ta_group_config:
 class Group(Handle, Collectives):
     """One rank's handle on its group. Make it with Group.threads(), Group.mpi(), Group.ccl() or
     Group.custom(); run() makes one for each of its threads. Closing it closes the plans that use
-    it. It belongs to its rank's thread; abort() may be called from any."""
+    it. It belongs to its rank's thread; abort() may be called from any. An exception that leaves
+    `with`, or ends the process, aborts it, so that the others do not wait in vain."""
 
     def __init__(self, handle: int, keep: Any = None):
         self._handle = handle
         self._keep = keep
         if isinstance(keep, Adapter):
             keep.users += 1
+        self.device = keep if isinstance(keep, Device) else None  # whose memory it moves
         self._users: 'weakref.WeakSet[Handle]' = weakref.WeakSet()
+        self.kept: dict[Any, Handle] = {}  # what was made for the group and ends with it
+        self.number = numbered(self)
         self.rank: int = lib.ta_group_rank(handle)
         self.size: int = lib.ta_group_size(handle)
         open_groups.add(self)
@@ -118,9 +123,21 @@ class Group(Handle, Collectives):
         """Make every present and future call on the group fail on all ranks. From any thread."""
         lib.ta_group_abort(self.handle, reason.encode())
 
+    def _abort_for(self, error: BaseException) -> None:
+        """This rank has raised: tell the others what."""
+        if self._handle is not None:
+            self.abort(f'rank {self.rank}: {type(error).__name__}: {error}')
+
+    def __exit__(self, kind: Any = None, error: BaseException | None = None,
+                 trace: Any = None) -> None:
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self._abort_for(error)
+        self.close()
+
     def _destroy(self, handle: int) -> None:
-        for user in list(self._users):
+        for user in [*self.kept.values(), *self._users]:
             user.close()
+        self.kept.clear()
         lib.ta_group_destroy(handle)
         if isinstance(self._keep, Adapter):
             self._keep.release()
@@ -132,8 +149,12 @@ class Group(Handle, Collectives):
 
 @atexit.register
 def close_groups() -> None:
-    """Groups of MPI processes end before MPI does."""
+    """Groups of MPI processes end before MPI does; by an abort, if an exception that nobody
+    caught ends this one. (At a prompt that was just some error before.)"""
+    error = None if hasattr(sys, 'ps1') else getattr(sys, 'last_value', None)
     for group in list(open_groups):
+        if error is not None:
+            group._abort_for(error)
         group.close()
 
 
@@ -158,7 +179,7 @@ def run(ranks: int, fn: Callable[[Group], Result], timeout: float | None = None)
             results[group.rank] = fn(group)
         except BaseException as error:
             failures.append((group.rank, error))
-            group.abort(f'rank {group.rank}: {type(error).__name__}: {error}')
+            group._abort_for(error)
 
     threads = [threading.Thread(target=rank_main, args=(group,), name=f'rank {group.rank}',
                                 daemon=True) for group in groups]

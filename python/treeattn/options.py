@@ -40,8 +40,9 @@ def dtype_of(value: Any, name: str) -> int:
     known = dtype_name(value)
     if known.upper() in Dtype.__members__:
         return int(Dtype[known.upper()])
-    raise InvalidError(f'{name} is {value!r}: must be one of f32, f16, bf16, or such a dtype of '
-                       'numpy, torch or ml_dtypes')
+    raise InvalidError(f'{name} is {value!r}: must be one of f32, f16, bf16, of K and V also '
+                       'e4m3, e5m2, e4m3_fnuz, e5m2_fnuz, or such a dtype of numpy, torch or '
+                       'ml_dtypes')
 
 
 def numbers(kind: type, values: Any, name: str, count: int | None = None) -> c.Array:

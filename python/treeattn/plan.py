@@ -1,21 +1,20 @@
 """Plans: the work of a decode step, described once; and its calls."""
 from __future__ import annotations
 
-import ctypes as c
+import math
 from typing import Any, NamedTuple
 
 from . import _bindings as b
-from ._library import Handle, check, lib, numbered, text_of
-from .arrays import View, check_dense, check_device, check_dtype, check_shape, check_strides, \
-    check_writable, new_array, view, with_axis
-from .device import as_device, stream_of
+from ._library import check, lib, text_of
+from .arrays import NARROW, View, check_dense, check_device, check_dtype, check_shape, \
+    check_strides, check_writable, new_array, view, with_axis
+from .device import stream_of
 from .errors import InvalidError
 from .group import Group
 from .kv import KV, table
-from .options import enum_of, fill
+from .options import enum_of
+from .planned import NAMES, Planned
 from .shard import head_range
-
-NAMES = {1: 'f32', 2: 'f16', 3: 'bf16'}
 
 
 class PlanStats(NamedTuple):
@@ -30,13 +29,14 @@ class PlanStats(NamedTuple):
     device_attend_ns: int
 
 
-class Plan(Handle):
+class Plan(Planned):
     """The work of a decode step. Collective: every rank of the group makes it, with the same
     options, which have the names of the fields of ta_plan_config: batch, query_tokens,
     query_heads, kv_heads, k_dim, v_dim, kv_dtype, query_dtype, out_dtype, max_tokens, mask,
     window, scale, softcap, alibi_slopes, sinks, query_placement, query_root, out_placement,
     out_root, algorithm, exchange, cluster, replay, reproducible_tile, check, max_call_tokens,
-    combine_only, append_scattered; and shard_map, a ShardMap. treeattn.h says what each means.
+    combine_only, append_scattered, shared_prefixes; and shard_map, a ShardMap. treeattn.h says
+    what each means.
 
     group None: one rank. device: a Device or its name; None: the host.
 
@@ -44,20 +44,11 @@ class Plan(Handle):
     an error on the others that names it; the group stays usable."""
 
     def __init__(self, group: Group | None = None, device: Any = None, **options: Any):
-        self.group, self.device = group, as_device(device)
         config = b.ta_plan_config()
-        keep = fill(config, options, 'Plan')
-        handle = c.c_void_p()
-        check(lib.ta_plan_create(group.handle if group else None, self.device.handle, config,
-                                 c.byref(handle)))
-        del keep
-        self._handle = handle.value
-        if group:
-            group._users.add(self)
+        self._make(lib.ta_plan_create, config, group, device, options)
         self._describe(config)
         self._q, self._out, self._call = b.ta_tensor(), b.ta_tensor(), b.ta_call()
         self._append = b.ta_append_input()
-        self.number = numbered(self)
         self._on_host = self.device.name == 'host'
 
     def _describe(self, config: b.ta_plan_config) -> None:
@@ -171,6 +162,41 @@ class Plan(Handle):
         call.batch, call.tokens, call.starts = found.shape[0] - 1, tokens, found.address
         return (tokens,)
 
+    def _list(self, array: Any, name: str, keep: list[Any]) -> Any:
+        """A dense table of int32 that one call points to."""
+        values, found = table(array, name)
+        keep.append(values)
+        check_dense(found, name)
+        if found.device != 'cpu' or not self._on_host:
+            check_device(found, self.device.name, name)
+        return found
+
+    def _set_lists(self, lead: tuple[int, ...], selected: Any, prefix_starts: Any,
+                   prefix_lengths: Any, keep: list[Any]) -> None:
+        """Set selected positions and shared prefixes of a call."""
+        call = self._call
+        if selected is not None:
+            found = self._list(selected, 'selected', keep)
+            rows, shape = math.prod(lead), tuple(found.shape)
+            count = shape[-1] if shape else 0
+            lists = math.prod(shape[:-1]) // rows if rows else 0
+            if not count or math.prod(shape[:-1]) != rows * lists or \
+                    lists not in (1, self.kv_heads):
+                raise InvalidError(f'selected has shape {list(shape)}: must be {list(lead)} and '
+                                   f'[count], or and [kv_heads, count] = [{self.kv_heads}, count]')
+            call.selected, call.selected_count, call.selected_lists = found.address, count, lists
+        if prefix_starts is None and prefix_lengths is None:
+            return
+        if prefix_starts is None or prefix_lengths is None:
+            raise InvalidError('prefix_starts and prefix_lengths must be given together')
+        starts = self._list(prefix_starts, 'prefix_starts', keep)
+        lengths = self._list(prefix_lengths, 'prefix_lengths', keep)
+        if len(lengths.shape) != 1 or starts.shape != (lengths.shape[0] + 1,):
+            raise InvalidError(f'prefix_starts has shape {list(starts.shape)} and prefix_lengths '
+                               f'{list(lengths.shape)}: must be [groups + 1] and [groups]')
+        call.prefix_groups = lengths.shape[0]
+        call.prefix_starts, call.prefix_lengths = starts.address, lengths.address
+
     def _set_call(self, array: Any, batch: int, starts: Any, tokens: int | None, tag: int,
                   keep: list[Any]) -> tuple[int, ...]:
         """Set batch, tokens, starts and tag of a call; returns the leading axes of its tensors."""
@@ -178,6 +204,8 @@ class Plan(Handle):
         call.tag = tag
         call.sinks = call.alibi_slopes = None
         call.window, call.softcap = 0, 0.0
+        call.selected = call.prefix_starts = call.prefix_lengths = None
+        call.selected_count = call.selected_lists = call.prefix_groups = 0
         if starts is not None:
             if tokens is None:
                 if array is None:
@@ -210,6 +238,7 @@ class Plan(Handle):
     def decode(self, q: Any, kv: KV, out: Any = None, lse: Any = None, *, starts: Any = None,
                tokens: int | None = None, tag: int = 0, window: int | None = None,
                softcap: float | None = None, sinks: Any = None, alibi_slopes: Any = None,
+               selected: Any = None, prefix_starts: Any = None, prefix_lengths: Any = None,
                stream: int | None = None) -> Any:
         """Attend over the whole sequences; returns the output, which is made if it is not given.
         Collective.
@@ -217,7 +246,11 @@ class Plan(Handle):
         q [batch, query_tokens, heads, k_dim], with one query token also [batch, heads, k_dim];
         with `starts` (int32 [batch + 1]) packed, [tokens, heads, k_dim]. None on a rank that has
         none. out likewise with v_dim. lse: f32, written, the natural log-sum-exp of each row.
-        window and softcap: None for the plan's, 0 for none. tag: says which call this is."""
+        window and softcap: None for the plan's, 0 for none. tag: says which call this is.
+        selected: int32 positions that each row may see, -1 for none, [batch, query_tokens, count]
+        or [batch, query_tokens, kv_heads, count], with `starts` [tokens, ...]. prefix_starts and
+        prefix_lengths, int32 [groups + 1] and [groups]: sequences that share their first tokens,
+        for plans with shared_prefixes."""
         keep: list[Any] = [q, out, lse]
         try:
             if kv.__class__ is not KV or kv.checked_for != self.number:
@@ -232,6 +265,8 @@ class Plan(Handle):
                 call.sinks = self._heads_table(sinks, 'sinks', keep)
             if alibi_slopes is not None:
                 call.alibi_slopes = self._heads_table(alibi_slopes, 'alibi_slopes', keep)
+            if selected is not None or prefix_starts is not None or prefix_lengths is not None:
+                self._set_lists(lead, selected, prefix_starts, prefix_lengths, keep)
             self._tensor(self._q, q, lead, self.q_heads, self.k_dim, self.query_dtype, 'q')
             result = self._made(q, lead) if out is None else out
             self._tensor(self._out, result, lead, self.out_heads, self.v_dim, self.out_dtype,
@@ -281,12 +316,15 @@ class Plan(Handle):
         return result
 
     def append(self, k: Any, v: Any, kv: KV, *, source: Any = 'all', starts: Any = None,
-               tokens: int | None = None, tag: int = 0, stream: int | None = None) -> None:
+               tokens: int | None = None, tag: int = 0, stream: int | None = None,
+               make_scales: bool = False) -> None:
         """Store new tokens where the shard map wants them. kv.lengths are those after appending.
 
         k [batch, query_tokens, heads, k_dim], or packed with `starts`; v likewise; of any dtype.
         source: "all" (every rank has all of them), "heads" (each rank has its head_range() of
-        the KV heads; collective), "local" (each has those that it will hold)."""
+        the KV heads; collective), "local" (each has those that it will hold). Into a cache of 8
+        bits they are divided by kv's scales, rounded and clamped; with make_scales the scales of
+        the new tokens are made and written first."""
         keep: list[Any] = [k, v]
         struct = self._append
         try:
@@ -300,8 +338,12 @@ class Plan(Handle):
             if k is not None:
                 dtype = view(k, 'k').dtype
                 dtype = 'bf16' if dtype in ('u16', 'i16') else dtype
+                if dtype in ('u8', 'i8') and self.kv_dtype in NARROW:
+                    dtype = self.kv_dtype
                 if dtype not in NAMES.values():
-                    raise InvalidError(f'k has elements of {dtype}: must be f32, f16 or bf16')
+                    raise InvalidError(f'k has elements of {dtype}: must be f32, f16 or bf16, or '
+                                       'the 8 bits of the cache')
+            struct.make_scales = int(make_scales)
             struct.dtype = {name: number for number, name in NAMES.items()}[dtype]
             if struct.source == b.AppendSource.LOCAL and starts is not None and k is not None:
                 lead = view(k, 'k').shape[:1]

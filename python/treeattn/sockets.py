@@ -10,19 +10,64 @@ from __future__ import annotations
 import collections
 import hmac
 import json
+import os
 import secrets
 import select
 import socket
 import struct
 import threading
 import time
+import uuid
 from typing import Any, Callable
 
+from .errors import UnsupportedError
 from .transport import Transfer, Transport
 
 FRAME = struct.Struct('<iQ')
 SECRET_BYTES = 32
+ANYWHERE = '192.0.2.1'  # nobody's: the way there is the way to all that is far
 SLICE_MS = 20  # the longest that one thread keeps the others of its process waiting
+
+
+# ---- Where a rank is ---------------------------------------------------------------------------
+
+def machine() -> str:
+    """A name for the network that 127.0.0.1 is of: this machine since it was started, and in
+    containers the container's. Names of hosts may be the same on several, as in copied images."""
+    try:
+        with open('/proc/sys/kernel/random/boot_id', encoding='ascii') as file:
+            return f'{file.read().strip()} {os.readlink("/proc/self/ns/net")}'
+    except OSError:
+        return f'{socket.gethostname()} {uuid.getnode():x}'
+
+
+def route_to(host: str) -> str:
+    """This machine's own address on the way to a host; '' if there is no way, or it does not leave
+    this machine. Nothing is sent."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))
+            address = probe.getsockname()[0]
+    except OSError:
+        return ''
+    return '' if address.startswith('127.') else address
+
+
+def own_address(hint: str) -> str:
+    """The address at which ranks on other machines find this one. `hint` is a host that all ranks
+    know, such as MASTER_ADDR. '' on a machine that the hint names and that is 127.0.1.1 to itself,
+    as is usual on Debian: the others go where the hint points to from them."""
+    if hint in ('', 'localhost') or hint.startswith('127.'):
+        return route_to(ANYWHERE)
+    return '' if is_local(hint) else route_to(hint) or route_to(ANYWHERE)
+
+
+def is_local(host: str) -> bool:
+    """Is it an address of this machine alone?"""
+    try:
+        return socket.gethostbyname(host).startswith('127.')
+    except OSError:
+        return False
 
 
 class Peer:
@@ -78,13 +123,14 @@ class Peer:
 
 class SocketTransport(Transport):
     """`exchange(data)` gives a rank's bytes to all and returns those of all, in their order; it
-    is called twice, here. timeout: seconds for connecting."""
+    is called twice, here. timeout: seconds for connecting. hint: a host that all of them know, if
+    they are on several machines; the one of rank 0, usually."""
 
     def __init__(self, rank: int, ranks: int, exchange: Callable[[bytes], 'list[bytes]'],
-                 timeout: float = 60.0):
+                 timeout: float = 60.0, hint: str = ''):
         self.rank, self.ranks = rank, ranks
         self._lock = threading.Lock()
-        name = socket.gethostname()
+        name = machine()
         names = [data.decode() for data in exchange(name.encode())]
         alone = len(set(names)) == 1
         secret = secrets.token_bytes(SECRET_BYTES)
@@ -92,21 +138,37 @@ class SocketTransport(Transport):
             listener.bind(('127.0.0.1' if alone else '', 0))
             listener.listen(max(ranks, 1))
             listener.settimeout(timeout)
-            place = (socket.gethostbyname(name) if not alone else '127.0.0.1',
-                     listener.getsockname()[1], secret.hex())
+            place = ('127.0.0.1' if alone else own_address(hint), listener.getsockname()[1],
+                     secret.hex())
             places = [json.loads(data) for data in exchange(json.dumps(place).encode())]
-            self._peers = self._connect(listener, places, names, timeout)
+            self._peers = self._connect(listener, places, names, timeout, hint)
         self.node = 1 + sorted(set(names)).index(name)
 
+    def _reach(self, other: int, places: list[Any], names: list[str], timeout: float,
+               hint: str) -> socket.socket:
+        """A connection to another rank."""
+        address, port = places[other][:2]
+        if names[other] == names[self.rank]:
+            address = '127.0.0.1'
+        elif not address and hint and not is_local(hint):
+            address = hint
+        if not address:
+            raise UnsupportedError(f'rank {other} is on another machine than rank {self.rank} and '
+                                   'knows no address of its own: set MASTER_ADDR to an address '
+                                   'that all machines can reach')
+        try:
+            return socket.create_connection((address, port), timeout)
+        except OSError as error:
+            raise UnsupportedError(f'rank {self.rank} cannot connect to rank {other} at {address}, '
+                                   f'port {port}: {error}') from error
+
     def _connect(self, listener: socket.socket, places: list[Any], names: list[str],
-                 timeout: float) -> dict[int, Peer]:
+                 timeout: float, hint: str) -> dict[int, Peer]:
         """Connect to the ranks below, accept those above."""
         peers: dict[int, Peer] = {}
         for other in range(self.rank):
-            address, port, secret = places[other]
-            if names[other] == names[self.rank]:
-                address = '127.0.0.1'
-            connection = socket.create_connection((address, port), timeout)
+            secret = places[other][2]
+            connection = self._reach(other, places, names, timeout, hint)
             connection.sendall(bytes.fromhex(secret) + struct.pack('<i', self.rank))
             peers[other] = Peer(connection)
         while len(peers) < self.ranks - 1:

@@ -32,8 +32,7 @@ static ta_status check_lse(const ta_attention *a, const float *lse, int needed)
  * to the other ranks, as nothing may be sent either. */
 static ta_status check_capture(const ta_attention *a, void *stream)
 {
-    const ta_device_ops *ops = a->device->ops;
-    if (ops->capturing && ops->capturing(a->device, stream))
+    if (ta_device_captures(a->device, stream))
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "stream %p is being captured: an attention call can't be, its lengths are "
                        "host memory",

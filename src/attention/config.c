@@ -16,14 +16,8 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_attention_w
     s->k_dim = config->k_dim;
     s->v_dim = config->v_dim ? config->v_dim : config->k_dim;
     s->dtype = config->dtype;
-    TA_TRY(ta_check_int("query_heads", s->query_heads, 1, 1 << 16));
-    TA_TRY(ta_check_int("kv_heads", s->kv_heads, 1, s->query_heads));
-    if (s->query_heads % s->kv_heads)
-        return ta_fail(TA_ERR_INVALID,
-                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
-                       (int)s->query_heads, (int)s->kv_heads);
-    TA_TRY(ta_check_dim("k_dim", s->k_dim, TA_ATTENTION_MAX_DIM));
-    TA_TRY(ta_check_dim("v_dim", s->v_dim, TA_ATTENTION_MAX_DIM));
+    TA_TRY(
+        ta_check_head_shape(s->query_heads, s->kv_heads, s->k_dim, s->v_dim, TA_ATTENTION_MAX_DIM));
     TA_TRY(ta_check_dtype("dtype", s->dtype, TA_AS_ATTENTION));
     TA_TRY(ta_check_finite("scale", config->scale, -INFINITY));
     TA_TRY(ta_check_finite("softcap", config->softcap, 0.0f));

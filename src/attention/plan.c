@@ -168,13 +168,8 @@ static ta_status make_memory(ta_attention *a)
     if (a->ops->reserve)
         TA_TRY(a->ops->reserve(a->device, &largest));
     a->memory_bytes = ta_attention_cut(a);
-    if (a->workspace_given) {
-        TA_TRY(ta_check_workspace(a->workspace_given, a->workspace_bytes, a->memory_bytes));
-        a->memory = a->workspace_given;
-    } else {
-        TA_TRY(ta_device_alloc(a->device, a->memory_bytes, &a->memory));
-        a->owns_memory = 1;
-    }
+    TA_TRY(ta_device_workspace(a->device, a->workspace_given, a->workspace_bytes, a->memory_bytes,
+                               &a->memory, &a->owns_memory));
     ta_attention_cut(a);
     return TA_OK;
 }

@@ -173,6 +173,38 @@ ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shap
     return TA_OK;
 }
 
+/* ---- Scales ---- */
+
+ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape)
+{
+    int64_t elements = 1;
+    if (!scales->data)
+        return TA_OK;
+    if (!ta_dtype_is_narrow(shape->dtype))
+        return ta_fail(TA_ERR_INVALID,
+                       "%s.data is %p: must be NULL, config.kv_dtype is %s and only types of 8 "
+                       "bits have scales",
+                       shape->name, (void *)scales->data, ta_dtype_name(shape->dtype));
+    if ((uintptr_t)scales->data % sizeof(float))
+        return ta_fail(TA_ERR_INVALID, "%s.data is %p: must be aligned to 4 bytes", shape->name,
+                       (void *)scales->data);
+    TA_TRY(check_stride(shape, "batch_stride", scales->batch_stride));
+    TA_TRY(check_stride(shape, "token_stride", scales->token_stride));
+    TA_TRY(check_stride(shape, "head_stride", scales->head_stride));
+    TA_TRY(add_reach(shape, "head_stride", shape->heads, scales->head_stride, &elements));
+    TA_TRY(add_reach(shape, "token_stride", shape->tokens, scales->token_stride, &elements));
+    return add_reach(shape, "batch_stride", shape->batch, scales->batch_stride, &elements);
+}
+
+ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shape *shape)
+{
+    ta_tensor tensor = {scales->data, scales->batch_stride, scales->token_stride,
+                        scales->head_stride};
+    ta_tensor_shape single = *shape;
+    single.dim = 1;
+    return ta_tensor_check_distinct(&tensor, &single);
+}
+
 /* ---- Fields of a config ---- */
 
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high)
@@ -189,6 +221,19 @@ ta_status ta_check_dim(const char *name, int32_t value, int32_t most)
         return ta_fail(TA_ERR_INVALID, "config.%s is %d: must be a multiple of 8 from 8 to %d",
                        name, (int)value, (int)most);
     return TA_OK;
+}
+
+ta_status ta_check_head_shape(int32_t query_heads, int32_t kv_heads, int32_t k_dim, int32_t v_dim,
+                              int32_t most_dim)
+{
+    TA_TRY(ta_check_int("query_heads", query_heads, 1, 1 << 16));
+    TA_TRY(ta_check_int("kv_heads", kv_heads, 1, query_heads));
+    if (query_heads % kv_heads)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
+                       (int)query_heads, (int)kv_heads);
+    TA_TRY(ta_check_dim("k_dim", k_dim, most_dim));
+    return ta_check_dim("v_dim", v_dim, most_dim);
 }
 
 /* "TA_F32, TA_F16 or TA_BF16": the types that have a role. */

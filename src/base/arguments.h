@@ -85,12 +85,24 @@ size_t ta_tensor_reach(const ta_tensor *filled, const ta_tensor_shape *shape);
 /* Fails if two elements of a filled tensor share an address: for tensors that are written. */
 ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shape *shape);
 
+/* Scales of the tensor with this shape, whose dim does not count: fails on a misaligned address, a
+ * negative stride or one that leads beyond the address space, and if there are any where elements
+ * have more than 8 bits. */
+ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape);
+
+/* Fails if two tokens, or heads, of the shape share a scale: for scales that are written. */
+ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shape *shape);
+
 /* ---- Fields that the configs of all plans share ---- */
 
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high);
 
 /* A head dimension: a multiple of 8 up to `most`. */
 ta_status ta_check_dim(const char *name, int32_t value, int32_t most);
+
+/* Heads, of which the query's are a multiple of the cache's, and both head dimensions. */
+ta_status ta_check_head_shape(int32_t query_heads, int32_t kv_heads, int32_t k_dim, int32_t v_dim,
+                              int32_t most_dim);
 
 /* A type that there is, and that may be what `role` says. */
 ta_status ta_check_dtype(const char *name, ta_dtype dtype, ta_dtype_role role);

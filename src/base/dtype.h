@@ -12,6 +12,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "narrow.h"
+
 /* What elements of a type may be; bits. */
 typedef enum ta_dtype_role {
     TA_AS_QUERY = 1,
@@ -26,9 +28,20 @@ typedef enum ta_dtype_role {
  * size that differ in their dialect (8 bits) are rows of their own, whose conversions are one
  * function with the dialect as a constant. */
 #define TA_DTYPE_LIST(X, ...)                                                                      \
+    TA_DTYPE_WIDE_LIST(X, __VA_ARGS__)                                                             \
+    TA_DTYPE_NARROW_LIST(X, __VA_ARGS__)
+
+/* Wide types are those that kernels compute with; narrow ones, of 8 bits, are widened first: as
+ * bf16, exactly (host/attend/widen.h). */
+#define TA_DTYPE_WIDE_LIST(X, ...)                                                                 \
     X(f32, TA_F32, 4, TA_AS_ANY, __VA_ARGS__)                                                      \
     X(f16, TA_F16, 2, TA_AS_ANY, __VA_ARGS__)                                                      \
     X(bf16, TA_BF16, 2, TA_AS_ANY, __VA_ARGS__)
+#define TA_DTYPE_NARROW_LIST(X, ...)                                                               \
+    X(e4m3, TA_E4M3, 1, TA_AS_KV, __VA_ARGS__)                                                     \
+    X(e5m2, TA_E5M2, 1, TA_AS_KV, __VA_ARGS__)                                                     \
+    X(e4m3fnuz, TA_E4M3_FNUZ, 1, TA_AS_KV, __VA_ARGS__)                                            \
+    X(e5m2fnuz, TA_E5M2_FNUZ, 1, TA_AS_KV, __VA_ARGS__)
 
 /* One more than the largest number: the size of a table that is indexed by ta_dtype. */
 #define TA_DTYPE_COUNT_ROW(suffix, number, bytes, roles, ...) +1
@@ -130,6 +143,28 @@ static inline uint16_t ta_f32_to_f16(float value)
     return (uint16_t)(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+static inline float ta_narrow_to_f32(ta_dtype dtype, uint8_t code)
+{
+    return ta_float_from_bits(ta_narrow_decode(ta_narrow_format_of(dtype), code));
+}
+
+/* Clamped to the largest number: narrow.h. */
+static inline uint8_t ta_f32_to_narrow(ta_dtype dtype, float value)
+{
+    return (uint8_t)ta_narrow_encode(ta_narrow_format_of(dtype), ta_float_bits(value));
+}
+
+static inline int ta_dtype_is_narrow(ta_dtype dtype)
+{
+    return ta_dtype_bytes(dtype) == 1;
+}
+
+/* The largest number of a type of 8 bits. */
+static inline float ta_narrow_largest(ta_dtype dtype)
+{
+    return ta_narrow_to_f32(dtype, (uint8_t)ta_narrow_format_of(dtype).largest);
+}
+
 /* ---- Elements of an array ------------------------------------------------------------------ */
 
 static inline float ta_load_f32(const void *data, int64_t index)
@@ -161,6 +196,18 @@ static inline void ta_store_bf16(void *data, int64_t index, float value)
 {
     ((uint16_t *)data)[index] = ta_f32_to_bf16(value);
 }
+
+#define TA_NARROW_ELEMENTS(suffix, dtype, ...)                                                     \
+    static inline float ta_load_##suffix(const void *data, int64_t index)                          \
+    {                                                                                              \
+        return ta_narrow_to_f32(dtype, ((const uint8_t *)data)[index]);                            \
+    }                                                                                              \
+    static inline void ta_store_##suffix(void *data, int64_t index, float value)                   \
+    {                                                                                              \
+        ((uint8_t *)data)[index] = ta_f32_to_narrow(dtype, value);                                 \
+    }
+TA_DTYPE_NARROW_LIST(TA_NARROW_ELEMENTS, )
+#undef TA_NARROW_ELEMENTS
 
 /* Element `index` of an array of any type; NaN if there is no such type. */
 static inline float ta_load(ta_dtype dtype, const void *data, int64_t index)

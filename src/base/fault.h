@@ -18,6 +18,9 @@
  * ta_fault_share() puts into a record what all ranks must share, one part after the other: the hash
  * has all of each, `what` a few bits, so that a difference can be named.
  *
+ * Where a wait for another rank expired (device/peers.h), the one that waited makes a record for
+ * it: status TA_ERR_TIMEOUT, and `rank` and `other` are the rank that did not come.
+ *
  * A rank's own fault counts more than a difference, which may only be the consequence. So the fault
  * of the lowest rank that has one comes out, however records are merged. Of several differences it
  * depends on the order which two ranks are named; not, whether any are. */
@@ -58,11 +61,12 @@ _Static_assert(sizeof(ta_fault) == TA_FAULT_BYTES, "a fault record is 32 bytes o
     X(PLAN, 4, "the plan")                                                                         \
     X(BATCH, 4, "call.batch")                                                                      \
     X(TOKENS, 4, "call.tokens")                                                                    \
-    X(OPTIONS, 3, "call.window, softcap or input.dtype")                                           \
-    X(STARTS, 4, "call.starts")                                                                    \
+    X(OPTIONS, 3, "call.window, softcap, the numbers of lists or input.dtype")                     \
+    X(STARTS, 3, "call.starts")                                                                    \
     X(LENGTHS, 5, "kv.lengths")                                                                    \
-    X(BOUNDS, 4, "kv.bounds")                                                                      \
-    X(QUERY, 4, "the query")
+    X(BOUNDS, 3, "kv.bounds")                                                                      \
+    X(LISTS, 3, "call.selected or the prefixes")                                                   \
+    X(QUERY, 3, "the query, the sinks or the slopes")
 
 typedef enum ta_common {
 #define TA_COMMON_NUMBER(name, bits, text) TA_COMMON_##name,
@@ -130,6 +134,12 @@ TA_INLINE void ta_fault_share(ta_fault *fault, int part, uint64_t value)
                                                         << first);
 }
 
+/* What the hashes of the two tables of prefixes add to that of the lists. */
+TA_INLINE uint64_t ta_prefix_hash(uint64_t starts, uint64_t lengths)
+{
+    return ta_fault_mix(starts) + ta_fault_mix(~lengths);
+}
+
 /* The parts in which two steps differ, of the bits in which `what` does. */
 TA_INLINE int32_t ta_common_differs(uint32_t what)
 {
@@ -159,6 +169,19 @@ TA_INLINE ta_fault ta_fault_difference(int32_t rank, int32_t other, int32_t diff
     fault.other = rank < other ? other : rank;
     fault.what = differs;
     return fault;
+}
+
+/* A rank that was waited for and did not come. */
+TA_INLINE ta_fault ta_fault_missing(int32_t rank)
+{
+    ta_fault fault = ta_fault_of(TA_ERR_TIMEOUT, rank);
+    fault.other = rank;
+    return fault;
+}
+
+TA_INLINE int ta_fault_is_missing(ta_fault fault)
+{
+    return fault.status == TA_ERR_TIMEOUT && fault.other == fault.rank;
 }
 
 /* Which of two faults counts: a rank's own before a difference; then the lower rank's, then that

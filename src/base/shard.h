@@ -88,6 +88,13 @@ TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, 
     return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
 }
 
+/* The local position of a position below 2^31 - 1, or -1 if another rank holds it. */
+TA_INLINE int32_t ta_shard_find(const ta_shard *shard, const int32_t *bounds, int32_t position)
+{
+    int32_t local = ta_shard_held(shard, bounds, position);
+    return ta_shard_held(shard, bounds, position + 1) > local ? local : -1;
+}
+
 /* The local positions [first, end) that a query sees. */
 typedef struct ta_visible {
     int32_t first, end;

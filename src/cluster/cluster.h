@@ -57,6 +57,8 @@ int ta_cluster_has_packages(const ta_cluster *cluster);
 
 /* Can ranks of a node read each other's memory, as far as is known? */
 int ta_cluster_shares_memory(const ta_cluster *cluster);
+/* Bytes that a rank reads of another's memory in the time of a signal; 0: not known, or NULL. */
+double ta_cluster_signal_bytes(const ta_cluster *cluster);
 
 /* What two-level exchanges take for nodes, a number for each rank: nodes; on one node its
  * packages, if each rank's is known and they are a level. NULL without a cluster. */

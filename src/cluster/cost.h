@@ -22,7 +22,7 @@ typedef struct ta_cost_phase {
     uint64_t rank_bytes; /* that the busiest rank sends or receives, summed over the rounds */
 } ta_cost_phase;
 
-#define TA_COST_PHASES 12
+#define TA_COST_PHASES 20
 
 typedef struct ta_cost {
     const ta_cluster *cluster; /* NULL: messages and bytes are counted, all seconds are 0 */
@@ -92,6 +92,8 @@ static inline int ta_cost_rank(const ta_cost_lines *lines, int line, int member)
  * arguments as there. */
 void ta_cost_broadcast(ta_cost *cost, const char *phase, uint64_t bytes, int root);
 void ta_cost_all_gather(ta_cost *cost, const char *phase, const size_t *offsets);
+/* Of `count` things of so many bytes, which the ranks have as they have heads: ta_head_start(). */
+ta_status ta_cost_all_gather_divided(ta_cost *cost, const char *phase, int count, size_t bytes);
 /* In each of the lines; `offsets` are [lines][members + 1]. */
 void ta_cost_all_gather_lines(ta_cost *cost, const char *phase, const ta_cost_lines *lines,
                               const size_t *offsets);

@@ -2,6 +2,11 @@
  * ta_group_all_gather() and ta_group_all_reduce() over an engine's exchange(). tests/test_cost.c
  * holds the two together. */
 #include "cost.h"
+
+#include <stdlib.h>
+
+#include "base/shard_map.h"
+#include "base/status.h"
 #include "group/group.h"
 
 void ta_cost_broadcast(ta_cost *cost, const char *phase, uint64_t bytes, int root)
@@ -51,6 +56,18 @@ void ta_cost_all_gather(ta_cost *cost, const char *phase, const size_t *offsets)
 {
     ta_cost_lines all = {1, cost->ranks, 0, 1};
     ta_cost_all_gather_lines(cost, phase, &all, offsets);
+}
+
+ta_status ta_cost_all_gather_divided(ta_cost *cost, const char *phase, int count, size_t bytes)
+{
+    size_t *offsets = calloc((size_t)cost->ranks + 1, sizeof *offsets);
+    if (!offsets)
+        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", cost->ranks);
+    for (int rank = 0; rank <= cost->ranks; ++rank)
+        offsets[rank] = (size_t)ta_head_start(count, cost->ranks, rank) * bytes;
+    ta_cost_all_gather(cost, phase, offsets);
+    free(offsets);
+    return TA_OK;
 }
 
 static int rank_at(int position, int extras)

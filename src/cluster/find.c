@@ -55,7 +55,7 @@ static ta_status number_nodes(const whereabouts *all, ta_cluster *cluster)
     for (int rank = 0; rank < cluster->ranks; ++rank)
         sorted[rank] = &all[rank];
     qsort(sorted, (size_t)cluster->ranks, sizeof *sorted, compare_hosts);
-    for (int i = 0; i < cluster->ranks; ++i) { /* the lowest rank of each one's host, for now */
+    for (int i = 0; i < cluster->ranks; ++i) { /* at first the lowest rank of its host */
         int same = i > 0 && strcmp(sorted[i]->host, sorted[i - 1]->host) == 0;
         node_of[sorted[i] - all] = same ? node_of[sorted[i - 1] - all] : (int)(sorted[i] - all);
     }

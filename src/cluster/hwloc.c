@@ -147,9 +147,5 @@ TA_API const ta_module *ta_module_entry(int abi, const ta_core *given, int *modu
 
 const ta_module *ta_module_entry(int abi, const ta_core *given, int *module_abi)
 {
-    *module_abi = TA_MODULE_ABI;
-    if (abi != TA_MODULE_ABI || given->size != sizeof *given)
-        return NULL;
-    core = given;
-    return &module;
+    return ta_module_enter(abi, given, module_abi, &core, &module);
 }

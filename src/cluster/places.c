@@ -172,6 +172,11 @@ int ta_cluster_shares_memory(const ta_cluster *cluster)
     return cluster->signal_s > 0 && cluster->read_bytes_per_s > 0;
 }
 
+double ta_cluster_signal_bytes(const ta_cluster *cluster)
+{
+    return cluster ? cluster->signal_s * cluster->read_bytes_per_s : 0;
+}
+
 const int *ta_cluster_units(const ta_cluster *cluster)
 {
     if (!cluster || cluster->nodes > 1 || !ta_cluster_has_packages(cluster))

@@ -30,8 +30,8 @@
  * and back, and the flag, one hop each. Over NVLink and PCIe that is NCCL's hop, three times; so an
  * all-gather of 2 GPUs over PCIe would take 3 µs and a kernel, and 4.1 µs are reported for one by
  * peer stores (against 8.3 µs by messages). Over Infinity Fabric the 6.4 µs that are reported for
- * 24 KB between 8 MI355X, less a kernel. All are of others' programs: this library does not run
- * direct exchanges on GPUs, and predicts them only. */
+ * 24 KB between 8 MI355X, less a kernel. All are of others' programs: no GPU has run this library's
+ * direct exchange yet. */
 #define NVLINK_SIGNAL_S (3 * NVLINK_HOP_S)
 #define PCIE_SIGNAL_S (3 * PCIE_HOP_S)
 #define XGMI_SIGNAL_S (6.4e-6 - GPU_KERNEL_S)
@@ -42,22 +42,54 @@
         .latency_s = (latency), .rank_bytes_per_s = (rank), .total_bytes_per_s = (total)           \
     }
 
+/* A node of GPUs: messages to GPUs of the same node, one hop away, at `link` to one and at `links`
+ * together; to other nodes by its network adapters of `nic` each; and to other racks, between which
+ * eight nodes send at once. */
+#define GPU_NODE(hop, link, links, nics, nic)                                                      \
+    .kernel_s = GPU_KERNEL_S, .nics_per_node = (nics),                                             \
+    .levels = {LEVEL(NCCL_CALL_S + (hop), link, links),                                            \
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, nic, (nics) * (nic)),                            \
+               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, nic, 8 * (nics) * (nic))}
+
 /* NVIDIA H100 data sheet (SXM5): 80 GB, 3.35 TB/s, 67 TFLOP/s in f32, 989 in bf16; NVLink 900 GB/s
- * both ways. DGX H100 user guide: 8 GPUs on NVSwitch, so that all talk at full speed at once, and
+ * both ways. DGX H100 user guide: 8 GPUs on NVSwitch, so that all send at full speed at once, and
  * 8 ConnectX-7 of 400 Gb/s. */
 static const ta_cluster h100 = {
     .name = "h100",
     .device = "NVIDIA H100 SXM5 80 GB",
     .memory_bytes = 80e9,
     .memory_bytes_per_s = 3.35e12,
-    .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {67e12, 989e12},
-    .nics_per_node = 8,
-    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 450e9, 8 * 450e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+    GPU_NODE(NVLINK_HOP_S, 450e9, 8 * 450e9, 8, 50e9),
     .signal_s = NVLINK_SIGNAL_S,
     .read_bytes_per_s = 450e9,
+};
+
+/* NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, the H100's operations and NVLink. DGX H200 user
+ * guide: 8 GPUs on NVSwitch, and 8 ConnectX-7 of 400 Gb/s. */
+static const ta_cluster h200 = {
+    .name = "h200",
+    .device = "NVIDIA H200 SXM 141 GB",
+    .memory_bytes = 141e9,
+    .memory_bytes_per_s = 4.8e12,
+    .flops_per_s = {67e12, 989e12},
+    GPU_NODE(NVLINK_HOP_S, 450e9, 8 * 450e9, 8, 50e9),
+    .signal_s = NVLINK_SIGNAL_S,
+    .read_bytes_per_s = 450e9,
+};
+
+/* NVIDIA Blackwell architecture brief (HGX B200, 1000 W): 80 TFLOP/s in f32, 2250 in bf16; NVLink
+ * 1.8 TB/s both ways. DGX B200 data sheet: 8 GPUs on NVSwitch with 1,440 GB and 64 TB/s together,
+ * so 180 GB and 8 TB/s each, and 8 ConnectX-7 of 400 Gb/s. NVLink's hop is assumed to be H100's. */
+static const ta_cluster b200 = {
+    .name = "b200",
+    .device = "NVIDIA B200 180 GB",
+    .memory_bytes = 180e9,
+    .memory_bytes_per_s = 8e12,
+    .flops_per_s = {80e12, 2250e12},
+    GPU_NODE(NVLINK_HOP_S, 900e9, 8 * 900e9, 8, 50e9),
+    .signal_s = NVLINK_SIGNAL_S,
+    .read_bytes_per_s = 900e9,
 };
 
 /* NVIDIA A100 data sheet (SXM4, 80 GB): 2,039 GB/s, 19.5 TFLOP/s in f32, 312 in bf16; NVLink 600
@@ -67,33 +99,51 @@ static const ta_cluster a100 = {
     .device = "NVIDIA A100 SXM4 80 GB",
     .memory_bytes = 80e9,
     .memory_bytes_per_s = 2.039e12,
-    .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {19.5e12, 312e12},
-    .nics_per_node = 8,
-    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 300e9, 8 * 300e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 8 * 25e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 64 * 25e9)},
+    GPU_NODE(NVLINK_HOP_S, 300e9, 8 * 300e9, 8, 25e9),
     .signal_s = NVLINK_SIGNAL_S,
     .read_bytes_per_s = 300e9,
 };
 
 /* AMD Instinct MI300X data sheet: 192 GB, 5.3 TB/s, 163.4 TFLOP/s in f32, 1307.4 in bf16; 7
  * Infinity Fabric links of 128 GB/s both ways, one to each of the others, so a message between two
- * devices has one link, and a device that talks to all has seven. Eight network adapters of 400
+ * devices has one link, and a device that sends to all has seven. Eight network adapters of 400
  * Gb/s (RoCE). RCCL has NCCL's latencies, with NVLink's hop for Infinity Fabric. */
 static const ta_cluster mi300x = {
     .name = "mi300x",
     .device = "AMD Instinct MI300X 192 GB",
     .memory_bytes = 192e9,
     .memory_bytes_per_s = 5.3e12,
-    .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {163.4e12, 1307.4e12},
-    .nics_per_node = 8,
-    .levels = {LEVEL(NCCL_CALL_S + NVLINK_HOP_S, 64e9, 8 * 7 * 64e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 50e9, 8 * 50e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 50e9, 64 * 50e9)},
+    GPU_NODE(NVLINK_HOP_S, 64e9, 8 * 7 * 64e9, 8, 50e9),
     .signal_s = XGMI_SIGNAL_S,
     .read_bytes_per_s = 7 * 64e9,
+};
+
+/* AMD Instinct MI325X data sheet: 256 GB, 6 TB/s, the MI300X's operations and links. */
+static const ta_cluster mi325x = {
+    .name = "mi325x",
+    .device = "AMD Instinct MI325X 256 GB",
+    .memory_bytes = 256e9,
+    .memory_bytes_per_s = 6e12,
+    .flops_per_s = {163.4e12, 1307.4e12},
+    GPU_NODE(NVLINK_HOP_S, 64e9, 8 * 7 * 64e9, 8, 50e9),
+    .signal_s = XGMI_SIGNAL_S,
+    .read_bytes_per_s = 7 * 64e9,
+};
+
+/* AMD Instinct MI355X data sheet: 288 GB, 8 TB/s, 157.3 TFLOP/s in f32, 2516.6 in bf16; 7 Infinity
+ * Fabric links of 153.6 GB/s both ways, one to each of the others. Eight network adapters of 400
+ * Gb/s (RoCE). */
+static const ta_cluster mi355x = {
+    .name = "mi355x",
+    .device = "AMD Instinct MI355X 288 GB",
+    .memory_bytes = 288e9,
+    .memory_bytes_per_s = 8e12,
+    .flops_per_s = {157.3e12, 2516.6e12},
+    GPU_NODE(NVLINK_HOP_S, 76.8e9, 8 * 7 * 76.8e9, 8, 50e9),
+    .signal_s = XGMI_SIGNAL_S,
+    .read_bytes_per_s = 7 * 76.8e9,
 };
 
 /* NVIDIA L40S data sheet: 48 GB, 864 GB/s, 91.6 TFLOP/s in f32, 362 in bf16 (dense), PCIe 4.0 x16,
@@ -104,12 +154,8 @@ static const ta_cluster l40s = {
     .device = "NVIDIA L40S 48 GB",
     .memory_bytes = 48e9,
     .memory_bytes_per_s = 864e9,
-    .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {91.6e12, 362e12},
-    .nics_per_node = 4,
-    .levels = {LEVEL(NCCL_CALL_S + PCIE_HOP_S, 31.5e9, 8 * 31.5e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 25e9, 4 * 25e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 25e9, 32 * 25e9)},
+    GPU_NODE(PCIE_HOP_S, 31.5e9, 8 * 31.5e9, 4, 25e9),
     .signal_s = PCIE_SIGNAL_S,
     .read_bytes_per_s = 31.5e9,
 };
@@ -123,12 +169,8 @@ static const ta_cluster rtx4090 = {
     .device = "NVIDIA GeForce RTX 4090 24 GB",
     .memory_bytes = 24e9,
     .memory_bytes_per_s = 1.008e12,
-    .kernel_s = GPU_KERNEL_S,
     .flops_per_s = {82.6e12, 165.2e12},
-    .nics_per_node = 1,
-    .levels = {LEVEL(NCCL_CALL_S + 2 * PCIE_HOP_S, 15.75e9, 2 * 15.75e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S, 12.5e9, 12.5e9),
-               LEVEL(NCCL_CALL_S + NETWORK_HOP_S + RACK_HOP_S, 12.5e9, 8 * 12.5e9)},
+    GPU_NODE(2 * PCIE_HOP_S, 15.75e9, 2 * 15.75e9, 1, 12.5e9),
 };
 
 /* Ranks that are threads of one process on a machine with two memory channels or less: docs/
@@ -158,7 +200,8 @@ static double this_machines_memory_bytes(void)
 
 ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
 {
-    static const ta_cluster *const presets[] = {&h100, &a100, &mi300x, &l40s, &rtx4090, &local};
+    static const ta_cluster *const presets[] = {&h100,   &h200,   &b200, &a100,    &mi300x,
+                                                &mi325x, &mi355x, &l40s, &rtx4090, &local};
     for (size_t i = 0; i < sizeof presets / sizeof *presets; ++i) {
         if (strcmp(presets[i]->name, name) != 0)
             continue;
@@ -169,6 +212,7 @@ ta_status ta_cluster_preset(ta_cluster_draft *draft, const char *name)
         return TA_OK;
     }
     return ta_fail(TA_ERR_INVALID,
-                   "%s: preset is '%s': must be h100, a100, mi300x, l40s, rtx4090 or local",
+                   "%s: preset is '%s': must be h100, h200, b200, a100, mi300x, mi325x, mi355x, "
+                   "l40s, rtx4090 or local",
                    draft->where, name);
 }

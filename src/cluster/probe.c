@@ -1,6 +1,6 @@
 /* ta_cluster_probe(): measure the cluster that a group runs on. find.c says where the
  * ranks are; latencies and bandwidths are those of short swaps between pairs of ranks
- * (pairs.c), the way exchanges talk, inside packages and nodes and then between them;
+ * (pairs.c), as exchanges send, inside packages and nodes and then between them;
  * memory that ranks share is probe_shared.c's; memory is timed by copying it. Every rank ends with
  * the slowest rank's numbers, so all have the same cluster. */
 #include <stdio.h>

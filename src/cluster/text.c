@@ -131,7 +131,7 @@ static ta_status add_ranks(ta_cluster_draft *draft, int node, int count)
     return TA_OK;
 }
 
-static void forget_ranks(ta_cluster_draft *draft)
+static void clear_ranks(ta_cluster_draft *draft)
 {
     ta_cluster *c = draft->cluster;
     ta_cluster_free_places(c);
@@ -146,7 +146,7 @@ ta_status ta_cluster_set_nodes(ta_cluster_draft *draft, const char *value)
                                 "'2x8 1x4', and at most 1048576 ranks";
     const char *at = value;
     char word[32];
-    forget_ranks(draft);
+    clear_ranks(draft);
     while (ta_cluster_next_word(&at, word, sizeof word)) {
         int count, ranks, length = 0;
         if (sscanf(word, "%7dx%7d%n", &count, &ranks, &length) != 2 || word[length] || count < 1 ||
@@ -185,7 +185,7 @@ static ta_status set_node_of_rank(ta_cluster_draft *draft, const char *value)
     const char *at = value;
     char word[32];
     int all = 0;
-    forget_ranks(draft);
+    clear_ranks(draft);
     while (ta_cluster_next_word(&at, word, sizeof word)) {
         int node, length = 0;
         if (sscanf(word, "%7d%n", &node, &length) != 1 || word[length] || node < 0)

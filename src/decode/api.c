@@ -88,6 +88,10 @@ ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
     TA_TRY(ta_tensor_fill(&kv->v, &v, &kv->v));
     TA_TRY(check_extent(&kv->k, &k, kv->k_bytes));
     TA_TRY(check_extent(&kv->v, &v, kv->v_bytes));
+    k.name = "kv.k_scale";
+    v.name = "kv.v_scale";
+    TA_TRY(ta_scales_check(&kv->k_scale, &k));
+    TA_TRY(ta_scales_check(&kv->v_scale, &v));
     return plan->device->ops->check_kv(plan->device, p, kv);
 }
 
@@ -96,8 +100,7 @@ ta_status ta_check_stream(const ta_plan *plan, void *stream)
     if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, plan->device->name);
-    if (ta_plan_stages(plan) && plan->device->ops->capturing &&
-        plan->device->ops->capturing(plan->device, stream))
+    if (ta_plan_stages(plan) && ta_device_captures(plan->device, stream))
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "stream %p is being captured: group %s moves host memory, so a step of %d "
                        "ranks has to wait for the device; capture steps of one rank, or of a group "
@@ -114,9 +117,12 @@ static ta_status check_step(const ta_plan *plan, const ta_tensor *q, const ta_kv
     if (ta_plan_combines(plan))
         return ta_fail(TA_ERR_INVALID, "plan has config.combine_only: it has no K and V, call "
                                        "ta_combine(), or make another plan");
+    TA_TRY(ta_call_read_lists(plan, call, step));
     TA_TRY(ta_check_stream(plan, stream));
     TA_TRY(check_query(plan, q, step));
     TA_TRY(ta_check_kv(plan, kv, step));
+    if (step->problem.selected && plan->marks) /* the host sees the lists */
+        TA_TRY(ta_check_host_selected(&step->problem, &step->kv, plan->marks));
     return ta_check_out(plan, out, lse, step);
 }
 
@@ -125,7 +131,7 @@ static ta_status run_or_replay(ta_plan *plan, const ta_step *step, const ta_faul
                                void *stream)
 {
     if (plan->replays && !plan->checks && own->status == TA_OK &&
-        !plan->device->ops->capturing(plan->device, stream))
+        !ta_device_captures(plan->device, stream))
         return ta_replay_step(plan, step, own, stream);
     return plan->runs->decode(plan, step, own, stream);
 }
@@ -183,14 +189,15 @@ ta_status ta_step_end(ta_plan *plan, const ta_step *step, ta_status status, ta_f
     return TA_OK;
 }
 
-ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked, void *stream)
+ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t shared, ta_status checked,
+                      void *stream)
 {
     if (checked != TA_OK && plan->ranks == 1)
         return checked;
     if (checked == TA_OK && ta_sizes_change(plan, step))
         checked = ta_sizes_check_capture(plan, step, stream);
     /* The other ranks expect this one, so it takes part and tells them. */
-    ta_fault own = ta_step_record(plan, step, query, checked),
+    ta_fault own = ta_step_record(plan, step, shared, checked),
              earlier = ta_fault_of(TA_OK, plan->rank);
     if (checked == TA_OK)
         earlier = ta_take_report(plan);
@@ -211,11 +218,11 @@ ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status ch
         return checked;
     if (earlier.status != TA_OK)
         return ta_fail_of_fault(&earlier, "an earlier",
-                                "neither that step nor this one wrote anything here");
+                                "neither that step nor this one wrote anything here", 0);
     if (asked.status != TA_FAULT_ASKS)
-        return ta_fail_of_fault(&asked, "this", "nothing was written");
+        return ta_fail_of_fault(&asked, "this", "nothing was written", 0);
     if (now.status != TA_OK)
-        return ta_fail_of_fault(&now, "this", "nothing was written");
+        return ta_fail_of_fault(&now, "this", "nothing was written", 0);
     return TA_OK;
 }
 
@@ -226,8 +233,8 @@ ta_status ta_decode(ta_plan *plan, const ta_tensor *q, const ta_kv *kv, const ta
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
     ta_step step = {0};
     ta_status checked = check_step(plan, q, kv, out, lse, call, stream, &step);
-    uint64_t query = 0;
+    uint64_t shared = 0;
     if (checked == TA_OK && plan->checks)
-        checked = ta_check_more(plan, &step, &query, stream);
-    return ta_run_step(plan, &step, query, checked, stream);
+        checked = ta_check_more(plan, &step, &shared, stream);
+    return ta_run_step(plan, &step, shared, checked, stream);
 }

@@ -14,8 +14,8 @@ ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step);
 ta_status ta_check_out(const ta_plan *plan, const ta_tensor *out, float *lse, ta_step *step);
 
 /* Run a step of which `checked` is the result of all checks, and say what became of it: of this
- * rank's arguments, of an earlier step, of another rank. `query` is what checked mode found. */
-ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t query, ta_status checked,
+ * rank's arguments, of an earlier step, of another rank. `shared` is what checked mode found. */
+ta_status ta_run_step(ta_plan *plan, ta_step *step, uint64_t shared, ta_status checked,
                       void *stream);
 
 /* What a step's way through the group came to. After an error, `status`, the group is aborted: the

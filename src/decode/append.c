@@ -56,6 +56,37 @@ static ta_status check_tensor(const char *name, const ta_problem *p, const ta_te
     return ta_tensor_fill(given, &shape, filled);
 }
 
+/* Scales that are made must each have a place of its own. */
+static ta_status check_made_scales(const ta_append_input *input, ta_step *step)
+{
+    const ta_problem *p = &step->problem;
+    const ta_kv *kv = &step->kv;
+    int64_t blocks = kv->page_table ? kv->page_count : p->batch;
+    int64_t tokens = kv->page_table ? kv->page_tokens : p->max_tokens;
+    ta_tensor_shape k = {"kv.k_scale", blocks, tokens, p->kv_heads, 1, p->kv_dtype}, v = k;
+    v.name = "kv.v_scale";
+    if (input->make_scales != 0 && input->make_scales != 1)
+        return ta_fail(TA_ERR_INVALID, "input.make_scales is %d: must be 0 or 1",
+                       (int)input->make_scales);
+    if (input->reserved)
+        return ta_fail(TA_ERR_INVALID, "input.reserved is %d: must be 0", (int)input->reserved);
+    step->tokens.make_scales = input->make_scales;
+    if (!input->make_scales)
+        return TA_OK;
+    if (!ta_dtype_is_narrow(p->kv_dtype) || step->tokens.dtype == p->kv_dtype)
+        return ta_fail(TA_ERR_INVALID,
+                       "input.make_scales is 1: must be 0 with input.dtype %s and config.kv_dtype "
+                       "%s, scales are made of numbers that become 8 bits",
+                       ta_dtype_name(step->tokens.dtype), ta_dtype_name(p->kv_dtype));
+    if (!kv->k_scale.data || !kv->v_scale.data)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s.data is NULL with input.make_scales 1: must have room for a scale of "
+                       "each token and KV head",
+                       kv->k_scale.data ? v.name : k.name);
+    TA_TRY(ta_scales_check_distinct(&kv->k_scale, &k));
+    return ta_scales_check_distinct(&kv->v_scale, &v);
+}
+
 static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input, ta_step *step)
 {
     const ta_problem *p = &step->problem;
@@ -66,6 +97,7 @@ static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input,
                 ta_head_start(p->kv_heads, plan->ranks, plan->rank);
     tokens->local = input->source == TA_APPEND_LOCAL;
     TA_TRY(check_dtypes(plan, tokens->dtype));
+    TA_TRY(check_made_scales(input, step));
     int needed = needs_tokens(plan, input, step, heads);
     TA_TRY(
         check_tensor("input.k", p, &input->k, heads, p->k_dim, needed, tokens->dtype, &tokens->k));
@@ -74,11 +106,12 @@ static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input,
 }
 
 /* As a step whose queries see themselves alone: so that the pages of the new tokens are looked at,
- * and no others. */
+ * and no others. Scores have no part in it, so ranks need not agree on what would change them. */
 static ta_status check_cache(ta_plan *plan, const ta_kv *kv, ta_step *step, void *stream)
 {
     step->problem.causal = 1;
     step->problem.window = 1;
+    step->problem.softcap = 0.0f;
     TA_TRY(ta_check_kv(plan, kv, step));
     return plan->checks ? ta_check_tables(plan, step, stream) : TA_OK;
 }
@@ -181,7 +214,7 @@ static ta_status gather_and_store(ta_plan *plan, const ta_step *step, const ta_f
     char *piece = plan->gathered + at[plan->rank];
     char *wire = plan->exchange_gathered + at[plan->rank];
     ta_exchange_job fault = {.records = (float *)(void *)wire}; /* behind no records */
-    TA_TRY(ta_begin_fault(plan, &fault, own, stream));
+    TA_TRY(ta_begin_fault(plan, &fault, step, own, stream));
     TA_TRY(ta_end_fault(plan, &fault, step, own, stream));
     if (own->status == TA_OK) {
         TA_TRY(pack(plan, step, piece, stream));
@@ -250,7 +283,7 @@ static ta_status append_scattered(ta_plan *plan, const ta_step *step, ta_status 
         now = asked;
     if (checked != TA_OK || now.status == TA_OK)
         return checked;
-    return ta_fail_of_fault(&now, "this", "nothing was stored");
+    return ta_fail_of_fault(&now, "this", "nothing was stored", 1);
 }
 
 ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,

@@ -53,13 +53,6 @@ static ta_status read_ragged(const ta_plan *plan, const ta_call *call, ta_proble
     return TA_OK;
 }
 
-static ta_status check_aligned(const char *name, const void *pointer)
-{
-    if ((uintptr_t)pointer % sizeof(float))
-        return ta_fail(TA_ERR_INVALID, "call.%s is %p: must be aligned to 4 bytes", name, pointer);
-    return TA_OK;
-}
-
 static ta_status read_scores(const ta_call *call, ta_problem *p)
 {
     if (call->window < -1)
@@ -70,9 +63,9 @@ static ta_status read_scores(const ta_call *call, ta_problem *p)
         return ta_fail(TA_ERR_INVALID,
                        "call.softcap is %g: must be finite; 0 for the plan's, below it for none",
                        (double)call->softcap);
-    TA_TRY(check_aligned("starts", call->starts));
-    TA_TRY(check_aligned("sinks", call->sinks));
-    TA_TRY(check_aligned("alibi_slopes", call->alibi_slopes));
+    TA_TRY(ta_call_check_aligned("starts", call->starts));
+    TA_TRY(ta_call_check_aligned("sinks", call->sinks));
+    TA_TRY(ta_call_check_aligned("alibi_slopes", call->alibi_slopes));
     if (call->window)
         p->window = call->window > 0 ? call->window : 0;
     if (call->softcap != 0.0f)

@@ -14,8 +14,9 @@
 
 /* Copies of device memory. On the host they are what they are copies of. */
 typedef struct tables {
-    int32_t *lengths, *bounds, *pages, *starts;
-    float *sinks, *slopes;
+    int32_t *lengths, *bounds, *pages, *starts, *selected, *prefix_starts, *prefix_lengths;
+    uint64_t *marks;
+    float *sinks, *slopes, *k_scales, *v_scales;
     char *query;
 } tables;
 
@@ -25,8 +26,14 @@ static void free_tables(tables *t)
     free(t->bounds);
     free(t->pages);
     free(t->starts);
+    free(t->selected);
+    free(t->prefix_starts);
+    free(t->prefix_lengths);
+    free(t->marks);
     free(t->sinks);
     free(t->slopes);
+    free(t->k_scales);
+    free(t->v_scales);
     free(t->query);
 }
 
@@ -118,7 +125,7 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
                        (long long)stride);
     TA_TRY(make_copy((size_t)p->batch * (size_t)stride, sizeof *t->pages, &t->pages));
     for (int32_t b = 0; b < p->batch; ++b) {
-        const int32_t *bounds = kv->bounds ? kv->bounds + b * kv->bounds_stride : NULL;
+        const int32_t *bounds = ta_kv_bounds(kv, b);
         int32_t held = ta_shard_held(&p->shard, bounds, kv->lengths[b]);
         int64_t pages = ((int64_t)held + kv->page_tokens - 1) / kv->page_tokens;
         if (held <= p->max_tokens && pages <= stride)
@@ -129,26 +136,73 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
     return plan->device->ops->synchronize(plan->device, stream);
 }
 
-/* What the call points to, where it is not the plan's. Afterwards the problem has a copy of the
- * starts. */
+/* Those that are the same for all tokens; the check does not look at others. */
+static ta_status fetch_scales(const ta_plan *plan, const ta_problem *p, const ta_kv *kv,
+                              ta_scales *scales, float **copy, void *stream)
+{
+    int64_t sequences = scales->batch_stride ? p->batch : 1, heads = p->kv_heads;
+    if (!scales->data || scales->token_stride || (kv->page_table && scales->batch_stride))
+        return TA_OK;
+    TA_TRY(make_copy((size_t)(sequences * heads), sizeof **copy, copy));
+    for (int64_t i = 0; i < sequences * heads; ++i)
+        TA_TRY(
+            fetch(plan->device, *copy + i,
+                  scales->data + i / heads * scales->batch_stride + i % heads * scales->head_stride,
+                  sizeof **copy, stream));
+    *scales = (ta_scales){*copy, sequences > 1 ? heads : 0, 0, 1};
+    return plan->device->ops->synchronize(plan->device, stream);
+}
+
+/* Sinks and slopes, the plan's or the call's: ranks that share plans may differ in whose they use.
+ * A plan's own were looked at when it was made. */
+static ta_status fetch_heads(const ta_plan *plan, const ta_problem *p, tables *t, void *stream)
+{
+    ta_device *device = plan->device;
+    size_t heads = (size_t)p->query_heads, bytes = heads * sizeof(float);
+    int sinks = p->sinks != plan->problem.sinks;
+    int slopes = p->alibi_slopes != plan->problem.alibi_slopes;
+    TA_TRY(make_copy(heads, sizeof *t->sinks, &t->sinks));
+    TA_TRY(make_copy(heads, sizeof *t->slopes, &t->slopes));
+    if (p->sinks)
+        TA_TRY(fetch(device, t->sinks, p->sinks, bytes, stream));
+    if (p->alibi_slopes)
+        TA_TRY(fetch(device, t->slopes, p->alibi_slopes, bytes, stream));
+    TA_TRY(device->ops->synchronize(device, stream));
+    return ta_call_check_heads(p, sinks ? t->sinks : NULL, slopes ? t->slopes : NULL);
+}
+
+/* What the call points to. Afterwards the problem has a copy of the starts. */
 static ta_status check_call(const ta_plan *plan, ta_problem *p, tables *t, void *stream)
 {
     ta_device *device = plan->device;
-    size_t starts = p->starts ? (size_t)p->batch + 1 : 0, heads = (size_t)p->query_heads;
-    int sinks = p->sinks != plan->problem.sinks;
-    int slopes = p->alibi_slopes != plan->problem.alibi_slopes;
+    size_t starts = p->starts ? (size_t)p->batch + 1 : 0;
     TA_TRY(make_copy(starts, sizeof *t->starts, &t->starts));
-    TA_TRY(make_copy(heads, sizeof *t->sinks, &t->sinks));
-    TA_TRY(make_copy(heads, sizeof *t->slopes, &t->slopes));
     TA_TRY(fetch(device, t->starts, p->starts, starts * sizeof *t->starts, stream));
-    if (sinks)
-        TA_TRY(fetch(device, t->sinks, p->sinks, heads * sizeof *t->sinks, stream));
-    if (slopes)
-        TA_TRY(fetch(device, t->slopes, p->alibi_slopes, heads * sizeof *t->slopes, stream));
     TA_TRY(device->ops->synchronize(device, stream));
     p->starts = p->starts ? t->starts : NULL;
     TA_TRY(ta_call_check_starts(p, p->starts));
-    return ta_call_check_heads(p, t->sinks, t->slopes);
+    return fetch_heads(plan, p, t, stream);
+}
+
+/* The lists of the call. Afterwards the problem has copies of them. */
+static ta_status fetch_lists(const ta_plan *plan, ta_problem *p, tables *t, void *stream)
+{
+    ta_device *device = plan->device;
+    size_t each = sizeof(int32_t), groups = p->prefix_starts ? (size_t)p->prefix_groups : 0;
+    size_t words = p->selected ? (size_t)(p->rows * p->selected_stride) : 0;
+    TA_TRY(make_copy(words, each, &t->selected));
+    TA_TRY(make_copy(groups + 1, each, &t->prefix_starts));
+    TA_TRY(make_copy(groups, each, &t->prefix_lengths));
+    TA_TRY(make_copy(1, ta_selected_marks_bytes(p), &t->marks));
+    TA_TRY(fetch(device, t->selected, p->selected, words * each, stream));
+    if (groups)
+        TA_TRY(fetch(device, t->prefix_starts, p->prefix_starts, (groups + 1) * each, stream));
+    TA_TRY(fetch(device, t->prefix_lengths, p->prefix_lengths, groups * each, stream));
+    TA_TRY(device->ops->synchronize(device, stream));
+    p->selected = p->selected ? t->selected : NULL;
+    p->prefix_starts = groups ? t->prefix_starts : NULL;
+    p->prefix_lengths = groups ? t->prefix_lengths : NULL;
+    return ta_call_check_prefixes(p);
 }
 
 static ta_status check_tables(const ta_plan *plan, const ta_step *step, tables *t, void *stream)
@@ -156,17 +210,34 @@ static ta_status check_tables(const ta_plan *plan, const ta_step *step, tables *
     ta_kv kv = step->kv, unpaged;
     ta_problem p = step->problem;
     TA_TRY(check_call(plan, &p, t, stream));
+    TA_TRY(fetch_lists(plan, &p, t, stream));
     TA_TRY(fetch_lengths(plan, &p, &kv, t, stream));
+    TA_TRY(fetch_scales(plan, &p, &kv, &kv.k_scale, &t->k_scales, stream));
+    TA_TRY(fetch_scales(plan, &p, &kv, &kv.v_scale, &t->v_scales, stream));
     unpaged = kv;
     unpaged.page_table = NULL; /* which entries there are, lengths and bounds say */
-    TA_TRY(ta_host_check_kv(plan->device, &p, &unpaged));
-    if (!kv.page_table)
-        return TA_OK;
-    TA_TRY(fetch_pages(plan, &p, &kv, t, stream));
-    return ta_host_check_kv(plan->device, &p, &kv);
+    TA_TRY(ta_check_host_kv(plan->device, &p, &unpaged));
+    if (kv.page_table) {
+        TA_TRY(fetch_pages(plan, &p, &kv, t, stream));
+        TA_TRY(ta_check_host_kv(plan->device, &p, &kv));
+    }
+    return p.selected ? ta_check_host_selected(&p, &kv, t->marks) : TA_OK;
 }
 
-/* ---- The query ---- */
+/* ---- What ranks must share beside what they always compare: query, sinks and slopes ---- */
+
+/* 0 if there are none. `t` has copies if the host cannot see them. */
+static uint64_t hash_heads(const ta_plan *plan, const ta_problem *p, const tables *t)
+{
+    int visible = !plan->device->ops->alloc_host;
+    uint32_t heads = (uint32_t)p->query_heads;
+    uint64_t hash = 0;
+    if (p->sinks)
+        hash += ta_fault_mix(ta_hash_words(visible ? p->sinks : t->sinks, heads));
+    if (p->alibi_slopes)
+        hash += ta_fault_mix(~ta_hash_words(visible ? p->alibi_slopes : t->slopes, heads));
+    return hash;
+}
 
 /* A row of all heads, dense, where the host can see it. */
 static ta_status bring_row(const ta_plan *plan, const ta_step *step, int64_t row, char *to,
@@ -183,6 +254,7 @@ static ta_status bring_row(const ta_plan *plan, const ta_step *step, int64_t row
     return TA_OK;
 }
 
+/* Add to *hash. */
 static ta_status hash_query(const ta_plan *plan, const ta_step *step, tables *t, uint64_t *hash,
                             void *stream)
 {
@@ -194,7 +266,6 @@ static ta_status hash_query(const ta_plan *plan, const ta_step *step, tables *t,
         TA_TRY(bring_row(plan, step, row, t->query + (size_t)row * row_bytes, stream));
     if (plan->device->ops->synchronize)
         TA_TRY(plan->device->ops->synchronize(plan->device, stream));
-    *hash = 0;
     for (int64_t row = 0; row < rows; ++row)
         *hash += ta_fault_mix(
             ta_hash_words(t->query + (size_t)row * row_bytes, (uint32_t)(row_bytes / 4)) +
@@ -204,8 +275,7 @@ static ta_status hash_query(const ta_plan *plan, const ta_step *step, tables *t,
 
 static ta_status check_capture(const ta_plan *plan, void *stream)
 {
-    const ta_device_ops *ops = plan->device->ops;
-    if (ops->capturing && ops->capturing(plan->device, stream))
+    if (ta_device_captures(plan->device, stream))
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "stream %p is being captured: a step in checked mode waits for the device; "
                        "leave config.check at 0, and TREEATTN_CHECK unset",
@@ -224,7 +294,23 @@ ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream)
     return status;
 }
 
-ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, void *stream)
+ta_status ta_check_heads(ta_plan *plan, const ta_step *step, uint64_t *shared, void *stream)
+{
+    const ta_problem *p = &step->problem;
+    tables t = {0};
+    ta_status status = TA_OK;
+    if (!p->sinks && !p->alibi_slopes)
+        return TA_OK;
+    TA_TRY(check_capture(plan, stream));
+    if (plan->device->ops->alloc_host)
+        status = fetch_heads(plan, p, &t, stream);
+    if (status == TA_OK)
+        *shared = hash_heads(plan, p, &t);
+    free_tables(&t);
+    return status;
+}
+
+ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *shared, void *stream)
 {
     const ta_device_ops *ops = plan->device->ops;
     tables t = {0};
@@ -233,8 +319,9 @@ ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *query, voi
     TA_TRY(check_capture(plan, stream));
     if (ops->alloc_host)
         TA_TRY_GOTO(check_tables(plan, step, &t, stream), free_tables);
+    *shared = hash_heads(plan, &step->problem, &t);
     if (plan->ranks > 1 && plan->query_placement == TA_PLACE_ALL)
-        TA_TRY_GOTO(hash_query(plan, step, &t, query, stream), free_tables);
+        TA_TRY_GOTO(hash_query(plan, step, &t, shared, stream), free_tables);
     status = TA_OK;
 
 free_tables:

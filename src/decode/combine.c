@@ -5,13 +5,14 @@
 #include "base/arguments.h"
 #include "base/status.h"
 #include "call.h"
+#include "check_more.h"
 #include "step.h"
 
 static ta_status run(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     ta_shard_output given = {step->q, step->part_lse, (int32_t)step->part_base_2};
     ta_device *device = plan->device;
-    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->job, step, own, stream));
     if (own->status == TA_OK)
         TA_TRY(device->ops->make_records(device, &step->problem, &given, plan->records,
                                          &plan->telling, stream));
@@ -32,8 +33,22 @@ const ta_algorithm_ops ta_combine_algorithm = {.name = "combine",
                                                .heard = ta_tree_heard,
                                                .attend_bytes = no_bytes};
 
+static ta_status check_lists(const ta_call *given)
+{
+    ta_call call;
+    TA_TRY(ta_struct_read(TA_STRUCT(ta_call), "call", given, &call));
+    if (call.selected)
+        return ta_fail(TA_ERR_INVALID, "call.selected is %p: must be NULL, a combine sees no keys",
+                       (const void *)call.selected);
+    if (call.prefix_groups)
+        return ta_fail(TA_ERR_INVALID,
+                       "call.prefix_groups is %d: must be 0, a combine sees no keys",
+                       (int)call.prefix_groups);
+    return TA_OK;
+}
+
 /* What a call can add to a plan that has scores no more. */
-static ta_status check_options(const ta_problem *p)
+static ta_status check_options(const ta_problem *p, const ta_call *call)
 {
     if (p->window)
         return ta_fail(TA_ERR_INVALID,
@@ -47,7 +62,7 @@ static ta_status check_options(const ta_problem *p)
         return ta_fail(TA_ERR_INVALID,
                        "call.alibi_slopes is %p: must be NULL, a combine sees no scores",
                        (const void *)p->alibi_slopes);
-    return TA_OK;
+    return call ? check_lists(call) : TA_OK;
 }
 
 static ta_status check_part(const ta_tensor *part, const float *part_lse, ta_lse_base base,
@@ -82,7 +97,7 @@ static ta_status check(const ta_plan *plan, const ta_tensor *part, const float *
                        "plan attends to K and V: make one with config.combine_only = 1, or call "
                        "ta_decode()");
     TA_TRY(ta_check_stream(plan, stream));
-    TA_TRY(check_options(&step->problem));
+    TA_TRY(check_options(&step->problem, call));
     TA_TRY(check_part(part, part_lse, base, step));
     return ta_check_out(plan, out, lse, step);
 }
@@ -94,5 +109,8 @@ ta_status ta_combine(ta_plan *plan, const ta_tensor *part, const float *part_lse
         return ta_fail(TA_ERR_INVALID, "plan is NULL: make one with ta_plan_create()");
     ta_step step = {0};
     ta_status checked = check(plan, part, part_lse, base, out, lse, call, stream, &step);
-    return ta_run_step(plan, &step, 0, checked, stream);
+    uint64_t shared = 0;
+    if (checked == TA_OK && plan->checks)
+        checked = ta_check_heads(plan, &step, &shared, stream);
+    return ta_run_step(plan, &step, shared, checked, stream);
 }

@@ -29,7 +29,7 @@ static ta_status resolve_rows(const ta_plan_config *config, ta_problem *p)
     p->rows = config->max_call_tokens ? config->max_call_tokens : rows;
     p->plan_rows = p->rows;
     p->plan_batch = p->batch;
-    return ta_check_int("query_heads", p->query_heads, 1, 1 << 16);
+    return TA_OK;
 }
 
 static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
@@ -39,13 +39,7 @@ static ta_status resolve_shape(const ta_plan_config *config, ta_problem *p)
     p->k_dim = config->k_dim;
     p->v_dim = config->v_dim ? config->v_dim : config->k_dim;
     p->max_tokens = config->max_tokens;
-    TA_TRY(ta_check_int("kv_heads", p->kv_heads, 1, p->query_heads));
-    if (p->query_heads % p->kv_heads)
-        return ta_fail(TA_ERR_INVALID,
-                       "config.query_heads is %d: must be a multiple of config.kv_heads, %d",
-                       (int)p->query_heads, (int)p->kv_heads);
-    TA_TRY(ta_check_dim("k_dim", p->k_dim, TA_MAX_DIM));
-    TA_TRY(ta_check_dim("v_dim", p->v_dim, TA_MAX_DIM));
+    TA_TRY(ta_check_head_shape(p->query_heads, p->kv_heads, p->k_dim, p->v_dim, TA_MAX_DIM));
     return ta_check_int("max_tokens", p->max_tokens, 1, INT32_MAX - 64);
 }
 
@@ -53,6 +47,11 @@ static ta_status resolve_dtypes(const ta_plan_config *config, ta_problem *p)
 {
     TA_TRY(ta_check_dtype("kv_dtype", config->kv_dtype, TA_AS_KV));
     p->kv_dtype = config->kv_dtype;
+    if (!config->query_dtype && ta_dtype_is_narrow(p->kv_dtype))
+        return ta_fail(TA_ERR_INVALID,
+                       "config.query_dtype is TA_DTYPE_NONE with config.kv_dtype %s: must be "
+                       "TA_F32, TA_F16 or TA_BF16, a query has more than 8 bits",
+                       ta_dtype_find(p->kv_dtype)->constant);
     p->query_dtype = config->query_dtype ? config->query_dtype : p->kv_dtype;
     p->out_dtype = config->out_dtype ? config->out_dtype : p->query_dtype;
     TA_TRY(ta_check_dtype("query_dtype", p->query_dtype, TA_AS_QUERY));
@@ -109,6 +108,19 @@ static ta_status resolve_tile(const ta_plan_config *config, ta_problem *p)
     return TA_OK;
 }
 
+/* A plan that shares prefixes has room for as many groups as sequences. */
+static ta_status resolve_prefixes(const ta_plan_config *config, ta_problem *p)
+{
+    TA_TRY(ta_check_int("shared_prefixes", config->shared_prefixes, 0, 1));
+    if (config->shared_prefixes && config->algorithm == TA_ALGORITHM_RING_KV && p->shard.ranks > 1)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "config.shared_prefixes is 1 with TA_ALGORITHM_RING_KV: a ring that passes "
+                       "K and V has no shared prefixes, must be TA_ALGORITHM_TREE, "
+                       "TA_ALGORITHM_RING_Q or TA_ALGORITHM_AUTO");
+    p->shares_prefixes = config->shared_prefixes;
+    return TA_OK;
+}
+
 static ta_status check_placement(const char *name, ta_placement placement, int root, int ranks)
 {
     if (placement != TA_PLACE_ALL && placement != TA_PLACE_ROOT && placement != TA_PLACE_HEADS)
@@ -151,6 +163,7 @@ static ta_status check_unset_fields(const ta_plan_config *config)
     TA_TRY(check_unset("query_placement", config->query_placement != TA_PLACE_ALL));
     TA_TRY(check_unset("query_root", config->query_root != 0));
     TA_TRY(check_unset("append_scattered", config->append_scattered != 0));
+    TA_TRY(check_unset("shared_prefixes", config->shared_prefixes != 0));
     if (config->reproducible_tile)
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "config.reproducible_tile is %d with config.combine_only: what the ranks "
@@ -169,6 +182,7 @@ static ta_status resolve_combine(const ta_plan_config *config, int rank, int ran
 {
     TA_TRY(check_unset_fields(config));
     TA_TRY(resolve_rows(config, p));
+    TA_TRY(ta_check_int("query_heads", p->query_heads, 1, 1 << 16));
     TA_TRY(ta_check_dim("v_dim", config->v_dim, TA_MAX_DIM));
     TA_TRY(check_all_finite("sinks", config->sinks, p->query_heads));
     TA_TRY(ta_check_dtype("query_dtype", config->query_dtype, TA_AS_QUERY));
@@ -184,6 +198,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
 {
     ta_problem p = {0};
     TA_TRY(ta_check_int("combine_only", config->combine_only, 0, 1));
+    TA_TRY(ta_check_int("reserved", config->reserved, 0, 0));
     if (config->combine_only) {
         TA_TRY(resolve_combine(config, rank, ranks, &p));
     } else {
@@ -192,6 +207,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
         TA_TRY(resolve_scores(config, &p));
         TA_TRY(resolve_map(config, rank, ranks, 0, &p));
         TA_TRY(resolve_tile(config, &p));
+        TA_TRY(resolve_prefixes(config, &p));
     }
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));

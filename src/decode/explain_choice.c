@@ -23,6 +23,13 @@ static const char *why_no_ring(const ta_choice *choice)
                : ", which is no difference";
 }
 
+/* Why what would have been faster is not what runs. */
+static void add_not_direct(const ta_choice *choice, ta_text *out)
+{
+    if (*choice->not_possible)
+        ta_text_add(out, "; not direct: %s", choice->not_possible);
+}
+
 void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
 {
     const ta_choice *choice = &plan->choice;
@@ -33,6 +40,7 @@ void ta_choice_explain_algorithm(const ta_plan *plan, ta_text *out)
         ta_text_add(out, "the config asks for it");
     } else if (ta_plan_is_ring(plan)) {
         ta_text_add(out, "the least predicted time of all ways on this cluster");
+        add_not_direct(choice, out);
     } else {
         ta_text_add(out, "K and V stay in place, and what moves does not grow with the tokens");
         if (ring && ring->possible)
@@ -53,10 +61,10 @@ static void add_why(const ta_plan *plan, ta_text *out)
         ta_choice_explain_algorithm(plan, out);
     else if (choice->wanted != TA_EXCHANGE_AUTO)
         ta_text_add(out, "the config asks for it");
-    else if (choice->candidates.list)
-        ta_text_add(out, "the least predicted time of all exchanges on this cluster%s%s",
-                    *choice->not_possible ? "; not direct: " : "", choice->not_possible);
-    else if (choice->exchange == TA_EXCHANGE_BINOMIAL)
+    else if (choice->candidates.list) {
+        ta_text_add(out, "the least predicted time of all exchanges on this cluster");
+        add_not_direct(choice, out);
+    } else if (choice->exchange == TA_EXCHANGE_BINOMIAL)
         ta_text_add(out, "the default for output on one rank; no cluster was given");
     else
         ta_text_add(out, "the default; no cluster was given");
@@ -106,6 +114,22 @@ static void add_exchange(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "\n");
 }
 
+/* "on 4 nodes", "in 2 packages of one node", "in 16 packages on 8 nodes in 2 racks" */
+static void add_places(const ta_nodes *nodes, ta_text *out)
+{
+    if (nodes->unit == TA_UNIT_PACKAGE && !nodes->above) {
+        ta_text_add(out, "in %d packages of one node", nodes->count);
+        return;
+    }
+    for (const ta_nodes *n = nodes; n; n = n->above) {
+        const char *what = n->unit == TA_UNIT_NODE      ? "on %d nodes"
+                           : n->unit == TA_UNIT_PACKAGE ? "in %d packages"
+                                                        : "in %d racks";
+        ta_text_add(out, n == nodes ? "" : " ");
+        ta_text_add(out, what, n->count);
+    }
+}
+
 void ta_choice_explain(const ta_plan *plan, ta_text *out)
 {
     const ta_choice *choice = &plan->choice;
@@ -117,9 +141,9 @@ void ta_choice_explain(const ta_plan *plan, ta_text *out)
     }
     if (!choice->candidates.list)
         return;
-    ta_text_add(out, "cluster: %s, these ranks %s %d %s\n", choice->candidates.cluster,
-                choice->by_package ? "in" : "on", choice->nodes.count,
-                choice->by_package ? "packages of one node" : "nodes");
+    ta_text_add(out, "cluster: %s, these ranks ", choice->candidates.cluster);
+    add_places(&choice->nodes, out);
+    ta_text_add(out, "\n");
     ta_candidates_write(&choice->candidates, out);
     ta_text_add(out, "advice: ");
     add_advice(plan, out);
@@ -131,9 +155,14 @@ void ta_choice_explain(const ta_plan *plan, ta_text *out)
 static void add_json_choice(const ta_plan *plan, ta_text *out)
 {
     const ta_choice *choice = &plan->choice;
-    ta_text_add(out, ",\n \"nodes\": %d", choice->by_package ? 1 : choice->nodes.count);
-    if (choice->by_package)
-        ta_text_add(out, ", \"packages\": %d", choice->nodes.count);
+    const ta_nodes *nodes = ta_nodes_find(&choice->nodes, TA_UNIT_NODE);
+    const ta_nodes *packages = ta_nodes_find(&choice->nodes, TA_UNIT_PACKAGE);
+    const ta_nodes *racks = ta_nodes_find(&choice->nodes, TA_UNIT_RACK);
+    ta_text_add(out, ",\n \"nodes\": %d", nodes ? nodes->count : 1);
+    if (packages)
+        ta_text_add(out, ", \"packages\": %d", packages->count);
+    if (racks)
+        ta_text_add(out, ", \"racks\": %d", racks->count);
     ta_text_add(out, ", \"one_device_is_cheaper\": %s, \"advice\": \"",
                 ta_choice_one_device_is_cheaper(choice) ? "true" : "false");
     add_advice(plan, out);

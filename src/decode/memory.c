@@ -47,7 +47,7 @@ static void cut_records(ta_plan *plan, ta_cutter *device, ta_cutter *exchange)
 {
     size_t bytes = ta_exchange_partial_bytes(&plan->job);
     if (ta_exchange_in_place(&plan->job)) /* cut already */
-        plan->records = ta_exchange_place(&plan->job);
+        plan->records = ta_exchange_own_records(&plan->job);
     else
         plan->records = ta_cut(device, bytes, 1);
     plan->job.records = ta_plan_stages(plan) ? ta_cut(exchange, bytes, 1) : plan->records;
@@ -118,6 +118,8 @@ static ta_status cut_memory(ta_plan *plan, size_t *staging_bytes)
     void *slopes = p->alibi_slopes ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     void *sinks = p->sinks ? ta_cut(&device, (size_t)p->query_heads, sizeof(float)) : NULL;
     plan->attend = ta_cut(&device, plan->runs->attend_bytes(plan), 1);
+    if (!plan->device->ops->alloc_host && !ta_plan_combines(plan))
+        plan->marks = ta_cut(&device, ta_selected_marks_bytes(p), 1);
     plan->report = &plan->heard;
     if (ta_plan_device_tells(plan) && ta_plan_stages(plan))
         plan->told = ta_cut(&device, 1, sizeof *plan->told);
@@ -174,7 +176,7 @@ void ta_plan_fit(ta_plan *plan, int64_t rows)
 {
     ta_exchange_job *job = &plan->job;
     if (ta_exchange_in_place(job)) /* not the same for every exchange */
-        plan->records = job->records = ta_exchange_place(job);
+        plan->records = job->records = ta_exchange_own_records(job);
     if (plan->fitted_rows == rows)
         return;
     plan->fitted_rows = rows;
@@ -207,13 +209,8 @@ ta_status ta_plan_make_memory(const ta_plan_config *config, ta_plan *plan)
 {
     size_t staging_bytes;
     TA_TRY(make_staging(plan));
-    if (config->workspace) {
-        TA_TRY(ta_check_workspace(config->workspace, config->workspace_bytes, plan->memory_bytes));
-        plan->memory = config->workspace;
-    } else {
-        TA_TRY(ta_device_alloc(plan->device, plan->memory_bytes, &plan->memory));
-        plan->owns_memory = 1;
-    }
+    TA_TRY(ta_device_workspace(plan->device, config->workspace, config->workspace_bytes,
+                               plan->memory_bytes, &plan->memory, &plan->owns_memory));
     TA_TRY(cut_memory(plan, &staging_bytes));
     TA_TRY(make_all_offsets(plan));
     ta_plan_fit(plan, plan->problem.rows);

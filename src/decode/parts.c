@@ -38,6 +38,8 @@ static ta_problem problem_of(const ta_problem *p, piece c)
     if (part.alibi_slopes)
         part.alibi_slopes += c.first;
     part.sinks = NULL; /* finish() takes care of them */
+    if (part.selected_lists > 1)
+        part.selected += (int64_t)c.kv_first * part.selected_count;
     return part;
 }
 
@@ -76,6 +78,10 @@ ta_status ta_part_attend(ta_plan *plan, const ta_problem *problem, int rank, con
         ta_kv cache = *kv;
         cache.k = ta_heads_from(cache.k, c.kv_first, problem->kv_dtype);
         cache.v = ta_heads_from(cache.v, c.kv_first, problem->kv_dtype);
+        if (cache.k_scale.data)
+            cache.k_scale.data += c.kv_first * cache.k_scale.head_stride;
+        if (cache.v_scale.data)
+            cache.v_scale.data += c.kv_first * cache.v_scale.head_stride;
         TA_TRY(ta_plan_attend(plan, &part, &query, &cache,
                               records + ta_exchange_floats(&plan->job, at - first), stream));
         at += c.heads;

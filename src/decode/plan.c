@@ -19,12 +19,41 @@ const ta_algorithm_ops *const ta_algorithms[] = {
     [TA_ALGORITHM_RING_Q] = &ta_ring_q_algorithm,
 };
 
-/* Do the ranks of a node address each other's memory, as far as this one knows? Its partials must
- * be in the host's. */
+/* Do the ranks of a node address each other's memory, as far as this one knows? GPUs may, whatever
+ * the group moves; but if that is host memory, no other part of a step may move. */
 static int shares_memory(const ta_plan *plan)
 {
-    return plan->ranks > 1 && plan->group->ops->share && !plan->group->device &&
-           !plan->device->ops->alloc_host;
+    if (plan->ranks == 1)
+        return 0;
+    if (!plan->device->ops->alloc_host)
+        return plan->group->ops->share && !plan->group->device;
+    return plan->device->ops->peers &&
+           (plan->group->device ||
+            (plan->query_placement == TA_PLACE_ALL && !plan->gathers_tokens));
+}
+
+/* GPUs could have what this config asks for, if the group did not have to move anything else. */
+static ta_status check_direct(const ta_plan_config *config, const ta_plan *plan)
+{
+    int query = plan->query_placement != TA_PLACE_ALL;
+    if (plan->ranks == 1 || config->exchange != TA_EXCHANGE_DIRECT || plan->group->device ||
+        !plan->device->ops->peers || shares_memory(plan))
+        return TA_OK;
+    return ta_fail(TA_ERR_UNSUPPORTED,
+                   "%s is %d with config.exchange TA_EXCHANGE_DIRECT: must be %s, since group %s "
+                   "moves host memory and nothing that is on %s",
+                   query ? "config.query_placement" : "config.append_scattered",
+                   query ? (int)plan->query_placement : 1, query ? "TA_PLACE_ALL" : "0",
+                   plan->group->ops->name, plan->device->name);
+}
+
+/* Is what was chosen exchanged in device memory? */
+static int in_device_memory(const ta_plan *plan)
+{
+    if (plan->ranks == 1)
+        return 0;
+    return plan->group->device || (ta_exchange_kinds[plan->choice.exchange].shares &&
+                                   !ta_plan_is_ring(plan) && plan->device->ops->alloc_host);
 }
 
 /* Take over what was chosen: the algorithm, a ring of one rank being a tree, and the exchange. That
@@ -51,9 +80,10 @@ static void take_choice(ta_plan *plan)
                                      .placement = plan->out_placement,
                                      .root = plan->out_root,
                                      .nodes = &plan->choice.nodes,
-                                     .device_memory = ta_plan_tracks(plan),
+                                     .device_memory = in_device_memory(plan),
                                      .shares_memory = shares_memory(plan),
-                                     .shots = plan->shots};
+                                     .shots = plan->shots,
+                                     .signal_bytes = plan->signal_bytes};
     job->chunks = plan->ranks > 1 ? ta_exchange_chunks(job->kind, &job->shape) : 1;
 }
 
@@ -75,11 +105,13 @@ static ta_status check_replay(const ta_plan_config *config, const ta_plan *plan)
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "config.replay is 1: device %s has no graphs, leave it at 0",
                        plan->device->name);
-    if (plan->ranks > 1 && !plan->group->device)
+    if (plan->ranks > 1 && !plan->group->device &&
+        !(config->exchange == TA_EXCHANGE_DIRECT && shares_memory(plan)))
         return ta_fail(
             TA_ERR_UNSUPPORTED,
             "config.replay is 1: group %s moves host memory, so a step of %d ranks waits "
-            "for %s and can't be captured; use a group that moves device memory",
+            "for %s and can't be captured; use a group that moves device memory, or "
+            "TA_EXCHANGE_DIRECT",
             plan->group->ops->name, plan->ranks, plan->device->name);
     return TA_OK;
 }
@@ -128,6 +160,7 @@ static ta_step_shape shape_of(const ta_plan *plan, const ta_plan_config *config)
                            .out_root = plan->out_root,
                            .device_memory = plan->group && plan->group->device,
                            .shares_memory = shares_memory(plan),
+                           .shares_gpus = plan->device->ops->alloc_host != NULL,
                            .shots = plan->shots};
 }
 
@@ -147,23 +180,51 @@ static ta_status describe_plan(const ta_group *group, const ta_device *device,
                        device->name, group->device->name);
     TA_TRY(ta_config_resolve(config, plan->rank, plan->ranks, &plan->problem));
     TA_TRY(check_dtypes(plan));
-    TA_TRY(check_replay(config, plan));
-    plan->replays = config->replay;
-    TA_TRY(ta_check_int("append_scattered", config->append_scattered, 0, 1));
-    plan->gathers_tokens = config->append_scattered;
-    TA_TRY(check_checks(config, plan));
-    TA_TRY(check_shots(plan));
     plan->query_placement = config->query_placement;
     plan->query_root = config->query_root;
     plan->out_placement = config->out_placement;
     plan->out_root = config->out_root;
+    plan->gathers_tokens = config->append_scattered != 0;
+    TA_TRY(check_replay(config, plan));
+    plan->replays = config->replay;
+    TA_TRY(ta_check_int("append_scattered", config->append_scattered, 0, 1));
+    TA_TRY(check_checks(config, plan));
+    TA_TRY(check_direct(config, plan));
+    TA_TRY(check_shots(plan));
     plan->job.device = plan->device;
+    plan->signal_bytes = ta_cluster_signal_bytes(config->cluster);
     plan->algorithm =
         config->algorithm == TA_ALGORITHM_AUTO ? TA_ALGORITHM_TREE : config->algorithm;
     TA_TRY(check_reproducible(plan, config));
     ta_step_shape shape = shape_of(plan, config);
     TA_TRY(ta_planner_choose(&shape, config->algorithm, config->exchange, &plan->choice));
     take_choice(plan);
+    return TA_OK;
+}
+
+/* May what was chosen turn out to be impossible when the ranks come together? */
+static int may_choose_again(const ta_plan *plan)
+{
+    const ta_choice *choice = &plan->choice;
+    return plan->ranks > 1 && choice->algorithm == TA_ALGORITHM_TREE &&
+           choice->exchange != choice->wanted && ta_exchange_kinds[choice->exchange].shares;
+}
+
+/* The most that any of the plans takes that this config may lead to. */
+static ta_status measure_choices(const ta_plan_config *config, ta_plan *plan, size_t *bytes)
+{
+    size_t most;
+    TA_TRY(ta_plan_measure(plan, &most));
+    if (may_choose_again(plan)) {
+        ta_step_shape shape = shape_of(plan, config);
+        size_t other;
+        TA_TRY(ta_planner_choose_without(&shape, plan->choice.exchange, &plan->choice));
+        take_choice(plan);
+        plan->job.device = plan->device;
+        TA_TRY(ta_plan_measure(plan, &other));
+        most = other > most ? other : most;
+    }
+    *bytes = most;
     return TA_OK;
 }
 
@@ -177,7 +238,7 @@ ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
     TA_TRY(ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known));
     ta_status status = describe_plan(group, device, &known, &plan);
     if (status == TA_OK)
-        status = ta_plan_measure(&plan, bytes);
+        status = measure_choices(&known, &plan, bytes);
     ta_choice_free(&plan.choice);
     return status;
 }

@@ -32,15 +32,17 @@ typedef struct ta_step {
 } ta_step;
 
 _Static_assert(sizeof(ta_tensor) == sizeof(void *) + 3 * sizeof(int64_t), "no padding");
+_Static_assert(sizeof(ta_scales) == sizeof(ta_tensor), "no padding");
 _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * sizeof(void *) +
-                                    2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t),
+                                    2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t) +
+                                    2 * sizeof(ta_scales),
                "no padding");
-_Static_assert(sizeof(ta_problem) == 11 * sizeof(int32_t) + sizeof(ta_shard) +
+_Static_assert(sizeof(ta_problem) == 15 * sizeof(int32_t) + sizeof(ta_shard) +
                                          3 * sizeof(ta_dtype) + 2 * sizeof(float) +
-                                         2 * sizeof(int64_t) + 3 * sizeof(void *),
+                                         3 * sizeof(int64_t) + 6 * sizeof(void *),
                "no padding");
-_Static_assert(sizeof(ta_new_tokens) ==
-                   2 * sizeof(ta_tensor) + sizeof(ta_dtype) + sizeof(int32_t) + 2 * sizeof(void *),
+_Static_assert(sizeof(ta_new_tokens) == 2 * sizeof(ta_tensor) + sizeof(ta_dtype) + sizeof(int32_t) +
+                                            2 * sizeof(void *) + 2 * sizeof(int32_t),
                "no padding");
 _Static_assert(sizeof(ta_step) == 2 * sizeof(ta_tensor) + sizeof(ta_kv) + 2 * sizeof(float *) +
                                       2 * sizeof(uint64_t) + sizeof(ta_problem) +
@@ -78,7 +80,8 @@ struct ta_plan {
     int lengths_hidden; /* on some rank, maybe another, the host cannot see the lengths of a step */
     int checks;         /* checked mode */
     int shots;          /* of a direct exchange, if the environment says */
-    int replays;        /* steps are captured, and replayed where they can be */
+    double signal_bytes; /* likewise: what decides it on GPUs, if there is a cluster */
+    int replays;         /* steps are captured, and replayed where they can be */
     ta_algorithm algorithm;
     const ta_algorithm_ops *runs; /* its table */
     ta_choice choice;             /* of the exchange, and what was predicted */
@@ -86,9 +89,10 @@ struct ta_plan {
     void *memory; /* device memory that the pieces below are cut from */
     size_t memory_bytes;
     int owns_memory;
-    float *records; /* query_heads · rows partials of this rank, then a ta_fault */
-    void *query;    /* the query after it moved, [head][row][k_dim]; NULL if it need not */
-    void *attend;   /* workspace of the device's attend() */
+    float *records;  /* query_heads · rows partials of this rank, then a ta_fault */
+    void *query;     /* the query after it moved, [head][row][k_dim]; NULL if it need not */
+    void *attend;    /* workspace of the device's attend() */
+    uint64_t *marks; /* of ta_check_host_selected(), if the host sees the lists of a step */
 
     /* Where partials and queries meet those of other ranks: in the device's memory if the group can
      * reach it; otherwise they are staged through host memory and merged there. */
@@ -119,6 +123,7 @@ struct ta_plan {
     ta_tell telling;  /* what the next attend() of this step has to tell; `to` NULL: nothing */
     ta_fault *report; /* where finish() tells of a fault: pinned host memory, or `heard` */
     ta_fault heard;
+    ta_fault missing; /* a rank for which another one waited in vain, if there is one */
 
     /* Rings only: see ring.h. */
     float *fresh;              /* pass-KV: records of this rank's part before they are merged */
@@ -158,7 +163,7 @@ static inline int ta_plan_stages(const ta_plan *plan)
  * is in device memory too, behind the records. */
 static inline int ta_plan_tracks(const ta_plan *plan)
 {
-    return plan->ranks > 1 && plan->group->device;
+    return plan->job.shape.device_memory;
 }
 
 /* Does the device tell the other ranks of a step's lengths, because the host cannot see them? */

@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "base/status.h"
+#include "device/fallback.h"
 
 static ta_exchange default_exchange(ta_placement placement)
 {
@@ -91,10 +92,8 @@ static void take_fastest(ta_choice *choice)
 /* Where the ranks are, as this exchange takes it. */
 static ta_status find_nodes(const ta_step_shape *shape, ta_exchange kind, ta_choice *choice)
 {
-    const int *units = ta_exchange_units(kind, shape->cluster);
     ta_nodes_free(&choice->nodes);
-    choice->by_package = shape->cluster && units != shape->cluster->node_of;
-    return ta_nodes_make(units, shape->ranks, &choice->nodes);
+    return ta_exchange_nodes(kind, shape->cluster, shape->ranks, &choice->nodes);
 }
 
 ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, ta_exchange wanted,
@@ -119,46 +118,64 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
     }
     if (!cluster)
         return TA_OK;
-    TA_TRY(ta_predict_all(shape, &choice->candidates));
+    TA_TRY(ta_predict_ways(shape, &choice->candidates));
     if (shape->ranks > 1)
         take_fastest(choice);
     note_chosen(choice, shape->ranks);
     return find_nodes(shape, choice->exchange, choice);
 }
 
-/* Where rank 0 says that the ranks are. */
-static ta_status follow_nodes(ta_group *group, int known, ta_choice *choice)
+/* One level of where rank 0 says that the ranks are: a number for each, and what they are in. */
+static ta_status follow_level(ta_group *group, const ta_nodes *own, int level, int *unit_of,
+                              ta_nodes *nodes)
 {
     int ranks = group->size;
-    int *node_of = calloc((size_t)ranks, sizeof *node_of);
+    if (own) {
+        ta_nodes_write(own, level, ranks, unit_of);
+        for (int k = 0; k < level; ++k)
+            own = own->above;
+        unit_of[ranks] = (int)own->unit;
+    }
+    TA_TRY(ta_group_broadcast_host(group, unit_of, (size_t)(ranks + 1) * sizeof *unit_of, 0));
+    if (level > 0)
+        return ta_nodes_add(unit_of, ranks, (ta_unit)unit_of[ranks], nodes);
+    TA_TRY(ta_nodes_make(unit_of, ranks, nodes));
+    nodes->unit = (ta_unit)unit_of[ranks];
+    return TA_OK;
+}
+
+/* All levels; one rank's numbers stand for its neighbours' too, so all are made anew. */
+static ta_status follow_nodes(ta_group *group, int known, int levels, ta_choice *choice)
+{
+    int ranks = group->size;
+    int *unit_of = calloc((size_t)ranks + 1, sizeof *unit_of);
+    ta_nodes nodes = {0};
     ta_status status = TA_OK;
-    if (!node_of) {
+    if (!unit_of) {
         status = ta_fail(TA_ERR_NO_MEMORY, "no memory for the nodes of %d ranks", ranks);
         ta_group_abort(group, ta_last_error());
         return status;
     }
-    if (known)
-        memcpy(node_of, choice->nodes.node_of, (size_t)ranks * sizeof *node_of);
-    TA_TRY_GOTO(ta_group_broadcast_host(group, node_of, (size_t)ranks * sizeof *node_of, 0),
-                free_node_of);
+    for (int level = 0; level < levels && status == TA_OK; ++level)
+        status = follow_level(group, known && group->rank == 0 ? &choice->nodes : NULL, level,
+                              unit_of, &nodes);
+    free(unit_of);
     ta_nodes_free(&choice->nodes);
-    status = ta_nodes_make(node_of, ranks, &choice->nodes);
-
-free_node_of:
-    free(node_of);
+    choice->nodes = nodes;
     return status;
 }
 
 ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status)
 {
-    int32_t decided[2] = {TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO}; /* rank 0 could not */
+    int32_t decided[3] = {TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, 0}; /* rank 0 could not */
     if (status == TA_OK) {
         decided[0] = (int32_t)choice->algorithm;
         decided[1] = (int32_t)choice->exchange;
+        decided[2] = ta_nodes_levels(&choice->nodes);
     }
     ta_status heard = ta_group_broadcast_host(group, decided, sizeof decided, 0);
     if (heard == TA_OK && ta_exchange_kinds[decided[1]].by_nodes)
-        heard = follow_nodes(group, status == TA_OK, choice);
+        heard = follow_nodes(group, status == TA_OK, decided[2], choice);
     if (status != TA_OK) {
         choice->exchange = (ta_exchange)decided[1]; /* in which it takes part no less */
         choice->algorithm = (ta_algorithm)decided[0];
@@ -175,23 +192,34 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
     return heard;
 }
 
+ta_status ta_planner_choose_without(const ta_step_shape *shape, ta_exchange kind, ta_choice *choice)
+{
+    choice->exchange = default_exchange(shape->out_placement);
+    if (!choice->candidates.list)
+        return TA_OK;
+    choice->candidates.list[ta_way_of(TA_ALGORITHM_TREE, kind)].possible = 0;
+    take_fastest(choice);
+    note_chosen(choice, shape->ranks);
+    return find_nodes(shape, choice->exchange, choice);
+}
+
 ta_status ta_planner_without(ta_group *group, const ta_step_shape *shape, ta_exchange kind,
                              const char *why, ta_choice *choice)
 {
     ta_exchange wanted = choice->wanted;
-    if (wanted == kind)
-        return ta_fail(TA_ERR_UNSUPPORTED, "config.exchange is %s: must be another kind, %s",
-                       ta_exchange_kinds[kind].symbol, why);
+    if (wanted == kind) /* takes part no less: others may have asked for what can be had */
+        return ta_planner_follow(group, choice,
+                                 ta_fail(TA_ERR_UNSUPPORTED,
+                                         "config.exchange is %s: must be another kind, %s",
+                                         ta_exchange_kinds[kind].symbol, why));
     ta_format(choice->not_possible, sizeof choice->not_possible, "%s", why);
-    choice->exchange = default_exchange(shape->out_placement);
-    ta_status status = TA_OK;
-    if (choice->candidates.list) {
-        choice->candidates.list[ta_way_of(TA_ALGORITHM_TREE, kind)].possible = 0;
-        take_fastest(choice);
-        note_chosen(choice, shape->ranks);
-        status = find_nodes(shape, choice->exchange, choice);
-    }
-    return ta_planner_follow(group, choice, status);
+    ta_status status = ta_planner_choose_without(shape, kind, choice);
+    status = ta_planner_follow(group, choice, status);
+    if (status == TA_OK)
+        ta_fallback_from_direct(why, choice->algorithm == TA_ALGORITHM_TREE
+                                         ? ta_exchange_kinds[choice->exchange].name
+                                         : "a ring");
+    return status;
 }
 
 void ta_choice_free(ta_choice *choice)

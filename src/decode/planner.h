@@ -13,7 +13,6 @@ typedef struct ta_choice {
     ta_exchange exchange;   /* of the tree */
     ta_nodes nodes;         /* where the ranks are, if there is a cluster */
     char not_possible[160]; /* why a cheaper exchange was given up when the plan was made; or "" */
-    int by_package;         /* the `nodes` are packages of one node, see ta_cluster_units() */
     ta_candidates candidates; /* by ta_way, if there is a cluster */
 } ta_choice;
 
@@ -30,6 +29,10 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
  * it, unless the config asks for it. Collective. */
 ta_status ta_planner_without(ta_group *group, const ta_step_shape *shape, ta_exchange kind,
                              const char *why, ta_choice *choice);
+
+/* What rank 0 then chooses. Local. */
+ta_status ta_planner_choose_without(const ta_step_shape *shape, ta_exchange kind,
+                                    ta_choice *choice);
 
 void ta_choice_free(ta_choice *choice);
 

@@ -8,7 +8,6 @@
 #include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/partial.h"
-#include "base/shard_map.h"
 #include "base/status.h"
 #include "config.h"
 #include "planner.h"
@@ -53,32 +52,18 @@ ta_status ta_predict_query(const ta_step_shape *shape, ta_cost *cost)
                           shape->query_root);
         return TA_OK;
     }
-    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
-    for (int rank = 0; rank <= shape->ranks; ++rank)
-        offsets[rank] =
-            (size_t)ta_head_start(p->query_heads, shape->ranks, rank) * query_head_bytes(p);
-    ta_cost_all_gather(cost, "move the query", offsets);
-    free(offsets);
-    return TA_OK;
+    return ta_cost_all_gather_divided(cost, "move the query", p->query_heads, query_head_bytes(p));
 }
 
 /* What goes before an exchange in rounds to one root, in device memory: ta_sizes_notify(). */
 static ta_status predict_notices(const ta_step_shape *shape, const ta_exchange_entry *entry,
-                                 ta_cost *cost)
+                                 const ta_nodes *nodes, ta_cost *cost)
 {
-    if (shape->ranks == 1 || shape->out_placement != TA_PLACE_ROOT || !entry->rounds ||
+    int has_rounds = entry->rounds || (entry->shares && nodes->count > 1);
+    if (shape->ranks == 1 || shape->out_placement != TA_PLACE_ROOT || !has_rounds ||
         !shape->device_memory)
         return TA_OK;
-    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
-    for (int rank = 0; rank <= shape->ranks; ++rank)
-        offsets[rank] = (size_t)rank * TA_FAULT_BYTES;
-    ta_cost_all_gather(cost, "notices", offsets);
-    free(offsets);
-    return TA_OK;
+    return ta_cost_all_gather_divided(cost, "notices", shape->ranks, TA_FAULT_BYTES);
 }
 
 static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_cost *cost,
@@ -96,25 +81,23 @@ static ta_status predict_tree(const ta_step_shape *shape, ta_exchange kind, ta_c
         .placement = shape->out_placement,
         .root = shape->out_root,
         .nodes = &nodes,
-        .device_memory = shape->device_memory,
+        .device_memory = shape->device_memory || (entry->shares && shape->shares_gpus),
         .shares_memory = shape->shares_memory,
         .shots = shape->shots,
+        .signal_bytes = ta_cluster_signal_bytes(shape->cluster),
     };
-    TA_TRY(ta_nodes_make(ta_exchange_units(kind, shape->cluster), shape->ranks, &nodes));
+    TA_TRY(ta_exchange_nodes(kind, shape->cluster, shape->ranks, &nodes));
     ta_status status = TA_OK;
     c->possible =
         shape->ranks > 1 ? ta_exchange_supports(kind, &exchange) : kind == TA_EXCHANGE_DOUBLING;
     if (entry->max_ranks && shape->ranks > entry->max_ranks)
         c->possible = 0;
-    if (entry->shares && shape->ranks > 1) {
-        int known = shape->cluster && ta_cluster_shares_memory(shape->cluster);
-        c->possible &= known;
-        exchange.shares_memory = known; /* its time is known also where it does not run */
-    }
-    if (!c->possible && !(entry->shares && ta_exchange_supports(kind, &exchange)))
+    if (entry->shares && shape->ranks > 1)
+        c->possible &= shape->cluster && ta_cluster_shares_memory(shape->cluster);
+    if (!c->possible)
         goto free_nodes;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
-    TA_TRY_GOTO(predict_notices(shape, entry, cost), free_nodes);
+    TA_TRY_GOTO(predict_notices(shape, entry, &nodes, cost), free_nodes);
     TA_TRY_GOTO(ta_predict_query(shape, cost), free_nodes);
     if (ta_problem_combines(p))
         ta_cost_local(cost, "make records",
@@ -138,7 +121,8 @@ static ta_status predict_ring(const ta_step_shape *shape, int passes_kv, ta_cost
 {
     const ta_problem *p = shape->problem;
     double shard_bytes = ta_kv_bytes(p, p->max_tokens, p->kv_heads);
-    c->possible = shape->ranks > 1 && !p->tally_tile && !ta_problem_combines(p);
+    c->possible = shape->ranks > 1 && !p->tally_tile && !ta_problem_combines(p) &&
+                  !(passes_kv && p->shares_prefixes);
     c->memory_bytes = shard_bytes * (passes_kv ? 2 : 1) + 3 * partial_bytes(p);
     if (!c->possible)
         return TA_OK;
@@ -218,7 +202,7 @@ end_cost:
     return status;
 }
 
-ta_status ta_predict_all(const ta_step_shape *shape, ta_candidates *candidates)
+ta_status ta_predict_ways(const ta_step_shape *shape, ta_candidates *candidates)
 {
     candidates->list = calloc(TA_WAYS, sizeof *candidates->list);
     if (!candidates->list)
@@ -248,15 +232,13 @@ const char *ta_exchange_name(ta_exchange exchange)
                                                         : "unknown";
 }
 
-ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
-                     int candidate, ta_prediction *prediction)
+/* All candidates of a config on a cluster; free them with ta_choice_free(). */
+static ta_status predict_config(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
+                                ta_choice *choice)
 {
     ta_plan_config known;
     ta_problem problem;
-    ta_choice choice = {0};
-    TA_TRY(ta_predict_check(cluster, ranks));
     TA_TRY(ta_struct_read(TA_STRUCT(ta_plan_config), "config", config, &known));
-    TA_TRY(ta_predict_check_candidate(candidate, TA_WAYS));
     TA_TRY(ta_config_resolve(&known, 0, ranks, &problem));
     ta_step_shape shape = {.problem = &problem,
                            .cluster = cluster,
@@ -265,19 +247,52 @@ ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, in
                            .out_placement = known.out_placement,
                            .query_root = known.query_root,
                            .out_root = known.out_root,
-                           .shares_memory = strcmp(cluster->device, "host") == 0};
-    ta_status status = ta_planner_choose(&shape, known.algorithm, known.exchange, &choice);
-    if (status == TA_OK) {
-        const ta_candidate *c = &choice.candidates.list[candidate];
-        ta_prediction found = {.algorithm = (ta_algorithm)c->algorithm,
-                               .exchange = (ta_exchange)c->exchange,
-                               .possible = c->possible,
-                               .chosen = candidate == choice.candidates.chosen,
-                               .fits = c->fits,
-                               .step = ta_call_cost_predicted(&c->calls[0]),
-                               .memory_bytes = c->memory_bytes};
-        status = ta_struct_write(TA_STRUCT(ta_prediction), "prediction", &found, prediction);
-    }
+                           .shares_memory = ta_cluster_shares_memory(cluster),
+                           .shares_gpus = strcmp(cluster->device, "host") != 0};
+    return ta_planner_choose(&shape, known.algorithm, known.exchange, choice);
+}
+
+static ta_status write_prediction(const ta_choice *choice, int candidate, ta_prediction *prediction)
+{
+    const ta_candidate *c = &choice->candidates.list[candidate];
+    ta_prediction found = {.algorithm = (ta_algorithm)c->algorithm,
+                           .exchange = (ta_exchange)c->exchange,
+                           .possible = c->possible,
+                           .chosen = candidate == choice->candidates.chosen,
+                           .fits = c->fits,
+                           .step = ta_call_cost_predicted(&c->calls[0]),
+                           .memory_bytes = c->memory_bytes};
+    return ta_struct_write(TA_STRUCT(ta_prediction), "prediction", &found, prediction);
+}
+
+ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
+                     int candidate, ta_prediction *prediction)
+{
+    ta_choice choice = {0};
+    TA_TRY(ta_predict_check(cluster, ranks));
+    TA_TRY(ta_predict_check_candidate(candidate, TA_WAYS));
+    ta_status status = predict_config(cluster, config, ranks, &choice);
+    if (status == TA_OK)
+        status = write_prediction(&choice, candidate, prediction);
+    ta_choice_free(&choice);
+    return status;
+}
+
+ta_status ta_predict_all(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
+                         ta_prediction *predictions, int room, int *count)
+{
+    ta_choice choice = {0};
+    TA_TRY(ta_predict_check(cluster, ranks));
+    if (!count)
+        return ta_fail(TA_ERR_INVALID, "count is NULL: must say where the number goes");
+    if (room < 0 || (room > 0 && !predictions))
+        return ta_fail(TA_ERR_INVALID, "predictions is %s and room is %d: must be an array of it",
+                       predictions ? "set" : "NULL", room);
+    ta_status status = predict_config(cluster, config, ranks, &choice);
+    for (int i = 0; i < room && i < TA_WAYS && status == TA_OK; ++i)
+        status = write_prediction(&choice, i, &predictions[i]);
+    if (status == TA_OK)
+        *count = TA_WAYS;
     ta_choice_free(&choice);
     return status;
 }

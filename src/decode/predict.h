@@ -17,6 +17,7 @@ typedef struct ta_step_shape {
     int query_root, out_root;
     int device_memory; /* partials are exchanged in the devices' memory, not in the hosts' */
     int shares_memory; /* ranks of a node can address memory of each other */
+    int shares_gpus;   /* which is that of GPUs, whatever the exchanges with messages use */
     int shots;         /* of a direct exchange, 1 or 2; 0: by its bytes */
 } ta_step_shape;
 
@@ -35,7 +36,7 @@ ta_way ta_way_of(ta_algorithm algorithm, ta_exchange exchange);
 ta_status ta_predict_way(const ta_step_shape *shape, ta_way way, ta_candidate *candidate);
 
 /* All of them, by ta_way. */
-ta_status ta_predict_all(const ta_step_shape *shape, ta_candidates *candidates);
+ta_status ta_predict_ways(const ta_step_shape *shape, ta_candidates *candidates);
 
 /* Parts of it, for ring_estimate.c. */
 

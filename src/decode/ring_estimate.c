@@ -4,8 +4,6 @@
  * pass-KV    the shards go around in two halves, p - 1 hops each, and a rank attends meanwhile
  * pass-Q     the parts' partials go around, p - 1 hops; attended with before, in one pass, or hop
  *            by hop if the queries are scattered and travel along */
-#include <stdlib.h>
-
 #include "base/dtype.h"
 #include "base/neighbors.h"
 #include "base/partial.h"
@@ -60,14 +58,7 @@ static ta_status gather_parts(const ta_step_shape *s, ta_cost *cost)
             }
         return TA_OK;
     }
-    size_t *offsets = calloc((size_t)s->ranks + 1, sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", s->ranks);
-    for (int rank = 0; rank <= s->ranks; ++rank)
-        offsets[rank] = (size_t)ta_head_start(s->problem->query_heads, s->ranks, rank) * each;
-    ta_cost_all_gather(cost, "gather the parts", offsets);
-    free(offsets);
-    return TA_OK;
+    return ta_cost_all_gather_divided(cost, "gather the parts", s->problem->query_heads, each);
 }
 
 /* Whether a rank has a fault: recursive doubling, which is as an all-reduce, or an all-gather. */
@@ -77,14 +68,7 @@ static ta_status exchange_fault(const ta_step_shape *s, ta_cost *cost)
         ta_cost_all_reduce(cost, "agree", TA_FAULT_BYTES);
         return TA_OK;
     }
-    size_t *offsets = calloc((size_t)s->ranks + 1, sizeof *offsets);
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", s->ranks);
-    for (int rank = 0; rank <= s->ranks; ++rank)
-        offsets[rank] = (size_t)rank * TA_FAULT_BYTES;
-    ta_cost_all_gather(cost, "agree", offsets);
-    free(offsets);
-    return TA_OK;
+    return ta_cost_all_gather_divided(cost, "agree", s->ranks, TA_FAULT_BYTES);
 }
 
 ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
@@ -97,7 +81,9 @@ ta_status ta_ring_kv_estimate(const ta_step_shape *s, ta_cost *cost)
     for (int32_t first = 0; first < p->max_tokens; first += slice_tokens) {
         int32_t left = p->max_tokens - first;
         double tokens = left < slice_tokens ? left : slice_tokens;
-        double slice_bytes = ta_kv_bytes(p, tokens, p->kv_heads);
+        double scales = ta_dtype_is_narrow(p->kv_dtype) ? 2 * sizeof(float) : 0;
+        double slice_bytes = ta_kv_bytes(p, tokens, p->kv_heads) +
+                             (double)p->batch * tokens * (double)p->kv_heads * scales;
         double attend_s = ta_attend_s(s->cluster, ta_kv_bytes(p, tokens, part_kv_heads(s))) +
                           ta_cost_memory_s(s->cluster, 1, 3 * largest_part_bytes(s)); /* merge */
         ta_cost_local(cost, "pack K and V", ta_cost_memory_s(s->cluster, 1, 2 * slice_bytes));

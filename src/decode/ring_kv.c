@@ -28,7 +28,9 @@ int32_t ta_ring_slice_tokens(const ta_problem *problem)
 
 static size_t head_bytes(const ta_problem *p, int32_t slots)
 {
-    return (size_t)slots * ((size_t)p->k_dim + (size_t)p->v_dim) * ta_dtype_bytes(p->kv_dtype);
+    size_t scales = ta_dtype_is_narrow(p->kv_dtype) ? 2 * sizeof(float) : 0;
+    return (size_t)slots *
+           (((size_t)p->k_dim + (size_t)p->v_dim) * ta_dtype_bytes(p->kv_dtype) + scales);
 }
 
 size_t ta_ring_slice_head_bytes(const ta_problem *problem)
@@ -62,7 +64,7 @@ static int32_t count_slots(const kv_step *s, const ta_problem *slice)
     if (s->plan->lengths_hidden)
         return slice->max_tokens;
     for (int32_t b = 0; b < slice->batch; ++b) {
-        const int32_t *bounds = s->kv->bounds ? s->kv->bounds + b * s->kv->bounds_stride : NULL;
+        const int32_t *bounds = ta_kv_bounds(s->kv, b);
         ta_visible seen =
             ta_shard_seen(&slice->shard, bounds, s->kv->lengths[b],
                           ta_problem_query_tokens(slice, b), slice->causal, slice->window);
@@ -86,6 +88,12 @@ static ta_status attend(kv_step *s, int owner, int slice, void *block)
     kv.v = (ta_tensor){(char *)block +
                            (size_t)(p.batch * kv.k.batch_stride) * ta_dtype_bytes(p.kv_dtype),
                        p.kv_heads * slots * p.v_dim, p.v_dim, slots * p.v_dim};
+    if (ta_dtype_is_narrow(p.kv_dtype)) { /* its scales are behind it, one for each vector */
+        int64_t vectors = p.batch * p.kv_heads * slots;
+        float *scales = (float *)(void *)((char *)block + vectors * (p.k_dim + p.v_dim));
+        kv.k_scale = (ta_scales){scales, p.kv_heads * slots, 1, slots};
+        kv.v_scale = (ta_scales){scales + vectors, p.kv_heads * slots, 1, slots};
+    }
     float *fresh = s->begun ? plan->fresh : s->merged;
     TA_TRY(ta_part_attend(plan, &p, plan->rank, &s->query, &kv, fresh, s->stream));
     if (!s->begun) {
@@ -190,7 +198,7 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
     int first, heads;
     kv_step s = {.plan = plan, .problem = &step->problem, .kv = &step->kv, .stream = stream};
     s.idle = own->status != TA_OK;
-    TA_TRY(ta_begin_fault(plan, &plan->fault_job, own, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->fault_job, step, own, stream));
     if (!plan->lengths_hidden) {
         TA_TRY(exchange_fault(plan, step, own, stream));
         if (ta_step_failed(plan, &plan->fault_job))
@@ -229,7 +237,7 @@ static void cut_fault(ta_plan *plan, ta_cutter *exchange)
     job->shape.placement = TA_PLACE_ALL;
     job->defers = ta_plan_tracks(plan);
     job->received = ta_cut(exchange, ta_exchange_received(job), ta_exchange_partial_bytes(job));
-    job->records = ta_exchange_in_place(job) ? ta_exchange_place(job)
+    job->records = ta_exchange_in_place(job) ? ta_exchange_own_records(job)
                                              : ta_cut(exchange, 1, ta_exchange_partial_bytes(job));
 }
 

@@ -191,7 +191,7 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
         TA_TRY(ta_move_query(plan, step, own, &s.query, stream));
     int part = s.travels ? plan->rank : ta_previous_rank(plan->rank, ranks);
     int hops = s.travels ? ranks : ranks - 1;
-    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->job, step, own, stream));
     TA_TRY(fill_first(&s, part, plan->wire[0]));
     for (int i = 0; i < hops; ++i) {
         TA_TRY(hop(&s, part, i % 2, i == ranks - 1));

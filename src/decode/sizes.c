@@ -56,9 +56,8 @@ int ta_sizes_of_append_change(const ta_plan *plan, const ta_step *step)
 
 ta_status ta_sizes_check_capture(const ta_plan *plan, const ta_step *step, void *stream)
 {
-    const ta_device_ops *ops = plan->device->ops;
     const ta_problem *p = &step->problem;
-    if (!ops->capturing || !ops->capturing(plan->device, stream))
+    if (!ta_device_captures(plan->device, stream))
         return TA_OK;
     return ta_fail(TA_ERR_UNSUPPORTED,
                    "stream %p is being captured and this call has %lld query rows in %d sequences: "
@@ -98,8 +97,10 @@ ta_status ta_sizes_hear(ta_plan *plan, int number, const void *record, ta_fault 
 
 ta_status ta_sizes_end_hearing(ta_plan *plan, int count, ta_fault *all, void *stream)
 {
-    if (plan->answers)
+    if (plan->answers && plan->group->ops->wait)
         TA_TRY(plan->group->ops->wait(plan->group, stream));
+    else if (plan->answers)
+        TA_TRY(plan->device->ops->synchronize(plan->device, stream));
     else
         (void)ta_take_report(plan); /* it says the same */
     for (int i = 0; plan->answers && i < count; ++i)

@@ -39,13 +39,18 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
     return TA_OK;
 }
 
-ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
-                         void *stream)
+ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
+                         const ta_fault *own, void *stream)
 {
+    const ta_problem *p = &step->problem;
     ta_fault *fault = ta_exchange_fault(job);
     plan->telling.to = NULL;
     if (own->status == TA_OK && ta_plan_device_tells(plan))
-        plan->telling = (ta_tell){*own, ta_plan_stages(plan) ? plan->told : fault};
+        plan->telling =
+            (ta_tell){.own = *own,
+                      .to = ta_plan_stages(plan) ? plan->told : fault,
+                      .selected = p->selected,
+                      .selected_words = p->selected ? (uint64_t)(p->rows * p->selected_stride) : 0};
     else if (ta_plan_tracks(plan))
         return plan->device->ops->copy(
             plan->device, fault, own->status == TA_FAULT_ASKS ? own : &plan->faults[-own->status],
@@ -199,15 +204,33 @@ static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own,
 {
     ta_tensor query;
     TA_TRY(ta_move_query(plan, step, own, &query, stream));
-    TA_TRY(ta_begin_fault(plan, &plan->job, own, stream));
+    TA_TRY(ta_begin_fault(plan, &plan->job, step, own, stream));
     if (own->status == TA_OK)
         TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));
     TA_TRY(ta_end_fault(plan, &plan->job, step, own, stream));
     return ta_tree_merge(plan, step, own, stream);
 }
 
+/* On GPUs that address each other's memory exchange and finish are one kernel, and every rank is in
+ * it. */
+static ta_status finish_with_peers(ta_plan *plan, const ta_step *step, const ta_fault *own,
+                                   void *stream)
+{
+    ta_finish finish = {.problem = step->problem};
+    if (own->status == TA_OK) {
+        finish.out = step->out;
+        finish.lse = step->lse;
+        finish.report = plan->report;
+    }
+    ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &finish.first_head,
+                  &finish.heads);
+    return ta_direct_finish(&plan->job, &finish, stream);
+}
+
 ta_status ta_tree_merge(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
+    if (plan->job.peers)
+        return finish_with_peers(plan, step, own, stream);
     if (ta_plan_stages(plan))
         TA_TRY(exchange_staged(plan, own, stream));
     else

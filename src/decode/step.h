@@ -62,8 +62,8 @@ ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tens
 /* What this rank has to tell goes into the place of a job's fault: begin before attending, which
  * may have to add lengths that are in device memory. After the end it is there, in the order of
  * the stream, and the job can be exchanged; with staging it takes a wait. */
-ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_fault *own,
-                         void *stream);
+ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
+                         const ta_fault *own, void *stream);
 ta_status ta_end_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
                        const ta_fault *own, void *stream);
 

@@ -15,6 +15,18 @@ static void share_starts(const ta_problem *p, ta_fault *own)
         ta_fault_share(own, TA_COMMON_STARTS, ta_hash_words(p->starts, (uint32_t)p->batch + 1));
 }
 
+static void share_lists(const ta_problem *p, ta_fault *own)
+{
+    uint64_t hash = 0, words = p->selected ? (uint64_t)(p->rows * p->selected_stride) : 0;
+    for (uint64_t i = 0; i < words; ++i)
+        hash += ta_hash_at((uint32_t)i, (uint32_t)p->selected[i]);
+    if (p->prefix_starts)
+        hash += ta_prefix_hash(ta_hash_words(p->prefix_starts, (uint32_t)p->prefix_groups + 1),
+                               ta_hash_words(p->prefix_lengths, (uint32_t)p->prefix_groups));
+    if (p->selected || p->prefix_starts)
+        ta_fault_share(own, TA_COMMON_LISTS, hash);
+}
+
 static void share_tables(const ta_problem *p, const ta_kv *kv, ta_fault *own)
 {
     uint32_t each = (uint32_t)p->shard.ranks + 1;
@@ -50,6 +62,15 @@ static void write_quote(const ta_fault *fault, char *text, size_t capacity)
     snprintf(text, capacity, words[0] ? " (\"%s…\")" : "%s", words);
 }
 
+/* 0 without lists: then the options are those of every other call. */
+static uint64_t hash_of_lists(const ta_problem *p)
+{
+    if (!p->selected && !p->prefix_starts)
+        return 0;
+    return ta_hash_at(2, (uint32_t)p->selected_count) + ta_hash_at(3, (uint32_t)p->selected_lists) +
+           ta_hash_at(4, (uint32_t)(p->prefix_starts ? p->prefix_groups : 0));
+}
+
 void ta_step_share_call(const ta_plan *plan, const ta_step *step, ta_fault *own)
 {
     const ta_problem *p = &step->problem;
@@ -59,10 +80,11 @@ void ta_step_share_call(const ta_plan *plan, const ta_step *step, ta_fault *own)
     ta_fault_share(own, TA_COMMON_TOKENS, p->starts ? (uint64_t)p->rows : 0);
     ta_fault_share(own, TA_COMMON_OPTIONS,
                    ta_hash_at(0, (uint32_t)p->window) + ta_hash_at(1, ta_float_bits(p->softcap)) +
-                       (uint64_t)step->tokens.dtype);
+                       hash_of_lists(p) + (uint64_t)step->tokens.dtype);
 }
 
-ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query, ta_status checked)
+ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t shared,
+                        ta_status checked)
 {
     const ta_problem *p = &step->problem;
     ta_fault own = ta_fault_of(checked, plan->rank);
@@ -71,29 +93,44 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t query
     if (checked != TA_OK || plan->ranks == 1)
         return own;
     ta_step_share_call(plan, step, &own);
-    ta_fault_share(&own, TA_COMMON_QUERY, query);
+    ta_fault_share(&own, TA_COMMON_QUERY, shared);
     if (ta_plan_device_tells(plan))
         return own;
     share_starts(p, &own);
+    share_lists(p, &own);
     if (!ta_problem_combines(p))
         share_tables(p, &step->kv, &own);
     return own;
+}
+
+/* Ranks that waited in vain on their devices are no more in the same exchange: for good. */
+static void give_up(ta_plan *plan, ta_fault missing)
+{
+    char reason[100];
+    plan->missing = missing;
+    snprintf(reason, sizeof reason, "rank %d did not come to a step within the group's timeout",
+             (int)missing.rank);
+    ta_group_abort(plan->group, reason);
 }
 
 /* finish() leaves the report alone until its status is TA_OK again. */
 ta_fault ta_take_report(ta_plan *plan)
 {
     ta_fault fault = ta_fault_of(TA_OK, plan->rank);
+    if (ta_fault_is_missing(plan->missing))
+        return plan->missing;
     if (__atomic_load_n(&plan->report->status, __ATOMIC_ACQUIRE) == TA_OK)
         return fault;
     fault = *plan->report;
     __atomic_store_n(&plan->report->status, TA_OK, __ATOMIC_RELEASE);
+    if (ta_fault_is_missing(fault))
+        give_up(plan, fault);
     return fault;
 }
 
 /* In what two ranks differ: "kv.lengths and the tag". If only the hash shows it, that may be any
  * part. */
-static void name_differences(int32_t differs, char *text, size_t capacity)
+static void name_differences(int32_t differs, int appends, char *text, size_t capacity)
 {
     static const char *const names[] = {
 #define NAME(name, bits, text) [TA_COMMON_##name] = (text),
@@ -106,16 +143,22 @@ static void name_differences(int32_t differs, char *text, size_t capacity)
     int written = 0;
     for (int i = 0; i < TA_COMMON_PARTS + 2; ++i)
         if (differs >> i & 1)
-            written += snprintf(text + written, capacity - (size_t)written, "%s%s",
-                                written ? " and " : "", names[i]);
+            written +=
+                snprintf(text + written, capacity - (size_t)written, "%s%s", written ? " and " : "",
+                         appends && i == TA_COMMON_OPTIONS ? "input.dtype" : names[i]);
 }
 
-ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what)
+ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what, int appends)
 {
     ta_status status = (ta_status)fault->status;
     char text[240] = "";
+    if (ta_fault_is_missing(*fault))
+        return ta_fail(status,
+                       "rank %d did not come to %s step within the group's timeout, another rank "
+                       "waited for it in vain; %s",
+                       (int)fault->rank, when, what);
     if (fault->other >= 0) {
-        name_differences(fault->what, text, sizeof text);
+        name_differences(fault->what, appends, text, sizeof text);
         return ta_fail(status,
                        "ranks %d and %d differ in %s step, in %s: all ranks must give the "
                        "same; %s",
@@ -134,5 +177,5 @@ ta_status ta_plan_check(ta_plan *plan)
     ta_fault fault = ta_take_report(plan);
     if (fault.status == TA_OK)
         return TA_OK;
-    return ta_fail_of_fault(&fault, "an earlier", "that step wrote nothing here");
+    return ta_fail_of_fault(&fault, "an earlier", "that step wrote nothing here", 0);
 }

@@ -1,6 +1,8 @@
 /* Devices by name, and ta_info(). */
 #include "device.h"
 
+#include <treeattn/extension.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "cpus.h"
+#include "fallback.h"
+#include "model.h"
 #include "modules.h"
 
 ta_status ta_device_open(const char *name, const ta_device_config *config, ta_device **device)
@@ -45,7 +50,7 @@ void ta_device_let_go(ta_device *device)
 {
     if (__atomic_fetch_sub(&device->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    while (device->blocks) { /* what was not given back is forgotten */
+    while (device->blocks) { /* of memory that was not given back */
         ta_device_block *block = device->blocks;
         device->blocks = block->next;
         free(block);
@@ -125,6 +130,19 @@ ta_status ta_device_alloc(ta_device *device, size_t bytes, void **memory)
     return TA_OK;
 }
 
+ta_status ta_device_workspace(ta_device *device, void *given, size_t given_bytes, size_t needed,
+                              void **memory, int *owned)
+{
+    if (given) {
+        TA_TRY(ta_check_workspace(given, given_bytes, needed));
+        *memory = given;
+    } else {
+        TA_TRY(ta_device_alloc(device, needed, memory));
+    }
+    *owned = !given;
+    return TA_OK;
+}
+
 void ta_device_free(ta_device *device, void *memory)
 {
     if (!device || !memory)
@@ -139,6 +157,28 @@ void ta_device_free(ta_device *device, void *memory)
         break;
     }
     device->ops->free(device, memory);
+}
+
+ta_status ta_device_extension(ta_device *device, const char *name, int version, const void **table)
+{
+    TA_TRY(check_device(device, NULL));
+    if (!name)
+        return ta_fail(TA_ERR_INVALID, "name is NULL: must be \"" TA_MODEL_NAME "\"");
+    if (!table)
+        return ta_fail(TA_ERR_INVALID, "table is NULL: must point to the result");
+    if (strcmp(name, TA_MODEL_NAME) != 0)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "name is '%s': the only table there is has the name '" TA_MODEL_NAME "'",
+                       name);
+    if (version != TA_MODEL_VERSION)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "version is %d: this library's table '" TA_MODEL_NAME "' is version %d",
+                       version, TA_MODEL_VERSION);
+    if (!device->ops->model)
+        return ta_fail(TA_ERR_UNSUPPORTED, "device %s has no table '" TA_MODEL_NAME "'",
+                       device->name);
+    *table = device->ops->model;
+    return TA_OK;
 }
 
 ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)
@@ -192,10 +232,11 @@ ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes)
     TA_TRY(ta_text_open(&out, text, capacity));
     ta_text_add(&out, "version: %d.%d.%d\n", TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH);
     ta_text_add(&out, "host simd: %s\n", ta_host_simd_levels());
-    ta_text_add(&out, "host threads: %d\n", ta_host_threads());
+    ta_text_add(&out, "host threads: %d\n", ta_cpus());
     ta_modules_describe(&out);
     ta_text_add(&out, "groups: threads%s\n", ta_modules_has("mpi") ? " mpi" : "");
     ta_text_add(&out, "algorithms: tree ring-kv ring-q\n");
+    ta_fallback_describe(&out);
     return ta_text_close(&out, needed_bytes);
 }
 

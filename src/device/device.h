@@ -15,113 +15,7 @@
 #include "base/shard.h"
 #include "base/tally.h"
 #include "base/text.h"
-
-/* The largest head dimension of K and V. */
-#define TA_MAX_DIM 576
-
-/* The work of a call as a device sees it: plain numbers, all defaults filled in. A plan has one, of
- * the largest call; each step has a copy with what its call says (decode/call.c). No padding: steps
- * are compared by their bytes. */
-typedef struct ta_problem {
-    int32_t batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
-    ta_dtype kv_dtype, query_dtype, out_dtype;
-    int32_t max_tokens; /* 0: there are no K and V, the plan combines */
-    ta_shard shard;
-    int32_t causal;
-    int32_t window;            /* 0: none */
-    float scale;               /* natural scores, before the soft-cap */
-    float softcap;             /* 0: none */
-    const float *alibi_slopes; /* device memory [query_heads], or NULL */
-    const float *sinks;        /* device memory [query_heads], natural units, or NULL */
-    /* Reproducible mode: tokens of a tile, and records are tallies (base/tally.h). 0: partials. No
-     * tile is on more than one rank, so on every rank tile i begins at local position i ·
-     * tally_tile. */
-    int32_t tally_tile;
-    /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes
-     * of a sequence does not depend on how many others there are. */
-    int32_t plan_batch;
-    int64_t plan_rows;
-    int64_t rows; /* query rows of one head: one for each query token of each sequence */
-    /* Ragged: device memory [batch + 1], sequence b has the rows [starts[b], starts[b + 1]), at
-     * most query_tokens of them. NULL: uniform, every sequence has query_tokens. */
-    const int32_t *starts;
-} ta_problem;
-
-/* Query rows of one head. Records are [head][row]. */
-TA_INLINE int64_t ta_problem_rows(const ta_problem *p)
-{
-    return p->rows;
-}
-
-/* The first row of a sequence. Starts that a GPU cannot check lead to no other memory. */
-TA_INLINE int64_t ta_problem_first_row(const ta_problem *p, int32_t sequence)
-{
-    if (!p->starts)
-        return (int64_t)sequence * p->query_tokens;
-    int64_t first = p->starts[sequence];
-    return first < 0 ? 0 : first > p->rows ? p->rows : first;
-}
-
-/* The query tokens of a sequence: its last ones. */
-TA_INLINE int32_t ta_problem_query_tokens(const ta_problem *p, int32_t sequence)
-{
-    if (!p->starts)
-        return p->query_tokens;
-    int64_t tokens = ta_problem_first_row(p, sequence + 1) - ta_problem_first_row(p, sequence);
-    return tokens < 0 ? 0 : tokens > p->query_tokens ? p->query_tokens : (int32_t)tokens;
-}
-
-/* The sequence that a row belongs to. */
-TA_INLINE int32_t ta_problem_sequence_of(const ta_problem *p, int64_t row)
-{
-    if (!p->starts)
-        return (int32_t)(row / p->query_tokens);
-    int32_t first = 0, end = p->batch; /* the last one that does not start after the row */
-    while (end - first > 1) {
-        int32_t middle = first + (end - first) / 2;
-        if (p->starts[middle] <= row)
-            first = middle;
-        else
-            end = middle;
-    }
-    return first;
-}
-
-/* Elements from the beginning of a query or output to head 0 of token `token` of a sequence, and of
- * a row. A ragged one is packed: row after row. */
-TA_INLINE int64_t ta_problem_token_at(const ta_problem *p, const ta_tensor *t, int32_t sequence,
-                                      int32_t token)
-{
-    if (p->starts)
-        return (ta_problem_first_row(p, sequence) + token) * t->token_stride;
-    return sequence * t->batch_stride + token * t->token_stride;
-}
-
-TA_INLINE int64_t ta_problem_row_at(const ta_problem *p, const ta_tensor *t, int64_t row)
-{
-    if (p->starts)
-        return row * t->token_stride;
-    return row / p->query_tokens * t->batch_stride + row % p->query_tokens * t->token_stride;
-}
-
-static inline int ta_problem_combines(const ta_problem *p)
-{
-    return p->max_tokens == 0;
-}
-
-/* The sequence that a row belongs to: the last one that does not begin after it. */
-TA_INLINE int32_t ta_problem_sequence(const ta_problem *p, int64_t row)
-{
-    int32_t first = 0, last = p->batch - 1;
-    while (first < last) {
-        int32_t middle = first + (last - first + 1) / 2;
-        if (ta_problem_first_row(p, middle) <= row)
-            first = middle;
-        else
-            last = middle - 1;
-    }
-    return first;
-}
+#include "problem.h"
 
 /* Where rank `rank`'s piece of the gathered new tokens begins, in bytes: its fault, then K of its
  * KV heads, [head][row][k_dim], then V likewise. The last one ends where that of rank `ranks` would
@@ -145,12 +39,6 @@ TA_INLINE int64_t ta_gathered_head(const ta_problem *p, int64_t rows, int64_t el
         values ? heads * p->k_dim + (head - first) * p->v_dim : (head - first) * p->k_dim;
     return ta_gathered_piece(p, rows, element_bytes, rank) + TA_FAULT_BYTES +
            before * rows * element_bytes;
-}
-
-/* Floats of a record: a partial's, or a tally's. */
-TA_INLINE int64_t ta_problem_record_floats(const ta_problem *p)
-{
-    return p->tally_tile ? ta_tally_floats(p->v_dim) : ta_record_floats(p->v_dim);
 }
 
 /* What a merge takes in, and the message that it makes. A message is some records and the fault
@@ -203,6 +91,9 @@ typedef struct ta_finish {
 typedef struct ta_tell {
     ta_fault own;
     ta_fault *to; /* device memory; NULL: nothing is told */
+    /* The lists of the whole step, which may be attended to in parts; NULL: it has none. */
+    const int32_t *selected;
+    uint64_t selected_words;
 } ta_tell;
 
 /* The attention of a rank's own keys, as somebody's kernel left it: what a rank brings to a
@@ -225,6 +116,10 @@ typedef struct ta_new_tokens {
     const void *gathered;
     ta_fault *report; /* pinned host memory; the pieces' faults are looked at as finish() does;
                        * NULL: they have been */
+    /* Of a cache of 8 bits whose type is not theirs: 1: the new tokens' scales are made and written
+     * (device/new_token.h); 0: they are there. */
+    int32_t make_scales;
+    int32_t reserved;
 } ta_new_tokens;
 
 typedef struct ta_device_ops ta_device_ops;
@@ -323,9 +218,11 @@ struct ta_device_ops {
                             int32_t heads, void *packed, void *stream);
 
     /* Copy what the queries see of the slice that problem->shard names to one dense block, K as
-     * [batch][kv_heads][slots][k_dim] and then V likewise, in their dtype: what a ring sends. `kv`
-     * and max_tokens are those of the whole shard; strides are filled in. `slots` is at least
-     * the end of what any query sees; tokens that none sees are neither read nor written. */
+     * [batch][kv_heads][slots][k_dim] and then V likewise, in their dtype: what a ring sends. Of
+     * 8 bits the scales of K and those of V follow, floats [batch][kv_heads][slots], 1 where
+     * there are none. `kv` and max_tokens are those of the whole shard; strides are filled in.
+     * `slots` is at least the end of what any query sees; tokens that none sees are neither read
+     * nor written. */
     ta_status (*pack_kv)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                          int32_t slots, void *packed, void *stream);
 
@@ -382,29 +279,48 @@ struct ta_device_ops {
 
     /* Attention over full sequences, see attention.h. NULL: this device has none. */
     const struct ta_attention_ops *attention;
+
+    /* Devices that address each other's memory, see peers.h. NULL: this one does not. */
+    const struct ta_peer_ops *peers;
+
+    /* A decoder's operations beside attention, see model.h. NULL: this device has none. */
+    const struct ta_model_ops *model;
 };
 
 /* TA_ERR_UNSUPPORTED, with the field `name` of the config and its type, if the device lacks it. */
 ta_status ta_device_check_dtype(const ta_device *device, const char *name, ta_dtype dtype,
                                 ta_dtype_role role);
 
+/* The memory of a plan: the caller's workspace, if it is right, or memory of the device that the
+ * plan owns and frees. */
+ta_status ta_device_workspace(ta_device *device, void *given, size_t given_bytes, size_t needed,
+                              void **memory, int *owned);
+
 /* TA_STAGE_BYTES of pinned host memory that the device keeps, for calls outside of plans; made when
  * it is first asked for. Only of a device whose memory is not host memory. */
 #define TA_STAGE_BYTES ((size_t)2 << 20)
 ta_status ta_device_stage(ta_device *device, void **memory);
 
+/* Is `stream` being captured? */
+static inline int ta_device_captures(ta_device *device, void *stream)
+{
+    return device->ops->capturing && device->ops->capturing(device, stream);
+}
+
 /* into = merge(into, from), partial by partial (device.c). */
 ta_status ta_device_merge(ta_device *device, float *into, const float *from, int64_t records,
                           int32_t v_dim, void *stream);
 
+/* check_kv() of a cache whose lengths, bounds and page table are in host memory (check_kv.c). */
+ta_status ta_check_host_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
+/* The check of selected positions that are in host memory (check_selected.c). `marks` is memory of
+ * so many bytes for the time of the call. */
+ta_status ta_check_host_selected(const ta_problem *problem, const ta_kv *kv, uint64_t *marks);
+size_t ta_selected_marks_bytes(const ta_problem *problem);
+
 /* The host device (host/host.c). */
 ta_status ta_host_open(const ta_device_config *config, ta_device **device);
-/* Its check_kv(), also for tables of another device that were copied to the host
- * (host/attend/check.c). */
-ta_status ta_host_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 /* Which SIMD levels this CPU has, best first, separated by spaces. */
 const char *ta_host_simd_levels(void);
-/* As many threads as a host device starts if its config does not say. */
-int ta_host_threads(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* Loads the modules, each once, on first use. A module that is absent or unusable is no error until
  * somebody asks for one of its devices or groups; ta_info() says what was found and why not more.
- * device.c, group.c and find.c call this; module_places.c says where to look, module_file.c what
+ * device.c, group.c and find.c call this; module_paths.c says where to look, module_file.c what
  * can be a module; hip/, mpi.c and hwloc.c are the modules. */
 #include "module.h"
 
@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "module_file.h"
-#include "module_places.h"
+#include "module_paths.h"
 #include "modules.h"
 
 typedef struct loaded {
@@ -102,7 +102,7 @@ static loaded *load(const char *name, size_t length)
         search s = {.module = found};
         ta_text_init(&s.searched, s.text, sizeof s.text);
         found->tried = 1;
-        if (!ta_module_places(try_directory, &s)) {
+        if (!ta_module_paths(try_directory, &s)) {
             found->file[0] = '\0';
             snprintf(found->why, sizeof found->why,
                      "treeattn-%s.so is neither in " TA_MODULE_PATH_VARIABLE

@@ -11,10 +11,10 @@
 /* group/group.h: which ranks of a group go into a part of it. */
 typedef struct ta_members ta_members;
 
-/* Grows when anything in this file, device.h, attention.h, group.h, shared.h, place.h, shard.h,
- * partial.h, base/tally.h or fault.h changes its layout or meaning. A module of another number is
- * refused. */
-#define TA_MODULE_ABI 11
+/* Grows when anything in this file, device.h, attention.h, peers.h, model.h, group.h, shared.h,
+ * place.h, shard.h, partial.h, base/tally.h or fault.h changes its layout or meaning. A module of
+ * another number is refused. */
+#define TA_MODULE_ABI 15
 #define TA_MODULE_ENTRY "ta_module_entry"
 
 /* What a module may call. */
@@ -35,7 +35,7 @@ typedef struct ta_core {
     ta_status (*all_gather_host)(ta_group *group, void *data, const size_t *offsets);
     ta_status (*members_gather)(ta_group *group, int color, int key, ta_members *members);
     void (*members_free)(ta_members *members);
-    int (*host_threads)(void);
+    int (*cpus)(void);
 } ta_core;
 
 /* That of this library; group/core.c. */
@@ -75,5 +75,16 @@ typedef struct ta_module {
 /* Returns NULL if the module is not of this ABI; then *module_abi says which it is. `core` outlives
  * the module. */
 typedef const ta_module *(*ta_module_entry_fn)(int abi, const ta_core *core, int *module_abi);
+
+/* What the entry of a module does: `kept` is where it keeps the core. */
+static inline const ta_module *ta_module_enter(int abi, const ta_core *core, int *module_abi,
+                                               const ta_core **kept, const ta_module *module)
+{
+    *module_abi = TA_MODULE_ABI;
+    if (abi != TA_MODULE_ABI || core->size < sizeof *core)
+        return NULL;
+    *kept = core;
+    return module;
+}
 
 #endif

@@ -12,15 +12,10 @@ typedef struct ta_new_token {
     int64_t block, within; /* of the cache: a sequence and its token, or a page and its token */
 } ta_new_token;
 
-TA_INLINE const int32_t *ta_new_token_bounds(const ta_kv *kv, int32_t sequence)
-{
-    return kv->bounds ? kv->bounds + sequence * kv->bounds_stride : (const int32_t *)0;
-}
-
 /* How many new tokens of a sequence the rank holds. */
 TA_INLINE int32_t ta_new_tokens_held(const ta_problem *p, const ta_kv *kv, int32_t sequence)
 {
-    const int32_t *bounds = ta_new_token_bounds(kv, sequence);
+    const int32_t *bounds = ta_kv_bounds(kv, sequence);
     int32_t length = kv->lengths[sequence];
     return ta_shard_held(&p->shard, bounds, length) -
            ta_shard_held(&p->shard, bounds, length - ta_problem_query_tokens(p, sequence));
@@ -31,7 +26,7 @@ TA_INLINE ta_new_token ta_find_new_token(const ta_problem *p, const ta_kv *kv, i
 {
     ta_new_token t;
     t.sequence = ta_problem_sequence(p, row);
-    const int32_t *bounds = ta_new_token_bounds(kv, t.sequence);
+    const int32_t *bounds = ta_kv_bounds(kv, t.sequence);
     int32_t length = kv->lengths[t.sequence];
     int32_t first = length - ta_problem_query_tokens(p, t.sequence);
     int64_t position = first + row - ta_problem_first_row(p, t.sequence);
@@ -55,6 +50,24 @@ TA_INLINE ta_new_token ta_find_new_token(const ta_problem *p, const ta_kv *kv, i
     t.block = page;
     t.within = local % kv->page_tokens;
     return t;
+}
+
+/* Where the scale of a new token of a KV head is; NULL: it is 1. */
+TA_INLINE float *ta_new_token_scale(const ta_scales *scales, const ta_new_token *t, int32_t head)
+{
+    if (!scales->data)
+        return (float *)0;
+    return scales->data + t->block * scales->batch_stride + t->within * scales->token_stride +
+           head * scales->head_stride;
+}
+
+/* The scale that makes `largest`, the largest magnitude of a new token and KV head, the largest
+ * number of the cache's type. 1 for nothing but zeros, and where that would not be a number that
+ * can be divided by. */
+TA_INLINE float ta_scale_for(float largest, float type_largest)
+{
+    float scale = largest / type_largest;
+    return scale >= 0x1p-126f && scale <= 0x1.fffffep127f ? scale : 1.0f;
 }
 
 /* The element of `from` where the new token of a row begins, in head 0. `before` counts the new

@@ -1,8 +1,6 @@
 /* The exchange that is one all-gather: every rank gets all partials and merges them in the order of
  * the ranks, so that all have the same bits. Few rounds and no waiting for merges in between, but
  * every rank receives and merges all that there is. exchange.c lists it. */
-#include <stdlib.h>
-
 #include "base/status.h"
 #include "exchange.h"
 
@@ -51,8 +49,8 @@ ta_status ta_all_gather_run(ta_exchange_job *job, ta_heads heads, void *stream)
     size_t bytes = ta_message_bytes(&job->shape, heads);
     int64_t floats = (int64_t)(bytes / sizeof(float));
     if (!ta_exchange_in_place(job))
-        TA_TRY(job->device->ops->copy(job->device, ta_exchange_place(job), job->records, bytes,
-                                      stream));
+        TA_TRY(job->device->ops->copy(job->device, ta_exchange_own_records(job), job->records,
+                                      bytes, stream));
     TA_TRY(ta_group_all_gather(job->group, job->received, job->gather_at, stream));
     ta_merge all = merge_of_all(job, floats);
     if (!job->defers)
@@ -65,14 +63,8 @@ ta_status ta_all_gather_estimate(const ta_exchange_entry *kind, const ta_exchang
                                  ta_cost *cost)
 {
     size_t message = ta_message_bytes(shape, (ta_heads){0, shape->heads});
-    size_t *offsets = calloc((size_t)shape->ranks + 1, sizeof *offsets);
     (void)kind;
-    if (!offsets)
-        return ta_fail(TA_ERR_NO_MEMORY, "no memory for the offsets of %d ranks", shape->ranks);
-    for (int rank = 0; rank <= shape->ranks; ++rank)
-        offsets[rank] = (size_t)rank * message;
-    ta_cost_all_gather(cost, "all-gather", offsets);
-    free(offsets);
+    TA_TRY(ta_cost_all_gather_divided(cost, "all-gather", shape->ranks, message));
     int kernels = shape->ranks + 1; /* two copies, and a merge with each other rank's */
     double bytes = 3.0 * kernels * (double)message;
     if (shape->device_memory) { /* finish reads them where they are */

@@ -2,8 +2,8 @@
  * others read it, signal, wait, and merge in the order of the ranks. No messages, no copies; all
  * ranks have the bits of the all-gather exchange. exchange.c lists it.
  *
- * The memory, a slab for each plan and node, has two sets of places, one place for each rank, and
- * room for one merged partial. Attention writes its partial into the rank's place. Signals are of
+ * The memory, a slab for each plan and node, has two sets of partials, one for each rank, and
+ * room for one merged partial. Attention writes the partial of its rank there. Signals are of
  * the group (group/signals.h), which count its exchanges; odd and even ones take turns with the
  * sets. Rules, by the names that tests/direct/direct.pml checks them under:
  *
@@ -21,6 +21,10 @@
  * on, and nobody waits for its readers. The room for merged parts needs no second one: who writes
  * there has heard from everybody that the last exchange is over.
  *
+ * On GPUs that address each other's memory it is one kernel with rules of the same names:
+ * direct_peers.c brings the ranks together, hip/exchange/ has the rest. On several nodes it is two,
+ * with messages in device memory between them.
+ *
  * One shot: every rank merges all partials of the heads that it needs, in finish(). Two shots, for
  * larger partials on more ranks: it merges its part of the heads only, and reads the other parts
  * merged. On several nodes the parts are merged by one rank of each node, which exchange them in a
@@ -34,8 +38,10 @@
 #include "group/signals.h"
 
 /* Two shots pay when they save reading more bytes than this: about what a rank reads of others in
- * the time of one more signal. */
-#define SIGNAL_BYTES (48 << 10)
+ * the time of one more signal. Of hosts measured, with the merges that come with it; of GPUs the
+ * cluster says it, and without one it is that of NVLink (cluster/presets.c: 1.41 us, 450 GB/s). */
+#define HOST_SIGNAL_BYTES (48 << 10)
+#define GPU_SIGNAL_BYTES (634e3)
 
 static size_t round_up(size_t bytes)
 {
@@ -49,8 +55,14 @@ static int on_nodes(const ta_exchange_shape *shape)
 
 int ta_direct_supports(const ta_exchange_shape *shape)
 {
-    return shape->shares_memory && !shape->device_memory &&
-           (!on_nodes(shape) || shape->nodes->most > 1);
+    return shape->shares_memory && (!on_nodes(shape) || shape->nodes->most > 1);
+}
+
+static double signal_bytes(const ta_exchange_shape *shape)
+{
+    if (!shape->device_memory)
+        return HOST_SIGNAL_BYTES;
+    return shape->signal_bytes > 0 ? shape->signal_bytes : GPU_SIGNAL_BYTES;
 }
 
 int ta_direct_shots(const ta_exchange_shape *shape)
@@ -62,38 +74,38 @@ int ta_direct_shots(const ta_exchange_shape *shape)
         return 1;
     if (shape->shots)
         return shape->shots;
-    return (ranks - 1) * (1 - 2 / ranks) * partial > SIGNAL_BYTES ? 2 : 1;
+    return (ranks - 1) * (1 - 2 / ranks) * partial > signal_bytes(shape) ? 2 : 1;
 }
 
 /* ---- The slab ---- */
 
-/* Of the largest partial: calls with fewer rows have theirs at the same places. */
-static size_t place_bytes(const ta_exchange_job *job)
+/* Of the largest partial: calls with fewer rows have theirs at the same addresses. */
+static size_t partial_bytes(const ta_exchange_job *job)
 {
     return round_up(job->most_bytes);
 }
 
 static size_t slab_bytes(const ta_exchange_job *job, int count)
 {
-    return (2 * (size_t)count + 1) * place_bytes(job);
+    return (2 * (size_t)count + 1) * partial_bytes(job);
 }
 
 /* Where number `index` of the node has its partial in the exchange `epoch`. */
-static float *place_of(const ta_exchange_job *job, uint32_t epoch, int index)
+static float *partial_of(const ta_exchange_job *job, uint32_t epoch, int index)
 {
     size_t number = (epoch & 1) * (size_t)job->signals->count + (size_t)index;
-    return (float *)(void *)((char *)job->slab->memory + number * place_bytes(job));
+    return (float *)(void *)((char *)job->slab->memory + number * partial_bytes(job));
 }
 
 static float *merged_of(const ta_exchange_job *job)
 {
     return (float *)(void *)((char *)job->slab->memory +
-                             2 * (size_t)job->signals->count * place_bytes(job));
+                             2 * (size_t)job->signals->count * partial_bytes(job));
 }
 
-float *ta_direct_place(const ta_exchange_job *job)
+float *ta_direct_own_records(const ta_exchange_job *job)
 {
-    return job->slab ? place_of(job, job->signals->epoch + 1, job->signals->index) : NULL;
+    return job->slab ? partial_of(job, job->signals->epoch + 1, job->signals->index) : NULL;
 }
 
 /* The ranks of this one's node. */
@@ -119,8 +131,7 @@ static ta_status share_slab(ta_exchange_job *job)
     return job->group->ops->share(job->group, ranks, count, slab_bytes(job, count), &job->slab);
 }
 
-/* All ranks have it, or none; signals that are new, `before` being the last that were not, too. */
-static ta_status settle(ta_exchange_job *job, struct ta_signals *before, ta_status own)
+ta_status ta_direct_settle(ta_exchange_job *job, struct ta_signals *before, ta_status own)
 {
     /* The lowest rank that failed decides for all; without memory there is no other way either. */
     int64_t failed =
@@ -130,6 +141,8 @@ static ta_status settle(ta_exchange_job *job, struct ta_signals *before, ta_stat
     ta_status heard = ta_group_max_host(job->group, &failed, 1, NULL, NULL);
     if (heard == TA_OK && failed == 0)
         return TA_OK;
+    if (job->shape.device_memory) /* collective, so also on ranks that have no slab */
+        ta_direct_part(job, heard);
     ta_exchange_release(job);
     if (job->group->signals != before)
         ta_signals_drop(job->group, job->group->signals);
@@ -147,7 +160,16 @@ ta_status ta_exchange_share(ta_exchange_job *job, ta_status status, int *skipped
     int64_t bytes = (int64_t)ta_exchange_partial_bytes(job), shots = job->shape.shots;
     int64_t refuses =
         status == TA_OK && !job->shape.shares_memory ? job->shape.ranks - job->rank : 0;
-    int64_t all[] = {status != TA_OK, refuses, bytes, -bytes, shots, -shots};
+    int on_device = job->shape.device_memory;
+    int64_t all[] = {status != TA_OK,
+                     refuses,
+                     bytes,
+                     -bytes,
+                     shots,
+                     -shots,
+                     !on_device,
+                     on_device ? job->shape.ranks - job->rank : 0,
+                     job->rank == 0 ? (int64_t)job->shape.signal_bytes : 0};
     job->most_bytes = (size_t)bytes;
     *skipped = 1;
     TA_TRY(ta_group_max_host(job->group, all, sizeof all / sizeof *all, NULL, NULL));
@@ -156,15 +178,29 @@ ta_status ta_exchange_share(ta_exchange_job *job, ta_status status, int *skipped
     if (all[1])
         return ta_fail(TA_ERR_UNSUPPORTED, "rank %d has its partials in memory of a GPU",
                        job->shape.ranks - (int)all[1]);
+    if (all[6] && all[7])
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "rank %d has its partials in memory of a GPU, and others have them in the "
+                       "host's",
+                       job->shape.ranks - (int)all[7]);
     if (all[4] != -all[5])
         return ta_fail(TA_ERR_MISMATCH,
                        "TREEATTN_DIRECT_SHOTS is %d here and another on other ranks: must be the "
                        "same",
                        (int)shots);
     *skipped = 0;
+    job->shape.signal_bytes = (double)all[8]; /* rank 0's: others may have no cluster */
+    if (on_device && on_nodes(&job->shape) && !job->group->device)
+        return ta_fail(TA_ERR_UNSUPPORTED,
+                       "the ranks are on %d nodes, between which GPUs need NCCL or RCCL, and the "
+                       "group moves host memory",
+                       job->shape.nodes->count);
+    if (on_device)
+        return ta_direct_share_peers(job);
     struct ta_signals *before = job->group->signals;
-    TA_TRY(settle(job, before, open_signals(job))); /* who has none would not be in the next call */
-    return settle(job, before, share_slab(job));
+    /* Who has no signals would not be in the next call. */
+    TA_TRY(ta_direct_settle(job, before, open_signals(job)));
+    return ta_direct_settle(job, before, share_slab(job));
 }
 
 /* ---- A run ---- */
@@ -175,10 +211,11 @@ static ta_merge merge_of(const ta_exchange_job *job, uint32_t epoch, ta_heads he
     int64_t rows = (int64_t)(job->shape.head_bytes / job->shape.record_bytes);
     int64_t before = ta_exchange_floats(job, heads.first);
     ta_merge merge = ta_exchange_merge(job);
-    merge.records = place_of(job, epoch, 0);
+    merge.records = partial_of(job, epoch, 0);
     merge.fault = NULL;
-    merge.received = place_of(job, epoch, 0) + before + (int64_t)(place_bytes(job) / sizeof(float));
-    merge.stride = (int64_t)(place_bytes(job) / sizeof(float));
+    merge.received =
+        partial_of(job, epoch, 0) + before + (int64_t)(partial_bytes(job) / sizeof(float));
+    merge.stride = (int64_t)(partial_bytes(job) / sizeof(float));
     merge.messages = job->signals->count - 1;
     merge.kept_first = heads.first * rows;
     merge.kept_end = heads.end * rows;
@@ -317,8 +354,8 @@ ta_status ta_direct_run(ta_exchange_job *job, ta_heads heads, void *stream)
 {
     (void)heads; /* all of them: it has no chunks */
     if (!ta_exchange_in_place(job)) {
-        float *place = ta_direct_place(job);
-        memcpy(place, job->records,
+        float *own = ta_direct_own_records(job);
+        memcpy(own, job->records,
                (size_t)ta_exchange_floats(job, job->shape.heads) * sizeof(float));
     }
     TA_TRY(meet(job));
@@ -329,11 +366,14 @@ ta_status ta_direct_run(ta_exchange_job *job, ta_heads heads, void *stream)
 
 /* ---- What it costs ---- */
 
-/* In host memory a merge is work of its own; in device memory finish() does it. */
+/* In host memory a merge is work of its own; in device memory finish() does it, but for that before
+ * messages between nodes. */
 static double merge_s(const ta_exchange_shape *shape, const ta_cost *cost, int kernels,
                       double bytes)
 {
-    return ta_cost_memory_s(cost->cluster, shape->device_memory ? 0 : kernels, bytes);
+    if (shape->device_memory)
+        kernels = on_nodes(shape);
+    return ta_cost_memory_s(cost->cluster, kernels, bytes);
 }
 
 /* `ranks` of a node: each merges 1 / parts of the heads of all of them, and reads what others

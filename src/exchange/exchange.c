@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "device/peers.h"
 #include "group/shared.h"
 
 /* ---- The kinds ---- */
@@ -82,25 +83,32 @@ const ta_exchange_entry ta_exchange_kinds[TA_EXCHANGE_KINDS] = {
     [TA_EXCHANGE_DIRECT] = {.name = "direct",
                             .what = "each rank reads the others' partials where they are",
                             .symbol = "TA_EXCHANGE_DIRECT",
-                            .needs = "ranks that can address each other's memory, threads or MPI "
-                                     "processes of one host, on host devices",
+                            .needs = "ranks that can address each other's memory: threads or MPI "
+                                     "processes of one host, or GPUs of one host; of several nodes "
+                                     "one must have several ranks",
                             .supports = ta_direct_supports,
                             .run = ta_direct_run,
                             .estimate = ta_direct_estimate,
                             .by_nodes = 1,
                             .shares = 1},
+    [TA_EXCHANGE_MULTI_LEVEL] = {.name = "multi-level",
+                                 .what = "scatter level by level, a tree per part between the "
+                                         "last",
+                                 .symbol = "TA_EXCHANGE_MULTI_LEVEL",
+                                 .needs = "a config.cluster of several racks with several nodes, "
+                                          "or of several nodes with packages, that have several "
+                                          "ranks",
+                                 .supports = ta_multi_level_supports,
+                                 .run = ta_rounds_run,
+                                 .estimate = ta_rounds_estimate,
+                                 .rounds = &ta_multi_level_rounds,
+                                 .by_nodes = 1,
+                                 .by_levels = 1},
 };
 
 int ta_exchange_supports(ta_exchange kind, const ta_exchange_shape *shape)
 {
     return ta_exchange_kinds[kind].supports(shape);
-}
-
-const int *ta_exchange_units(ta_exchange kind, const ta_cluster *cluster)
-{
-    if (cluster && ta_exchange_kinds[kind].shares) /* packages of one node share its memory */
-        return cluster->node_of;
-    return ta_cluster_units(cluster);
 }
 
 int ta_exchange_chunks(ta_exchange kind, const ta_exchange_shape *shape)
@@ -165,7 +173,7 @@ void ta_exchange_fit(ta_exchange_job *job, size_t head_bytes)
     for (int rank = 0; job->gather_at && rank <= job->shape.ranks; ++rank)
         job->gather_at[rank] = (size_t)rank * ta_exchange_partial_bytes(job);
     if (ta_exchange_in_place(job))
-        job->records = ta_exchange_place(job);
+        job->records = ta_exchange_own_records(job);
 }
 
 void ta_exchange_release(ta_exchange_job *job)
@@ -176,6 +184,9 @@ void ta_exchange_release(ta_exchange_job *job)
         job->slab->release(job->slab);
     job->slab = NULL;
     job->signals = NULL;
+    if (job->peers)
+        job->device->ops->peers->release(job->peers);
+    job->peers = NULL;
 }
 
 size_t ta_exchange_received(const ta_exchange_job *job)
@@ -201,14 +212,15 @@ size_t ta_exchange_sent(const ta_exchange_job *job)
 int ta_exchange_in_place(const ta_exchange_job *job)
 {
     const ta_exchange_entry *kind = &ta_exchange_kinds[job->kind];
-    return job->defers && job->shape.ranks > 1 && (kind->gathers || kind->shares);
+    return job->defers && job->shape.ranks > 1 &&
+           (kind->gathers || (kind->shares && !job->shape.device_memory));
 }
 
-float *ta_exchange_place(const ta_exchange_job *job)
+float *ta_exchange_own_records(const ta_exchange_job *job)
 {
     size_t floats = ta_exchange_partial_bytes(job) / sizeof(float);
     if (ta_exchange_kinds[job->kind].shares)
-        return ta_direct_place(job);
+        return ta_direct_own_records(job);
     return job->received ? job->received + (size_t)job->rank * floats : NULL;
 }
 

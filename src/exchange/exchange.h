@@ -29,6 +29,7 @@ typedef struct ta_exchange_job {
     struct ta_shared *slab;
     struct ta_signals *signals;
     size_t most_bytes;
+    struct ta_peers *peers; /* instead of both, where ranks are GPUs: device/peers.h */
 
     /* Set by each run: where the merged records and the fault are, and what finish() has still to
      * merge into them. A rank's own heads under the shape's placement are complete then, the other
@@ -58,11 +59,15 @@ size_t ta_exchange_sent(const ta_exchange_job *job);
 /* Are this rank's `records` a place in `received`, or where other ranks read them? Then it takes no
  * copy to get them there. In a direct exchange the place is another one after each run. */
 int ta_exchange_in_place(const ta_exchange_job *job);
-float *ta_exchange_place(const ta_exchange_job *job);
+float *ta_exchange_own_records(const ta_exchange_job *job);
 
 /* Merge the partials of all ranks. The fault behind each rank's records goes in as its own and
  * comes out of finish() as that of all, wherever results arrive. */
 ta_status ta_exchange_run(ta_exchange_job *job, void *stream);
+
+/* Instead of it, of a job with peers: exchange and finish in one. Every rank is in it, also if it
+ * has a fault or nothing to finish. finish->last is filled in. */
+ta_status ta_direct_finish(ta_exchange_job *job, ta_finish *finish, void *stream);
 
 /* One of job->chunks: which heads it is, and their exchange. All chunks in order are a run. */
 ta_heads ta_exchange_chunk_heads(const ta_exchange_job *job, int chunk);

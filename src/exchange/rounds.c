@@ -1,6 +1,6 @@
 /* The building blocks of exchanges in rounds, and the exchanges between all ranks that are made of
  * them: recursive doubling, the binomial tree, the scatter of heads. See rounds.h for what each
- * block leaves where, docs/walkthrough.md for a picture of the first two. two_level.c puts blocks
+ * block leaves where, docs/walkthrough.md for a picture of the first two. levels.c puts blocks
  * together for nodes; exchange.c lists the kinds and runs them. */
 #include "rounds.h"
 

@@ -1,7 +1,7 @@
 /* Exchanges made of rounds, as data: in each round a rank sends a range of heads, receives one, or
  * both. A kind of exchange says for every rank and round what that is; one interpreter runs it
  * (exchange.c) and one adds up its cost for all ranks (estimate.c), so both see the same messages.
- * rounds.c has the building blocks and what it takes without nodes, two_level.c the rest. */
+ * rounds.c has the building blocks and what it takes without nodes, levels.c the rest. */
 #ifndef TA_EXCHANGE_ROUNDS_H
 #define TA_EXCHANGE_ROUNDS_H
 
@@ -14,8 +14,15 @@ typedef struct ta_heads {
     int first, end;
 } ta_heads;
 
-/* Which rank is on which node, for the ranks of a group. */
+/* What ranks are together in. */
+typedef enum ta_unit { TA_UNIT_NODE, TA_UNIT_PACKAGE, TA_UNIT_RACK } ta_unit;
+
+/* Packages, nodes, racks. */
+#define TA_MOST_LEVELS 3
+
+/* Which rank is on which node, for the ranks of a group; or in which package or rack. */
 typedef struct ta_nodes {
+    ta_unit unit;
     int count;     /* nodes */
     int lanes;     /* ranks of the smallest node */
     int most;      /* ranks of the largest */
@@ -23,6 +30,8 @@ typedef struct ta_nodes {
     int *local_of; /* [ranks]: the rank's number on its node */
     int *first;    /* [count + 1]: where a node's ranks begin in `ranks` */
     int *ranks;    /* by node, then ascending */
+    /* The same with these nodes for ranks: which of them are in one rack; NULL: no such level. */
+    struct ta_nodes *above;
 } ta_nodes;
 
 /* What is exchanged: plain numbers, all that decides who sends what to whom. */
@@ -38,6 +47,7 @@ typedef struct ta_exchange_shape {
     int device_memory;     /* where it is exchanged, if not in host memory */
     int shares_memory;     /* ranks of a node can address memory of each other */
     int shots;             /* of a direct exchange, 1 or 2; 0: by its bytes */
+    double signal_bytes;   /* that a GPU reads of others in the time of a signal; 0: not known */
 } ta_exchange_shape;
 
 /* One rank's part in one round. */

@@ -19,8 +19,7 @@ static ta_status check_memory(ta_group *group, ta_device *device, void *stream)
         return TA_OK;
     if (stream && (!device || !device->ops->has_streams))
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL for host memory", stream);
-    if (device && device->ops->capturing && device->ops->capturing(device, stream) &&
-        ta_group_size(group) > 1)
+    if (device && ta_device_captures(device, stream) && ta_group_size(group) > 1)
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "stream is captured: a group of host memory moves the memory of %s by way "
                        "of the host, which can't be recorded",

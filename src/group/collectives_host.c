@@ -35,9 +35,9 @@ static ta_status wait(const ta_collective *c)
 }
 
 /* Where a piece of a result is made: in its place, or in the stage. */
-static char *workplace(const ta_collective *c, void *place)
+static char *work_memory(const ta_collective *c, void *result)
 {
-    return c->device ? c->stage : place;
+    return c->device ? c->stage : result;
 }
 
 /* A message with both sides in memory of the caller's; one of up to half the stage. */
@@ -78,7 +78,7 @@ ta_status ta_collective_all_reduce(ta_collective *c, const void *from, void *to,
     size_t most = TA_STAGE_BYTES / c->each;
     for (size_t done = 0; done < count; done += most) {
         size_t next = smaller(count - done, most), bytes = next * c->each;
-        char *place = (char *)to + done * c->each, *work = workplace(c, place);
+        char *result = (char *)to + done * c->each, *work = work_memory(c, result);
         TA_TRY(wait(c)); /* for what the piece before left in the stage */
         TA_TRY(copy(c, work, (const char *)from + done * c->each, bytes));
         TA_TRY(wait(c));
@@ -86,7 +86,7 @@ ta_status ta_collective_all_reduce(ta_collective *c, const void *from, void *to,
             TA_TRY(ta_group_all_reduce(c->group, work, work, next, c->element, c->reduction, NULL));
         else
             TA_TRY(reduce_long(c, work, next));
-        TA_TRY(copy(c, place, work, bytes));
+        TA_TRY(copy(c, result, work, bytes));
     }
     return wait(c);
 }
@@ -113,7 +113,7 @@ ta_status ta_collective_all_gather(ta_collective *c, const void *from, void *to,
         TA_TRY(copy(c, (char *)to + (size_t)c->group->rank * block, from, block));
         return gather_long(c, to, block);
     }
-    char *work = workplace(c, to);
+    char *work = work_memory(c, to);
     TA_TRY(copy(c, work + (size_t)c->group->rank * block, from, block));
     TA_TRY(wait(c));
     divide(c, ranks * block, 1);
@@ -172,17 +172,17 @@ ta_status ta_collective_broadcast(ta_collective *c, void *data, size_t count, in
     size_t all = count * c->each;
     for (size_t done = 0; done < all; done += TA_STAGE_BYTES) {
         size_t bytes = smaller(all - done, TA_STAGE_BYTES);
-        char *place = (char *)data + done, *work = workplace(c, place);
+        char *result = (char *)data + done, *work = work_memory(c, result);
         TA_TRY(wait(c));
         if (c->group->rank == root)
-            TA_TRY(copy(c, work, place, bytes));
+            TA_TRY(copy(c, work, result, bytes));
         TA_TRY(wait(c));
         if (bytes <= SHORT_BYTES || c->group->size < 4)
             TA_TRY(ta_group_broadcast(c->group, work, bytes, root, NULL));
         else
             TA_TRY(broadcast_long(c, work, bytes, root));
         if (c->group->rank != root)
-            TA_TRY(copy(c, place, work, bytes));
+            TA_TRY(copy(c, result, work, bytes));
     }
     return wait(c);
 }

@@ -1,6 +1,7 @@
 /* What the core lends to modules: see device/module.h. It is here because most of it is calls of
  * groups, which the loader, a room below, does not know. */
 #include "base/status.h"
+#include "device/cpus.h"
 #include "device/module.h"
 #include "group.h"
 
@@ -19,5 +20,5 @@ const ta_core ta_core_calls = {
     .all_gather_host = ta_group_all_gather_host,
     .members_gather = ta_members_gather,
     .members_free = ta_members_free,
-    .host_threads = ta_host_threads,
+    .cpus = ta_cpus,
 };

@@ -2,7 +2,6 @@
  * See custom.h. */
 #include "custom.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -29,7 +28,7 @@ static void leave_wire(ta_custom_wire *wire)
 static void free_group(ta_custom_group *g)
 {
     pthread_mutex_destroy(&g->mutex);
-    pthread_mutex_destroy(&g->broken_mutex);
+    ta_broken_destroy(&g->broken);
     free(g->in.bounce);
     free(g->out.bounce);
     free(g->wire_ranks);
@@ -71,10 +70,8 @@ static void custom_destroy(ta_group *group)
 static void custom_abort(ta_group *group, const char *reason)
 {
     ta_custom_group *g = (ta_custom_group *)group;
-    char text[TA_CUSTOM_REASON_BYTES];
     const struct timespec moment = {0, 1000000};
-    snprintf(text, sizeof text, "rank %d aborted the group: %s", group->rank, reason);
-    ta_custom_break(g, TA_ERR_ABORTED, text);
+    ta_break(&g->broken, TA_ERR_ABORTED, "rank %d aborted the group: %s", group->rank, reason);
     /* A thread that is in a call has the mutex: it notices, and tells the others when it ends. */
     for (int round = 0; round < 100; ++round) {
         if (pthread_mutex_trylock(&g->mutex) == 0) {
@@ -107,7 +104,7 @@ static ta_status make_group(ta_custom_wire *wire, int rank, int size, const int 
     if (!g)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for a group of %d ranks", size);
     pthread_mutex_init(&g->mutex, NULL);
-    pthread_mutex_init(&g->broken_mutex, NULL);
+    ta_broken_init(&g->broken);
     g->wire_ranks = calloc(count, sizeof *g->wire_ranks);
     g->peers = calloc(count, sizeof *g->peers);
     g->list = calloc(3 * count + 4, sizeof *g->list);

@@ -15,9 +15,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "broken.h"
 #include "group.h"
 
-#define TA_CUSTOM_REASON_BYTES 480
 #define TA_CUSTOM_HEAD_BYTES 256
 
 /* What the groups of one transport share in this process. */
@@ -45,7 +45,7 @@ typedef enum ta_custom_kind {
 typedef struct ta_custom_frame {
     int64_t value;
     int32_t kind, rank; /* rank: who says it */
-    char reason[TA_CUSTOM_REASON_BYTES];
+    char reason[TA_BROKEN_REASON_BYTES];
 } ta_custom_frame;
 
 /* What a group says to and hears from one other rank. */
@@ -75,12 +75,10 @@ typedef struct ta_custom_group {
     /* Around everything that the transport and the control frames touch: the thread of the rank
      * has it while it is in a call, an aborting one for a moment. */
     pthread_mutex_t mutex;
-    pthread_mutex_t broken_mutex;
-    atomic_int broken; /* the ta_status that all calls return, TA_OK while all is well */
-    char reason[TA_CUSTOM_REASON_BYTES]; /* written once, before `broken` */
-    int told;                            /* the others know */
-    int waits_for;                       /* the rank it waits for, -1 when it does not wait */
-    int answered_by;                     /* the last answer to a question */
+    ta_broken broken;
+    int told;        /* the others know */
+    int waits_for;   /* the rank it waits for, -1 when it does not wait */
+    int answered_by; /* the last answer to a question */
     int64_t answer;
     ta_custom_flow out, in;
     ta_custom_peer *peers;               /* [size] */
@@ -107,8 +105,6 @@ ta_status ta_custom_wait_round(ta_custom_group *g, int64_t deadline, int peer);
 /* Break the group, if it is not broken yet, and tell all ranks. */
 ta_status ta_custom_fail(ta_custom_group *g, ta_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Only mark it; needs no mutex. */
-void ta_custom_break(ta_custom_group *g, ta_status status, const char *reason);
 /* Tell all ranks why the group is broken, once. */
 void ta_custom_tell(ta_custom_group *g);
 /* Tell all ranks that this one leaves. */

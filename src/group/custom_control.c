@@ -2,7 +2,6 @@
  * ranks. A rank whose time is up asks the rank that it waits for whom that one waits for, and so
  * on; the first that does not answer is the one to name. See custom.h. */
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,32 +13,19 @@
 
 /* ---- Breaking a group ------------------------------------------------------------------------ */
 
-void ta_custom_break(ta_custom_group *g, ta_status status, const char *reason)
-{
-    pthread_mutex_lock(&g->broken_mutex);
-    if (atomic_load(&g->broken) == TA_OK) {
-        snprintf(g->reason, sizeof g->reason, "%s", reason);
-        atomic_store(&g->broken, status);
-    }
-    pthread_mutex_unlock(&g->broken_mutex);
-}
-
 static ta_status broken_status(ta_custom_group *g)
 {
-    ta_status status = (ta_status)atomic_load(&g->broken);
-    return status == TA_OK ? TA_OK : ta_fail_quietly(status, "%s", g->reason);
+    ta_status status = ta_broken_status(&g->broken);
+    return status == TA_OK ? TA_OK : ta_fail_quietly(status, "%s", g->broken.reason);
 }
 
 ta_status ta_custom_fail(ta_custom_group *g, ta_status status, const char *format, ...)
 {
-    char reason[TA_CUSTOM_REASON_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    int first = ta_break_with(&g->broken, status, format, arguments);
     va_end(arguments);
-    int first = atomic_load(&g->broken) == TA_OK;
-    ta_custom_break(g, status, reason);
-    return first ? ta_fail(status, "%s", reason) : broken_status(g);
+    return first ? ta_fail(status, "%s", g->broken.reason) : broken_status(g);
 }
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
@@ -75,7 +61,7 @@ static void hear(ta_custom_group *g, const ta_custom_frame *frame, int rank)
 {
     switch (frame->kind) {
     case TA_CUSTOM_BROKEN:
-        ta_custom_break(g, (ta_status)frame->value, frame->reason);
+        ta_break(&g->broken, (ta_status)frame->value, "%s", frame->reason);
         break;
     case TA_CUSTOM_ASK:
         say(g, rank, TA_CUSTOM_ANSWER, g->waits_for);
@@ -98,9 +84,9 @@ static int tell_all(ta_custom_group *g, ta_custom_kind kind)
         ta_custom_peer *p = &g->peers[rank];
         if (rank == g->group.rank || p->left_after >= 0)
             continue;
-        int64_t value = kind == TA_CUSTOM_BROKEN ? atomic_load(&g->broken) : p->sent;
+        int64_t value = kind == TA_CUSTOM_BROKEN ? ta_broken_status(&g->broken) : p->sent;
         p->notice = (ta_custom_frame){value, kind, g->group.rank, ""};
-        memcpy(p->notice.reason, g->reason, sizeof p->notice.reason);
+        memcpy(p->notice.reason, g->broken.reason, sizeof p->notice.reason);
         p->tell = frame_transfer(g, rank, 1, &p->notice);
         ++untold;
     }
@@ -118,7 +104,7 @@ static int count_untold(const ta_custom_group *g)
 void ta_custom_tell(ta_custom_group *g)
 {
     int64_t end = ta_clock_ns() + (int64_t)TELL_MS * TA_NS_PER_MS;
-    if (g->told || atomic_load(&g->broken) == TA_OK)
+    if (g->told || ta_broken_status(&g->broken) == TA_OK)
         return;
     g->told = 1;
     tell_all(g, TA_CUSTOM_BROKEN);
@@ -129,7 +115,7 @@ void ta_custom_tell(ta_custom_group *g)
 
 void ta_custom_leave(ta_custom_group *g)
 {
-    if (atomic_load(&g->broken) == TA_OK && tell_all(g, TA_CUSTOM_LEAVE))
+    if (ta_broken_status(&g->broken) == TA_OK && tell_all(g, TA_CUSTOM_LEAVE))
         (void)ta_custom_progress(g, 0);
 }
 
@@ -182,7 +168,7 @@ ta_status ta_custom_progress(ta_custom_group *g, int timeout_ms)
 
 ta_status ta_custom_check(ta_custom_group *g)
 {
-    if (atomic_load(&g->broken) == TA_OK)
+    if (ta_broken_status(&g->broken) == TA_OK)
         TA_TRY(ta_custom_progress(g, 0));
     return broken_status(g);
 }
@@ -196,7 +182,7 @@ static int ask(ta_custom_group *g, int rank)
     g->answered_by = -1;
     say(g, rank, TA_CUSTOM_ASK, 0);
     while (g->answered_by != rank && ta_clock_ns() < end)
-        if (ta_custom_progress(g, 5) != TA_OK || atomic_load(&g->broken) != TA_OK)
+        if (ta_custom_progress(g, 5) != TA_OK || ta_broken_status(&g->broken) != TA_OK)
             break;
     return g->answered_by == rank;
 }

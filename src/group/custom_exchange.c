@@ -24,9 +24,9 @@ static ta_transfer make_transfer(const ta_custom_group *g, int peer, int sends, 
 }
 
 /* The memory of a body: the caller's, or ours if the transport may keep it. */
-static ta_status place_body(ta_custom_group *g, ta_custom_flow *f, char **place)
+static ta_status find_body_memory(ta_custom_group *g, ta_custom_flow *f, char **memory)
 {
-    *place = f->data;
+    *memory = f->data;
     if (!g->wire->transport.holds_memory)
         return TA_OK;
     if (f->bounce_bytes < f->bytes) {
@@ -37,14 +37,14 @@ static ta_status place_body(ta_custom_group *g, ta_custom_flow *f, char **place)
         f->bounce = more;
         f->bounce_bytes = f->bytes;
     }
-    *place = f->bounce;
+    *memory = f->bounce;
     return TA_OK;
 }
 
 static ta_status begin_send(ta_custom_group *g, int to, const void *data, size_t bytes)
 {
     ta_custom_flow *f = &g->out;
-    char *place;
+    char *memory;
     f->data = (char *)data;
     f->bytes = bytes;
     memset(&f->head, 0, sizeof f->head);
@@ -54,10 +54,10 @@ static ta_status begin_send(ta_custom_group *g, int to, const void *data, size_t
     if (bytes > 0 && bytes <= sizeof f->head.data) {
         memcpy(f->head.data, data, bytes);
     } else if (bytes > 0) {
-        TA_TRY(place_body(g, f, &place));
-        if (place != data)
-            memcpy(place, data, bytes);
-        f->rest = make_transfer(g, to, 1, place, bytes);
+        TA_TRY(find_body_memory(g, f, &memory));
+        if (memory != data)
+            memcpy(memory, data, bytes);
+        f->rest = make_transfer(g, to, 1, memory, bytes);
     }
     f->peer = to;
     g->peers[to].sent += 1;
@@ -76,7 +76,7 @@ static void begin_receive(ta_custom_group *g, int from, void *data, size_t bytes
 /* The head has arrived: take what is in it, or ask for the body. */
 static ta_status take_head(ta_custom_group *g, ta_custom_flow *f)
 {
-    char sentence[TA_LABEL_SENTENCE], *place;
+    char sentence[TA_LABEL_SENTENCE], *memory;
     if (f->head.label != g->group.label) {
         ta_label_difference(g->group.rank, g->group.label, f->peer, f->head.label, sentence);
         return ta_custom_fail(g, TA_ERR_MISMATCH, "%s", sentence);
@@ -91,8 +91,8 @@ static ta_status take_head(ta_custom_group *g, ta_custom_flow *f)
     if (f->bytes > 0 && f->bytes <= sizeof f->head.data) {
         memcpy(f->data, f->head.data, f->bytes);
     } else if (f->bytes > 0) {
-        TA_TRY(place_body(g, f, &place));
-        f->rest = make_transfer(g, f->peer, 0, place, f->bytes);
+        TA_TRY(find_body_memory(g, f, &memory));
+        f->rest = make_transfer(g, f->peer, 0, memory, f->bytes);
         return TA_OK;
     }
     f->peer = -1;

@@ -57,25 +57,19 @@ static void combine_floats(float *to, const float *a, const float *b, size_t cou
             to[i] = max_f32(a[i], b[i]);
 }
 
-static void combine_i32(int32_t *to, const int32_t *a, const int32_t *b, size_t count,
-                        ta_reduction reduction)
-{
-    for (size_t i = 0; i < count; ++i)
-        if (reduction == TA_REDUCE_SUM)
-            to[i] = (int32_t)((uint32_t)a[i] + (uint32_t)b[i]);
-        else
-            to[i] = a[i] > b[i] ? a[i] : b[i];
-}
-
-static void combine_i64(int64_t *to, const int64_t *a, const int64_t *b, size_t count,
-                        ta_reduction reduction)
-{
-    for (size_t i = 0; i < count; ++i)
-        if (reduction == TA_REDUCE_SUM)
-            to[i] = (int64_t)((uint64_t)a[i] + (uint64_t)b[i]);
-        else
-            to[i] = a[i] > b[i] ? a[i] : b[i];
-}
+/* Sums wrap around. */
+#define COMBINE_INTEGERS(bits)                                                                     \
+    static void combine_i##bits(int##bits##_t *to, const int##bits##_t *a, const int##bits##_t *b, \
+                                size_t count, ta_reduction reduction)                              \
+    {                                                                                              \
+        for (size_t i = 0; i < count; ++i)                                                         \
+            if (reduction == TA_REDUCE_SUM)                                                        \
+                to[i] = (int##bits##_t)((uint##bits##_t)a[i] + (uint##bits##_t)b[i]);              \
+            else                                                                                   \
+                to[i] = a[i] > b[i] ? a[i] : b[i];                                                 \
+    }
+COMBINE_INTEGERS(32)
+COMBINE_INTEGERS(64)
 
 /* to = reduction(a, b). `to` may be either of them. */
 static void combine(void *to, const void *a, const void *b, size_t count, ta_element_kind element,

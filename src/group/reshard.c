@@ -269,7 +269,7 @@ static ta_status check_device(ta_group *group, ta_device *device, void *stream, 
         device = group->device;
     if (stream && (!device || !device->ops->has_streams))
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL for host memory", stream);
-    if (device && device->ops->capturing && device->ops->capturing(device, stream))
+    if (device && ta_device_captures(device, stream))
         return ta_fail(TA_ERR_UNSUPPORTED, "stream is captured: resharding waits for the device");
     r->device = device && device->ops->alloc_host ? device : NULL;
     return TA_OK;

@@ -32,7 +32,7 @@ static ta_status exchange(ta_group *group, const void *send, size_t send_bytes, 
 {
     staged_group *g = (staged_group *)group;
     const ta_staging *staging = &g->staging;
-    char *out_place = staging->memory, *in_place = out_place + PIECE_BYTES;
+    char *out_memory = staging->memory, *in_memory = out_memory + PIECE_BYTES;
     size_t sent = 0, received = 0;
     if (to < 0)
         send_bytes = 0;
@@ -40,11 +40,11 @@ static ta_status exchange(ta_group *group, const void *send, size_t send_bytes, 
         receive_bytes = 0;
     for (int first = 1; first || sent < send_bytes || received < receive_bytes; first = 0) {
         size_t out = piece_of(send_bytes - sent), in = piece_of(receive_bytes - received);
-        TA_TRY(ta_staging_copy(staging, out_place, (const char *)send + sent, out, stream));
+        TA_TRY(ta_staging_copy(staging, out_memory, (const char *)send + sent, out, stream));
         TA_TRY(ta_staging_wait(staging, stream)); /* also for the piece that came before */
-        TA_TRY(g->inner->ops->exchange(g->inner, out_place, out, first || out > 0 ? to : -1,
-                                       in_place, in, first || in > 0 ? from : -1, NULL));
-        TA_TRY(ta_staging_copy(staging, (char *)receive + received, in_place, in, stream));
+        TA_TRY(g->inner->ops->exchange(g->inner, out_memory, out, first || out > 0 ? to : -1,
+                                       in_memory, in, first || in > 0 ? from : -1, NULL));
+        TA_TRY(ta_staging_copy(staging, (char *)receive + received, in_memory, in, stream));
         sent += out;
         received += in;
     }

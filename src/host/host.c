@@ -1,12 +1,13 @@
 /* The host device: the table that device.h describes, in C on this machine's CPUs. attend() is in
  * host/attend/attend.c, merge() and finish() in host/attend/merge.c, check_kv() in
- * host/attend/check.c, attention over full sequences in host/attention/attention.c, the arithmetic
+ * device/check_kv.c, attention over full sequences in host/attention/attention.c, the arithmetic
  * in the kernels_*.c of each SIMD level; what is left is here: opening, memory, and packing. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "device/cpus.h"
 #include "device/device.h"
 #include "host.h"
 #include "host/attend/append.h"
@@ -14,7 +15,6 @@
 #include "host/attend/merge.h"
 #include "host/attend/pack.h"
 #include "host/attend/records.h"
-#include "host/cpus.h"
 
 static ta_host *host_of(ta_device *device)
 {
@@ -106,7 +106,7 @@ static const ta_device_ops host_ops = {
     .copy = host_copy,
     .has_dtype = host_has_dtype,
     .attend_bytes = host_attend_bytes,
-    .check_kv = ta_host_check_kv,
+    .check_kv = ta_check_host_kv,
     .pack_query = host_pack_query,
     .pack_kv = host_pack_kv,
     .attend = ta_host_attend,
@@ -116,11 +116,6 @@ static const ta_device_ops host_ops = {
     .finish = ta_host_finish,
     .attention = &ta_host_attention,
 };
-
-int ta_host_threads(void)
-{
-    return ta_cpus();
-}
 
 ta_status ta_host_open(const ta_device_config *config, ta_device **device)
 {
@@ -139,7 +134,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device)
     host->device.ops = &host_ops;
     strcpy(host->device.name, "host");
     host->kernels = kernels;
-    ta_status status = ta_pool_create(threads > 0 ? threads : ta_host_threads(), &host->pool);
+    ta_status status = ta_pool_create(threads > 0 ? threads : ta_cpus(), &host->pool);
     if (status != TA_OK) {
         free(host);
         return status;

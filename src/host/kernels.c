@@ -79,7 +79,10 @@ int ta_host_kernels_have(const ta_host_kernels *kernels, ta_dtype dtype, ta_dtyp
     if (!ta_dtype_find(dtype))
         return 0;
     int has_load = kernels->load[dtype] != NULL, has_store = kernels->store[dtype] != NULL;
-    int attends = kernels->arrange[dtype] && kernels->score[dtype] && kernels->weigh[dtype];
+    int narrow = ta_dtype_is_narrow(dtype);
+    ta_dtype as = narrow ? TA_BF16 : dtype;
+    int attends = kernels->arrange[as] && kernels->score[as] && kernels->weigh[as] &&
+                  (!narrow || kernels->widen[dtype]);
     switch (role) {
     case TA_AS_QUERY:
         return has_load;

@@ -10,6 +10,7 @@
 #include <treeattn/treeattn.h>
 
 #include "base/dtype.h"
+#include "base/partial.h"
 #include "panel.h"
 
 /* Tokens that one call of a kernel takes: a block, or two of them where longer calls pay. */
@@ -21,16 +22,19 @@ typedef struct ta_token_set {
     uint64_t words[TA_TOKENS_MOST / 64];
 } ta_token_set;
 
-/* Query rows that share each load of K and V: as many as leave enough registers for the sums. */
+/* Query rows that share each load of K and V: as many as leave enough registers for the sums.
+ * Levels with 32 registers also take twice as many, with half of the tokens at a time: see
+ * rows_most. */
 #define TA_ROW_BLOCK 4
+#define TA_ROWS_MOST 8
 
 /* The most of a number of a packed query row, and of the factor of its scores: what is taken for 0
  * makes no difference then, see docs/numerics.md. And its bits in bf16. */
 #define TA_PACK_MOST 0x1p40f
 #define TA_PACK_MOST_BF16 ((127 + 40) << 7)
 
-/* Room for the scores of a block of tokens and rows; functions may write up to the next multiple of
- * 8. */
+/* Room for the scores of a block of tokens and rows, TA_TOKEN_BLOCK tokens with TA_ROWS_MOST;
+ * functions may write up to the next multiple of 8. */
 #define TA_BLOCK_SCORES (TA_TOKENS_MOST * TA_ROW_BLOCK + 8)
 
 /* The most KV heads of a block, and the most floats of o: heads · rows · v_dim. */
@@ -51,15 +55,17 @@ static inline __attribute__((always_inline)) const char *ta_vector_at(const ta_v
     return v->step ? v->first + i * v->step : (const char *)v->each[i];
 }
 
-/* A block of work for score() and weigh(): `rows` query rows, 1 or TA_ROW_BLOCK, of each of `heads`
- * KV heads, against the same n ≤ TA_TOKENS_MOST tokens. Several heads at a time are for caches in
- * which the heads of a token are neighbours: memory is then read in its own order. Strides count
- * floats, except in K and V. */
+/* A block of work for score() and weigh(): `rows` query rows, 1, TA_ROW_BLOCK or rows_most, of each
+ * of `heads` KV heads, against the same n ≤ TA_TOKENS_MOST tokens. Several heads at a time are for
+ * caches in which the heads of a token are neighbours: memory is then read in its own order.
+ * Strides count floats, except in K and V. */
 typedef struct ta_block {
     int rows, heads;
     int64_t row_stride, head_stride; /* of q in score(), of o in weigh() */
     ta_vectors tokens;               /* K or V of the first head */
     ta_vectors ahead;                /* what is wanted soon after these, see walk.h; may be none */
+    int ahead_halved;                /* its elements have half as many bytes as those here */
+    int ahead_parts;                 /* fetch them so many times slower than these are read */
     int64_t token_head_bytes;        /* from the vector of one head to the next */
     int32_t dim;                     /* of those vectors */
     float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
@@ -69,16 +75,36 @@ typedef struct ta_block {
     int shared;    /* do other blocks of rows use the same tokens? Likewise */
 } ta_block;
 
+/* Records that are merged one after the other: `first`, and then `count` others that are `stride`
+ * floats apart. What each merge multiplies by follows from their m alone. */
+#define TA_CHAIN_MOST 16
+typedef struct ta_merge_chain {
+    const float *first, *others;
+    int64_t stride;
+    int count;
+    ta_merge_scales scales[TA_CHAIN_MOST];
+} ta_merge_chain;
+
 /* Slots of an array are by ta_dtype. An empty one means that the level does not have that type:
- * ta_host_kernels_have() is asked before any of them is called. */
+ * ta_host_kernels_have() is asked before any of them is called. Types of 8 bits have load(),
+ * store() and widen(): K and V are widened to bf16, and what follows is done with that. Levels that
+ * have reads_narrow() have all slots for them, for blocks of one row, if that says so. */
 typedef struct ta_host_kernels {
     const char *name;
+    int rows_most; /* of a block: TA_ROW_BLOCK or TA_ROWS_MOST */
 
     /* to[i] = from[i] · factor. */
     void (*load[TA_DTYPE_END])(const void *from, int32_t n, float factor, float *to);
 
     /* to[i] = from[i] · factor, rounded to the element type. */
     void (*store[TA_DTYPE_END])(const float *from, int32_t n, float factor, void *to);
+
+    /* Of a type of 8 bits, else NULL: n elements, a multiple of 8, as bf16, which has all of their
+     * numbers. A NaN stays one. */
+    void (*widen[TA_DTYPE_END])(const void *from, int32_t n, uint16_t *to);
+
+    /* Can this CPU do without it where there is one query row? NULL: no. */
+    int (*reads_narrow)(void);
 
     /* Put the k_dim numbers of a query row, in place, into the order in which this level's score()
      * takes them for K of this type. */
@@ -104,12 +130,16 @@ typedef struct ta_host_kernels {
     int (*softmax)(float *scores, int n, int rows, float *m, float *l, float *rescale,
                    ta_token_set *hidden);
 
-    /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROW_BLOCK]. The sum
+    /* o = o · rescale + Σ weight · value for each row, with rescale [head][TA_ROWS_MOST]. The sum
      * over the tokens is made first, which keeps rounding errors small over long sequences. */
     void (*weigh[TA_DTYPE_END])(const ta_block *block, float *o, const float *rescale);
 
     /* into = merge(into, from) as in partial.h, for one record; exactly commutative. */
     void (*merge)(float *into, const float *from, int32_t v_dim);
+
+    /* The o that merge() would leave after all records of a chain, times `factor`: in one pass, and
+     * with the records as they were. */
+    void (*merge_chain)(const ta_merge_chain *chain, int32_t v_dim, float factor, float *to);
 
     /* For attention over full sequences. */
     const ta_panel_kernels *panels;

@@ -2,6 +2,7 @@
  * asks the CPU before it uses the table. */
 #include "host/attend/attend_wide.h"
 
-TA_DTYPE_LIST(FOR_DTYPE, )
+TA_DTYPE_WIDE_LIST(FOR_DTYPE, )
+TA_DTYPE_NARROW_LIST(FOR_NARROW, )
 
 const ta_host_kernels ta_kernels_avx512 = TA_SIMD_TABLE("avx512");

@@ -8,8 +8,10 @@
 #include "simd_avx2.h"
 
 #define SIMD_DOTS
-#define SIMD_PACK [TA_BF16] = pack
-#define SIMD_SCORE_PACKED [TA_BF16] = score_packed
+#define PACK_SLOT(suffix, number, ...) [number] = pack_narrow,
+#define SIMD_PACK [TA_BF16] = pack, TA_DTYPE_NARROW_LIST(PACK_SLOT, )
+#define SIMD_SCORE_PACKED                                                                          \
+    [TA_BF16] = score_packed, TA_DTYPE_NARROW_LIST(TA_DTYPE_SLOT, score_packed_)
 
 /* 16 elements of bf16. */
 typedef __m256bh vd;
@@ -40,9 +42,15 @@ static void pack(float *q, int32_t k_dim)
     }
 }
 
-static void score_packed(const ta_block *block, const float *q)
+static void pack_narrow(float *q, int32_t k_dim)
 {
-    score_any(PACKED, block, q);
+    for (int32_t i = 0; i < k_dim; i += NARROW)
+        narrow_order(q + i, k_dim - i < NARROW ? k_dim - i : NARROW);
+    pack(q, k_dim);
+}
+
+static void multiply_scores(const ta_block *block)
+{
     vf factor = vf_set(block->factor);
     for (int h = 0; h < block->heads; h++) {
         float *scores = block->scores + h * TA_BLOCK_SCORES;
@@ -51,6 +59,21 @@ static void score_packed(const ta_block *block, const float *q)
     }
 }
 
-TA_DTYPE_LIST(FOR_DTYPE, )
+static void score_packed(const ta_block *block, const float *q)
+{
+    score_any(PACKED, block, q);
+    multiply_scores(block);
+}
+
+#define FOR_NARROW_PACKED(suffix, dtype, ...)                                                      \
+    VBMI static void score_packed_##suffix(const ta_block *block, const float *q)                  \
+    {                                                                                              \
+        narrow_score(dtype, 1, block, q);                                                          \
+        multiply_scores(block);                                                                    \
+    }
+TA_DTYPE_NARROW_LIST(FOR_NARROW_PACKED, )
+
+TA_DTYPE_WIDE_LIST(FOR_DTYPE, )
+TA_DTYPE_NARROW_LIST(FOR_NARROW, )
 
 const ta_host_kernels ta_kernels_avx512bf16 = TA_SIMD_TABLE("avx512bf16");

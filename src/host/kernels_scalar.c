@@ -25,6 +25,14 @@ static inline void store(ta_dtype dtype, const float *from, int32_t n, float fac
         ta_store(dtype, to, i, from[i] * factor);
 }
 
+/* The numbers of 8 bits have few digits: nothing is lost. */
+static inline void widen(ta_dtype dtype, const void *from, int32_t n, uint16_t *to)
+{
+    ta_narrow_format format = ta_narrow_format_of(dtype);
+    for (int32_t i = 0; i < n; i++)
+        to[i] = (uint16_t)(ta_narrow_decode(format, ((const uint8_t *)from)[i]) >> 16);
+}
+
 static inline void score(ta_dtype dtype, const ta_block *b, const float *q)
 {
     for (int h = 0; h < b->heads; h++) {
@@ -53,7 +61,7 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
                     const char *value = ta_vector_at(&b->tokens, t) + h * b->token_head_bytes;
                     sum += weights[t * b->rows] * ta_load(dtype, value, i);
                 }
-                to[i] = to[i] * rescale[h * TA_ROW_BLOCK + r] + sum;
+                to[i] = to[i] * rescale[h * TA_ROWS_MOST + r] + sum;
             }
         }
     }
@@ -68,7 +76,17 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
     static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
     {                                                                                              \
         store(dtype, from, n, factor, to);                                                         \
-    }                                                                                              \
+    }
+TA_DTYPE_LIST(FOR_DTYPE, )
+
+#define FOR_NARROW(suffix, dtype, ...)                                                             \
+    static void widen_##suffix(const void *from, int32_t n, uint16_t *to)                          \
+    {                                                                                              \
+        widen(dtype, from, n, to);                                                                 \
+    }
+TA_DTYPE_NARROW_LIST(FOR_NARROW, )
+
+#define FOR_WIDE(suffix, dtype, ...)                                                               \
     static void arrange_##suffix(float *q, int32_t k_dim)                                          \
     {                                                                                              \
         (void)q, (void)k_dim; /* as they are */                                                    \
@@ -81,7 +99,7 @@ static inline void weigh(ta_dtype dtype, const ta_block *b, float *o, const floa
     {                                                                                              \
         weigh(dtype, block, o, rescale);                                                           \
     }
-TA_DTYPE_LIST(FOR_DTYPE, )
+TA_DTYPE_WIDE_LIST(FOR_WIDE, )
 
 static void softcap(float *scores, int n, float cap)
 {
@@ -139,15 +157,28 @@ static void merge(float *into, const float *from, int32_t v_dim)
     into[v_dim + 1] = ta_merge_add(into[v_dim + 1], from[v_dim + 1], s);
 }
 
+static void merge_chain(const ta_merge_chain *chain, int32_t v_dim, float factor, float *to)
+{
+    for (int32_t i = 0; i < v_dim; i++) {
+        float sum = chain->first[i];
+        for (int k = 0; k < chain->count; k++)
+            sum = ta_merge_add(sum, chain->others[k * chain->stride + i], chain->scales[k]);
+        to[i] = sum * factor;
+    }
+}
+
 const ta_host_kernels ta_kernels_scalar = {
     .name = "scalar",
+    .rows_most = TA_ROW_BLOCK,
     .load = {TA_DTYPE_LIST(TA_DTYPE_SLOT, load_)},
     .store = {TA_DTYPE_LIST(TA_DTYPE_SLOT, store_)},
-    .arrange = {TA_DTYPE_LIST(TA_DTYPE_SLOT, arrange_)},
-    .score = {TA_DTYPE_LIST(TA_DTYPE_SLOT, score_)},
+    .widen = {TA_DTYPE_NARROW_LIST(TA_DTYPE_SLOT, widen_)},
+    .arrange = {TA_DTYPE_WIDE_LIST(TA_DTYPE_SLOT, arrange_)},
+    .score = {TA_DTYPE_WIDE_LIST(TA_DTYPE_SLOT, score_)},
     .softcap = softcap,
     .softmax = softmax,
-    .weigh = {TA_DTYPE_LIST(TA_DTYPE_SLOT, weigh_)},
+    .weigh = {TA_DTYPE_WIDE_LIST(TA_DTYPE_SLOT, weigh_)},
     .merge = merge,
+    .merge_chain = merge_chain,
     .panels = &ta_panels_scalar,
 };

@@ -7,6 +7,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "device/cpus.h"
+
 typedef struct ta_pool ta_pool;
 
 /* One iteration of a loop. `thread` counts from 0 and is different for iterations that run at
@@ -14,7 +16,7 @@ typedef struct ta_pool ta_pool;
 typedef void (*ta_pool_fn)(void *context, int64_t item, int thread);
 
 /* The most threads of a pool. */
-#define TA_POOL_MAX_THREADS 1024
+#define TA_POOL_MAX_THREADS TA_CPUS_MOST
 
 /* `threads` includes the caller's: a pool of 1 starts none. */
 ta_status ta_pool_create(int threads, ta_pool **pool);

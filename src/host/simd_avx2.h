@@ -1,6 +1,6 @@
 /* Vectors of 8 floats on x86 CPUs with AVX2, FMA and F16C: the operations that attend_simd.h and
  * panel_simd.h are written in. kernels_avx2.c includes it, and kernels_avx512.c for what it does
- * not do with wider vectors. */
+ * not do with wider vectors; words_avx2.h has vectors of words. */
 #ifndef TA_HOST_SIMD_AVX2_H
 #define TA_HOST_SIMD_AVX2_H
 
@@ -209,23 +209,29 @@ VF void vf_store_sum8(float *to, const vf *x)
     vf_store(to, _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3])));
 }
 
-/* Numbers of `rows` rows, 1 or 4, one after the other in memory, repeated to fill a vector. */
+/* Numbers of `rows` rows, 1, 4 or 8, one after the other in memory, repeated to fill a vector. */
 VF vf vf_load_rows(const float *from, int rows)
 {
-    return rows == 1 ? _mm256_broadcast_ss(from) : _mm256_broadcast_ps((const __m128 *)from);
+    return rows == 1   ? _mm256_broadcast_ss(from)
+           : rows == 4 ? _mm256_broadcast_ps((const __m128 *)from)
+                       : _mm256_loadu_ps(from);
 }
 
 VF void vf_store_rows(float *to, int rows, vf x)
 {
     if (rows == 1)
         _mm_store_ss(to, _mm256_castps256_ps128(x));
-    else
+    else if (rows == 4)
         _mm_storeu_ps(to, _mm256_castps256_ps128(x));
+    else
+        _mm256_storeu_ps(to, x);
 }
 
 /* All lanes of a row become the largest of them; a NaN in the first lanes stays. */
 VF vf vf_max_rows(vf x, int rows)
 {
+    if (rows == 8)
+        return x;
     x = _mm256_max_ps(_mm256_permute2f128_ps(x, x, 0x01), x);
     if (rows == 1) {
         x = _mm256_max_ps(_mm256_permute_ps(x, 0x4e), x);
@@ -237,6 +243,8 @@ VF vf vf_max_rows(vf x, int rows)
 /* All lanes of a row become their sum. */
 VF vf vf_sum_rows(vf x, int rows)
 {
+    if (rows == 8)
+        return x;
     x = _mm256_add_ps(x, _mm256_permute2f128_ps(x, x, 0x01));
     if (rows == 1) {
         x = _mm256_hadd_ps(x, x);

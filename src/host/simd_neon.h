@@ -1,6 +1,6 @@
 /* Vectors of 8 floats on ARM CPUs of 64 bits, as two registers of NEON each: the operations that
  * attend_simd.h and panel_simd.h are written in. simd_avx2.h has the same in the same order.
- * kernels_neon.c includes it. */
+ * words_neon.h has vectors of words; kernels_neon.c includes both. */
 #ifndef TA_HOST_SIMD_NEON_H
 #define TA_HOST_SIMD_NEON_H
 

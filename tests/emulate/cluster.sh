@@ -27,22 +27,35 @@ done
 
 work=$(mktemp -d)
 relay=
-clean() # Remove the relay and the namespaces of this run.
+job=
+remove() # PREFIX: its namespaces, and what still runs in them
 {
-    if [ -n "$relay" ]; then
-        kill "$relay" 2>/dev/null || true
-        wait "$relay" 2>/dev/null || true
-        relay=
-    fi
-    for space in $(ip netns list | sed -n "s/^\($prefix-[0-9]*\).*/\1/p"); do
+    local space process
+    for space in $(ip netns list | sed -n "s/^\($1-[0-9]*\).*/\1/p"); do
         for process in $(ip netns pids "$space"); do
             kill -9 "$process" 2>/dev/null || true
         done
         ip netns del "$space" || true
     done
 }
+clean() # End the command and the relay, and remove the namespaces of this run.
+{
+    local process
+    for process in $job $relay; do
+        kill "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
+    job=
+    relay=
+    remove "$prefix"
+}
 trap 'clean; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
+
+# A script that was killed could not remove its own.
+for old in $(ip netns list | sed -n 's/^treeattn\([0-9]*\)-0.*/\1/p'); do
+    [ -d "/proc/$old" ] || remove "treeattn$old"
+done
 
 start() # NODES DELAY_US MBIT: make the hosts and the switch between them
 {
@@ -53,16 +66,21 @@ start() # NODES DELAY_US MBIT: make the hosts and the switch between them
     done
     rm -f "$work/alive" "$work/ready"
     mkfifo "$work/alive"
+    : >"$work/ready"
     # In a session of its own, whose priority against other work on the machine can be raised.
     setsid --wait sh -c 'echo -20 >/proc/self/autogroup || true; exec "$@"' relay \
         "$build/tests/emulate/relay" "$2" "$3" $((seconds + 30)) "${spaces[@]}" \
         <"$work/alive" >"$work/ready" &
     relay=$!
     exec 9>"$work/alive" # the relay ends when this shell does
-    for ((k = 0; k < 50; k++)); do
+    for ((k = 0; k < 300; k++)); do
         ! grep -q ready "$work/ready" || break
         sleep 0.1
     done
+    grep -q ready "$work/ready" || {
+        echo "$0: the network of $1 hosts was not there after 30 s" >&2
+        return 1
+    }
     for ((k = 0; k < $1; k++)); do
         ip -n "$prefix-$k" link set lo up
         ip -n "$prefix-$k" addr add "10.77.0.$((k + 1))/24" dev ta0
@@ -79,7 +97,9 @@ emulate() # NODES RANKS DELAY_US MBIT COMMAND…: run the command, one process f
         printf '10.77.0.%d %s-%d\n' $((k + 1)) "$prefix" "$k"
     done >"$work/names"
     hosts=$(for ((k = 0; k < nodes; k++)); do printf '%s-%d:%d,' "$prefix" "$k" "$ranks"; done)
-    # The launcher is on the first host too. Names are looked up in a file of this run's own.
+    # The launcher is on the first host too. Names are looked up in a file of this run's own. In the
+    # background, since a shell that waits for a command looks at no signal, and without what keeps
+    # the relay alive.
     timeout -k 10 "$seconds" setsid --wait ip netns exec "$prefix-0" unshare --uts --mount sh -c '
         echo -15 >/proc/self/autogroup || true
         hostname "$1"
@@ -93,8 +113,16 @@ emulate() # NODES RANKS DELAY_US MBIT COMMAND…: run the command, one process f
         --bind-to none --mca mpi_yield_when_idle 1 --mca btl vader,tcp,self \
         --mca btl_vader_single_copy_mechanism none \
         --mca btl_tcp_if_include ta0 --mca oob_tcp_if_include ta0 \
-        -x TREEATTN_MODULE_PATH="$build/src" "$@" || status=$?
+        -x TREEATTN_MODULE_PATH="$build/src" "$@" 9>&- &
+    job=$!
+    wait "$job" || status=$?
+    job=
     exec 9>&-
     clean
+    case $status in
+    0) ;;
+    124 | 137) echo "$0: $nodes hosts of $ranks ranks did not end within $seconds s" >&2 ;;
+    *) echo "$0: $1 on $nodes hosts of $ranks ranks ended with status $status" >&2 ;;
+    esac
     return "$status"
 }

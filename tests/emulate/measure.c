@@ -22,16 +22,15 @@
 #define TIMEOUT_MS 30000
 
 static const int batches[] = {1, 4, 16, 64}; /* partials of 16 KB to 1 MB */
-static const char *const names[] = {"auto",      "doubling",   "binomial",  "scatter",
-                                    "two-level", "all-gather", "all-reduce"};
-enum { KINDS = sizeof names / sizeof *names };
+enum { KINDS = TA_EXCHANGE_MULTI_LEVEL + 1, CANDIDATES = 2 * KINDS };
 
 typedef struct run {
     ta_group *group;
     ta_device *device;
     ta_cluster *cluster;
     int batch;
-    ta_plan *plans[KINDS];
+    double predicted_s[KINDS]; /* 0: not possible on this cluster */
+    ta_plan *plans[KINDS];     /* the first is the planner's own choice */
     double rounds_s[KINDS][ROUNDS];
     int rounds[KINDS];
     double measured_s[KINDS]; /* their median */
@@ -71,7 +70,8 @@ static void step(run *r, int kind)
     ta_tensor q = {r->memory, 0, 0, 0}, out = {r->memory + rows, 0, 0, 0};
     kv.k.data = kv.v.data = r->memory + 2 * rows;
     kv.lengths = r->lengths;
-    check(ta_decode(r->plans[kind], &q, &kv, &out, NULL, NULL, NULL), names[kind]);
+    check(ta_decode(r->plans[kind], &q, &kv, &out, NULL, NULL, NULL),
+          ta_exchange_name((ta_exchange)kind));
 }
 
 /* The slowest rank's seconds per step, of a few steps. */
@@ -135,20 +135,41 @@ static int chosen_kind(const ta_plan *plan)
     char text[16384], line[64];
     check(ta_explain(plan, text, sizeof text, NULL), "explain");
     for (int kind = 1; kind < KINDS; kind++) {
-        snprintf(line, sizeof line, "\nexchange: %s, ", names[kind]);
+        snprintf(line, sizeof line, "\nexchange: %s, ", ta_exchange_name((ta_exchange)kind));
         if (strstr(text, line))
             return kind;
     }
+    fprintf(stderr, "measure: the planner chose an exchange that is not known here:\n%s", text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
     return 0;
 }
 
-static double predicted_s(const run *r, int kind)
+/* What each kind would take. A config that asks for one that is not possible on this cluster is
+ * refused, so the question leaves the kind open. */
+static void predict(run *r)
 {
-    ta_prediction prediction = TA_PREDICTION_INIT;
-    ta_plan_config config = config_of(r, kind);
-    check(ta_predict(r->cluster, &config, ta_group_size(r->group), kind - 1, &prediction),
+    int count;
+    ta_prediction all[CANDIDATES];
+    ta_plan_config config = config_of(r, TA_EXCHANGE_AUTO);
+    for (int i = 0; i < CANDIDATES; i++)
+        all[i] = (ta_prediction)TA_PREDICTION_INIT;
+    check(ta_predict_all(r->cluster, &config, ta_group_size(r->group), all, CANDIDATES, &count),
           "predict");
-    return prediction.step.seconds;
+    memset(r->predicted_s, 0, sizeof r->predicted_s);
+    for (int i = 0; i < count && i < CANDIDATES; i++)
+        if (all[i].algorithm == TA_ALGORITHM_TREE && all[i].possible)
+            r->predicted_s[all[i].exchange] = all[i].step.seconds;
+}
+
+static void make_plans(run *r)
+{
+    predict(r);
+    for (int kind = 0; kind < KINDS; kind++) {
+        ta_plan_config config = config_of(r, kind);
+        if (kind == TA_EXCHANGE_AUTO || r->predicted_s[kind] > 0)
+            check(ta_plan_create(r->group, r->device, &config, &r->plans[kind]),
+                  ta_exchange_name((ta_exchange)kind));
+    }
 }
 
 static void run_batch(run *r)
@@ -156,29 +177,25 @@ static void run_batch(run *r)
     size_t rows = (size_t)r->batch * HEADS * DIM;
     r->memory = calloc(3 * rows, sizeof *r->memory);
     r->lengths = calloc((size_t)r->batch, sizeof *r->lengths);
-    if (!r->memory || !r->lengths)
+    if (!r->memory || !r->lengths) {
+        fprintf(stderr, "measure: no memory for a batch of %d\n", r->batch);
         MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     for (int b = 0; b < r->batch; b++)
         r->lengths[b] = ta_group_size(r->group);
-    for (int kind = 0; kind < KINDS; kind++) {
-        ta_prediction prediction = TA_PREDICTION_INIT;
-        ta_plan_config config = config_of(r, kind);
-        if (kind > 0)
-            check(ta_predict(r->cluster, &config, ta_group_size(r->group), kind - 1, &prediction),
-                  "predict");
-        if (kind == 0 || prediction.possible)
-            check(ta_plan_create(r->group, r->device, &config, &r->plans[kind]), "plan");
-    }
+    make_plans(r);
     measure(r);
     int chosen = chosen_kind(r->plans[0]);
     for (int kind = 0; kind < KINDS; kind++) {
         if (kind > 0 && r->plans[kind] && ta_group_rank(r->group) == 0)
             printf("exchange %zu %s %.1f %.1f %d\n",
-                   (size_t)r->batch * HEADS * (DIM + 2) * sizeof(float), names[kind],
-                   r->measured_s[kind] * 1e6, predicted_s(r, kind) * 1e6, kind == chosen);
+                   (size_t)r->batch * HEADS * (DIM + 2) * sizeof(float),
+                   ta_exchange_name((ta_exchange)kind), r->measured_s[kind] * 1e6,
+                   r->predicted_s[kind] * 1e6, kind == chosen);
         ta_plan_destroy(r->plans[kind]);
         r->plans[kind] = NULL;
     }
+    fflush(stdout);
     free(r->memory);
     free(r->lengths);
 }

@@ -26,7 +26,7 @@ static ta_tensor take_tensor(bytes *b, int tokens, int heads, int dim, ta_dtype 
     if (take_chance(b, 8))
         t.batch_stride = far[take(b) % 4];
     if (!take_chance(b, 40))
-        t.data = calloc((size_t)tokens * row + 1, dtype == TA_F32 ? 4 : 2);
+        t.data = calloc((size_t)tokens * row + 1, element_bytes(dtype));
     return t;
 }
 

@@ -10,11 +10,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MOST_BYTES (1 << 20)
 
-static size_t bytes_of(ta_dtype dtype)
-{
-    return dtype == TA_F32 ? 4 : 2;
-}
-
 static int is_tame(int64_t stride)
 {
     return stride > 0 && stride < MOST_BYTES;
@@ -50,18 +45,43 @@ static ta_tensor take_tensor(bytes *b, const int64_t shape[4], ta_dtype dtype)
         if (shape[axis] > 1 && is_tame(strides[axis]))
             reach += (shape[axis] - 1) * strides[axis];
     if (reach > 0 && reach < MOST_BYTES && !take_chance(b, 40))
-        t.data = calloc((size_t)reach, bytes_of(dtype));
+        t.data = calloc((size_t)reach, element_bytes(dtype));
     return t;
+}
+
+/* Scales of K or V, none of them most of the time, and their memory: of just the size that they
+ * reach. */
+static ta_scales take_scales(bytes *b, const int64_t shape[3])
+{
+    ta_scales s = {0};
+    int kind = take_from(b, 0, 6); /* for the tensor, for each head, for each token and head */
+    if (kind > 2)
+        return s;
+    s.head_stride = kind > 0 ? take_from(b, 1, 3) : 0;
+    s.token_stride = kind > 1 ? shape[2] * s.head_stride : 0;
+    s.batch_stride = kind > 1 ? shape[1] * s.token_stride : 0;
+    int64_t reach = 1, strides[3] = {s.batch_stride, s.token_stride, s.head_stride};
+    for (int axis = 0; axis < 3; ++axis)
+        reach += shape[axis] > 1 ? (shape[axis] - 1) * strides[axis] : 0;
+    if (reach < 1 || reach > MOST_BYTES)
+        return s;
+    s.data = calloc((size_t)reach, sizeof *s.data);
+    for (int64_t i = 0; s.data && i < reach; ++i)
+        s.data[i] = i % 8 ? 0.5f : take_float(b);
+    if (take_chance(b, 30))
+        s.token_stride = take_stride(b, shape[1], s.token_stride, 0);
+    return s;
 }
 
 static ta_plan_config take_config(bytes *b, int ranks)
 {
-    static const ta_dtype dtypes[] = {TA_F32, TA_F16, TA_BF16, TA_DTYPE_NONE};
+    static const ta_dtype dtypes[] = {TA_F32,        TA_F16,  TA_BF16,
+                                      TA_DTYPE_NONE, TA_E4M3, TA_E5M2_FNUZ};
     ta_plan_config c = TA_PLAN_CONFIG_INIT;
     c.batch = take_int(b, 1, 3);
     c.query_tokens = take_int(b, 0, 3);
     TAKE_HEADS(b, &c);
-    c.kv_dtype = dtypes[take_from(b, 0, 2)];
+    c.kv_dtype = dtypes[take_chance(b, 3) ? take_from(b, 4, 5) : take_from(b, 0, 2)];
     c.query_dtype = dtypes[take_from(b, 0, 3)];
     c.out_dtype = dtypes[take_from(b, 0, 3)];
     c.max_tokens = take_int(b, 1, 40);
@@ -74,6 +94,7 @@ static ta_plan_config take_config(bytes *b, int ranks)
     c.exchange = (ta_exchange)take_int(b, 0, 6);
     c.reproducible_tile = take_chance(b, 6) ? 16 : take_int(b, 0, 0);
     c.append_scattered = take_int(b, 0, 1);
+    c.shared_prefixes = take_int(b, 0, 1);
     c.combine_only = take_chance(b, 6);
     if (c.combine_only && !take_chance(b, 12)) { /* which has fewer fields */
         ta_plan_config combine = TA_PLAN_CONFIG_INIT;
@@ -149,6 +170,37 @@ static int32_t *take_call(bytes *b, const ta_plan_config *c, int tokens, ta_call
     return starts;
 }
 
+/* Lists of positions and groups of sequences, some of them out of range. Returns their memory. */
+static int32_t *take_lists(bytes *b, const ta_plan_config *c, int tokens, ta_call *call)
+{
+    int lists = take_chance(b, 2) && c->kv_heads > 0 ? c->kv_heads : 1;
+    int count = take_from(b, 1, 20);
+    int64_t rows = (int64_t)c->batch * tokens; /* a call of more is refused */
+    size_t words = (size_t)(rows * lists * count), groups = (size_t)c->batch;
+    int32_t *memory = calloc(words + 2 * groups + 1, sizeof *memory);
+    if (take_chance(b, 3)) {
+        call->selected = memory;
+        call->selected_count = take_chance(b, 20) ? take_int(b, 0, count) : count;
+        call->selected_lists = take_chance(b, 20) ? take_int(b, 0, 3) : lists;
+        if (call->selected_count > count || call->selected_lists > lists)
+            call->selected_count = count, call->selected_lists = lists;
+        for (size_t i = 0; i < words; ++i) /* mostly without one that stands twice */
+            memory[i] = take_chance(b, 30) ? take_int(b, -1, 40) : (int32_t)(i % (size_t)count) * 2;
+    }
+    if (!take_chance(b, 3))
+        return memory;
+    call->prefix_starts = memory + words;
+    call->prefix_lengths = memory + words + groups + 1;
+    call->prefix_groups = take_from(b, 1, c->batch);
+    for (int g = 0; g < call->prefix_groups; ++g) {
+        memory[words + (size_t)g + 1] = g + 1 == call->prefix_groups ? c->batch : g + 1;
+        memory[words + groups + 1 + (size_t)g] = take_int(b, 0, 20);
+    }
+    if (take_chance(b, 12))
+        memory[words + (size_t)take(b) % (groups + 1)] = take_int(b, 0, 9);
+    return memory;
+}
+
 /* New tokens of the sequences, where the map wants them: as many as the call has queries. */
 static void run_append(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_group *group,
                        const ta_kv *kv, const ta_call *call)
@@ -160,6 +212,7 @@ static void run_append(bytes *b, ta_plan *plan, const ta_plan_config *c, const t
     int64_t batch = ragged ? 1 : c->batch, each = ragged ? call->tokens : tokens;
     input.source = (ta_append_source)take_int(b, 0, 2);
     input.dtype = dtypes[take_from(b, 0, 3)];
+    input.make_scales = take_chance(b, 4);
     ta_dtype dtype = input.dtype ? input.dtype : c->kv_dtype;
     if (input.source == TA_APPEND_HEADS &&
         ta_head_range(heads, ta_group_size(group), ta_group_rank(group), &first, &heads) != TA_OK)
@@ -202,11 +255,14 @@ static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_
     int64_t blocks = take_tables(b, c, ta_group_size(group), &kv, &t);
     int64_t block_tokens = kv.page_table ? kv.page_tokens : c->max_tokens;
     int32_t *starts = take_call(b, c, tokens, &call);
+    int32_t *lists = take_lists(b, c, tokens, &call);
     int ragged = call.tokens > 0; /* then queries are packed */
     int64_t batch = ragged ? 1 : c->batch, each = ragged ? call.tokens : tokens;
     ta_tensor q = take_tensor(b, (int64_t[]){batch, each, c->query_heads, c->k_dim}, query);
     kv.k = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, c->k_dim}, c->kv_dtype);
     kv.v = take_tensor(b, (int64_t[]){blocks, block_tokens, c->kv_heads, v_dim}, c->kv_dtype);
+    kv.k_scale = take_scales(b, (int64_t[]){blocks, block_tokens, c->kv_heads});
+    kv.v_scale = take_scales(b, (int64_t[]){blocks, block_tokens, c->kv_heads});
     ta_tensor out = take_tensor(b, (int64_t[]){batch, each, c->query_heads, v_dim}, result);
     float *lse = calloc((size_t)c->batch * (size_t)tokens * (size_t)c->query_heads, sizeof *lse);
     for (int i = 0; i < 2; ++i)
@@ -216,9 +272,12 @@ static void run_step(bytes *b, ta_plan *plan, const ta_plan_config *c, const ta_
     free(q.data);
     free(kv.k.data);
     free(kv.v.data);
+    free(kv.k_scale.data);
+    free(kv.v_scale.data);
     free(out.data);
     free(lse);
     free(starts);
+    free(lists);
     free(t.lengths);
     free(t.bounds);
     free(t.pages);

@@ -36,4 +36,23 @@ static inline ta_device *open_device(bytes *b, const ta_group *group)
     return device;
 }
 
+/* Bytes of an element; 0 of what is no type: nothing of it may be read. */
+static inline size_t element_bytes(ta_dtype dtype)
+{
+    switch (dtype) {
+    case TA_F32:
+        return 4;
+    case TA_F16:
+    case TA_BF16:
+        return 2;
+    case TA_E4M3:
+    case TA_E5M2:
+    case TA_E4M3_FNUZ:
+    case TA_E5M2_FNUZ:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 #endif

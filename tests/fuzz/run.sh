@@ -1,8 +1,8 @@
 #!/bin/bash
 # Build the fuzz targets with clang under the address and undefined-behaviour sanitizers, and run
 # each for so many seconds from its corpus, or with 0 on the corpus alone, which always does the
-# same. An input that fails is kept and its path printed; run the target with that path as its only
-# argument to see it again.
+# same; as many at a time as there are cores. An input that fails is kept and its path printed; run
+# the target with that path as its only argument to see it again.
 #
 #     run.sh SECONDS [TARGET...]
 set -u
@@ -32,8 +32,8 @@ if [[ ! -f $build/build.ninja ]]; then
     compiler=${CLANG:-clang}
     ! command -v ccache >/dev/null || compiler="ccache $compiler"
     CC=$compiler meson setup -Dfuzz=true -Dtests=false -Dbench=false -Dmpi=disabled \
-        -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled -Ddebug=true -Doptimization=1 \
-        -Db_sanitize=address,undefined -Db_lundef=false "$build" >"$log" 2>&1 || {
+        -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled -Ddebug=true -Dc_args=-g1 \
+        -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false "$build" >"$log" 2>&1 || {
         cat "$log"
         echo '0 passed, 1 failed'
         exit 1
@@ -52,20 +52,40 @@ found=$PWD/$build/found
 mkdir -p "$found"
 length=("-max_total_time=$seconds")
 ((seconds > 0)) || length=(-runs=0)
+run_target()
+{
+    local target=$1 output=$scratch/$1.log runs
+    mkdir -p "$scratch/$target"
+    if "$build/tests/fuzz/fuzz_$target" "${length[@]}" -timeout=300 -rss_limit_mb=4096 \
+        -malloc_limit_mb=2048 -max_len=2048 -print_final_stats=1 \
+        -artifact_prefix="$found/$target-" \
+        "$scratch/$target" "tests/fuzz/corpus/$target" >"$output" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$output")
+        echo "ok       fuzz $target, $runs inputs in $seconds s"
+        : >"$scratch/$target.passed"
+    else
+        tail -n 60 "$output"
+        echo "FAILED   fuzz $target"
+    fi
+}
+
+cores=$(nproc)
+running=0
+for target in "${targets[@]}"; do
+    if ((running == cores)); then
+        wait -n
+        running=$((running - 1))
+    fi
+    run_target "$target" &
+    running=$((running + 1))
+done
+wait
 passed=0
 failed=0
 for target in "${targets[@]}"; do
-    mkdir -p "$scratch/$target"
-    if "$build/tests/fuzz/fuzz_$target" "${length[@]}" -timeout=60 -rss_limit_mb=4096 \
-        -malloc_limit_mb=2048 -max_len=2048 -print_final_stats=1 \
-        -artifact_prefix="$found/$target-" \
-        "$scratch/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        echo "ok       fuzz $target, $runs inputs in $seconds s"
+    if [[ -f $scratch/$target.passed ]]; then
         passed=$((passed + 1))
     else
-        tail -n 60 "$log"
-        echo "FAILED   fuzz $target"
         failed=$((failed + 1))
     fi
 done

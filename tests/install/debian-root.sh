@@ -58,14 +58,34 @@ make_root()
         >"$root/etc/apt/apt.conf.d/99outside" || true
 }
 
+# Let pip inside find its packages as it does outside: a certificate and a place of PyPI's own.
+pip_settings()
+{
+    {
+        echo '[global]'
+        [ -z "${PIP_INDEX_URL:-}" ] || echo "index-url = $PIP_INDEX_URL"
+        if [ -n "${PIP_CERT:-}" ]; then
+            mkdir -p "$root/etc/ssl/certs"
+            cp "$PIP_CERT" "$root/etc/ssl/certs/outside.crt"
+            echo 'cert = /etc/ssl/certs/outside.crt'
+        fi
+    } >"$root/etc/pip.conf"
+}
+
+# What a machine that has started has: without /dev/shm users have no shared memory.
 enter_root()
 {
+    mkdir -p "$root/dev/shm"
     mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+    mountpoint -q "$root/sys" || mount -t sysfs -o ro sysfs "$root/sys"
+    mountpoint -q "$root/dev/shm" || mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 }
 
 leave_root()
 {
-    ! mountpoint -q "$root/proc" || umount "$root/proc"
+    for place in dev/shm sys proc; do
+        ! mountpoint -q "$root/$place" || umount "$root/$place"
+    done
 }
 
 inside()
@@ -73,4 +93,26 @@ inside()
     chroot "$root" env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
         DEBIAN_FRONTEND=noninteractive \
         ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} "$@"
+}
+
+# new_root SUITE: a bare root in a directory of its own, entered; the one before is removed, and so
+# is this one when the script ends.
+new_root()
+{
+    remove_root
+    trap remove_root EXIT
+    trap 'exit 1' HUP INT TERM
+    root=$(mktemp -d "${TMPDIR:-/tmp}/$me.XXXXXX")
+    chmod 755 "$root"
+    say "$1: making a root"
+    make_root "$1"
+    enter_root
+}
+
+remove_root()
+{
+    [ -n "$root" ] || return 0
+    leave_root
+    rm -rf --one-file-system "$root"
+    root=
 }

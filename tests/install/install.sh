@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install the library into a scratch directory, and build and run example.c against it through
-# pkg-config: shared, then static. Also: the soname, the version and the headers are right.
+# pkg-config and, where it is, CMake: shared, then static. Also: the soname, the version and the
+# headers are right, and the installed program finds its library by itself.
 #
 #     install.sh BUILD_DIR MESON CC [FLAGS...]
 set -eu
@@ -64,6 +65,39 @@ example() # NAME PKG-CONFIG-FLAG COMPILER...
 }
 example shared '' "$@"
 readelf -d "$stage/shared" | grep -q "NEEDED.*$soname" || fail "shared does not need $soname"
+
+# No variable helps the benchmark: it finds the library from where it is.
+bench=$(find "$stage" -name treeattn-bench -type f)
+if [ -n "$bench" ]; then
+    found=$(env -u LD_LIBRARY_PATH ldd "$bench" | sed -n "s/.*$soname => \(.*\) (.*/\1/p")
+    [ "$(realpath "$found")" = "$library" ] ||
+        fail "the installed treeattn-bench finds $soname in '$found', not in $libdir"
+    [ -n "$(find "$stage" -name 'treeattn-bench.1*')" ] || fail 'no man page was installed'
+    # Likewise its scripts, also where the whole was moved to.
+    script=$(find "$stage" -name report.py -type f)
+    mv "$script" "$script.real"
+    echo 'print("the script beside the program")' >"$script"
+    ran=$("$bench" report)
+    mv "$script.real" "$script"
+    [ "$ran" = 'the script beside the program' ] ||
+        fail "the installed treeattn-bench report runs another script: $ran"
+fi
+
+# find_package(), with nothing but the prefix.
+if command -v cmake >/dev/null; then
+    prefix=$(dirname "$(dirname "$(find "$stage" -path '*/include/treeattn')")")
+    CC=$* cmake -S "$tree/tests/install/cmake" -B "$stage/cmake" -DCMAKE_PREFIX_PATH="$prefix" \
+        >"$stage/log" 2>&1 && cmake --build "$stage/cmake" >>"$stage/log" 2>&1 || {
+        cat "$stage/log"
+        fail 'CMake does not find or link the library'
+    }
+    for kind in treeattn static; do
+        "$stage/cmake/example-$kind" || fail "example.c fails: CMake, $kind"
+        echo "ok: CMake, $kind"
+    done
+else
+    echo 'no CMake here: find_package() was not tried'
+fi
 
 # With the shared library gone, -ltreeattn is the static one, and --static names what that needs.
 rm "$libdir"/libtreeattn.so*

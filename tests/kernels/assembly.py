@@ -107,14 +107,17 @@ def dominators(follow, before):
     return over
 
 
+def followers(blocks, at_label, i):
+    """The blocks that may come after block i."""
+    to = [at_label[t] for t in blocks[i].targets if t in at_label]
+    if blocks[i].falls_through and i + 1 < len(blocks):
+        to.append(i + 1)
+    return to
+
+
 def find_loops(blocks, at_label):
     """The blocks of each natural loop, by its head."""
-    follow = []
-    for i, block in enumerate(blocks):
-        to = [at_label[t] for t in block.targets if t in at_label]
-        if block.falls_through and i + 1 < len(blocks):
-            to.append(i + 1)
-        follow.append(to)
+    follow = [followers(blocks, at_label, i) for i in range(len(blocks))]
     before = [[] for _ in blocks]
     for i, to in enumerate(follow):
         for j in to:

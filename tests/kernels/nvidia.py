@@ -26,6 +26,8 @@ SHARED = re.compile(r'(?:ld|st)\.shared(?:\.v(\d))?\.[a-z](\d+)$')
 
 def load_bytes(instruction):
     """Of a load from global memory, for each thread; 0 for anything else."""
+    if instruction.name.startswith('cp.async.cg'):
+        return 16
     found = LOAD.match(instruction.name)
     return int(found[1] or 1) * int(found[2]) // 8 if found else 0
 

@@ -6,7 +6,8 @@
 
 Fails on a spill, on a load of K or V narrower than 16 bytes in the tile loop of a kernel for
 aligned caches, where the loop of a direct kernel is too long, waits or uses shared memory
-(direct.py), and with --check if the page is not what the compilers say now. With one build
+(direct.py), where a turn of the kernels for full sequences is too long or waits for memory
+(turns.py), and with --check if the page is not what the compilers say now. With one build
 only, or another compiler than the page's, the rest of the page is left as it is, and that is said.
 kernel.py has the checks, page.py the text, saturate.py what is derived."""
 import argparse
@@ -20,6 +21,7 @@ import amd
 import direct
 import nvidia
 import page
+import turns
 from assembly import TREE
 from kernel import name_all
 from saturate import DEVICES, Changed, per_16_bytes
@@ -56,6 +58,15 @@ def inspect_loops(vendor, kernels, build):
     return table, wrong + [text for loop in loops for text in loop.complaints()]
 
 
+def inspect_turns(vendor, build):
+    """The table of the kernels for full sequences, and what is wrong with them."""
+    found = turns.read_amd(build) if vendor is amd else turns.read_nvidia(build)
+    if not found:
+        return '', [f'{vendor.VENDOR}: the kernels for full sequences were not found in machine '
+                    'code']
+    return turns.table(found), [text for turn in found for text in turn.complaints()]
+
+
 def inspect(vendor, build):
     """The vendor's part of the page, its compiler, and what is wrong."""
     kernels, compiler = vendor.read(build)
@@ -67,8 +78,9 @@ def inspect(vendor, build):
     wrong = [text for kernel in kernels for text in kernel.complaints()]
     try:
         loops, complaints = inspect_loops(vendor, kernels, build)
-        wrong += complaints
-        text = page.part(vendor, kernels, compiler, loops)
+        turn_table, more = inspect_turns(vendor, build)
+        wrong += complaints + more
+        text = page.part(vendor, kernels, compiler, loops, turn_table)
     except Changed as change:
         text = ''
         wrong.append(str(change))

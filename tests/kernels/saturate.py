@@ -45,7 +45,7 @@ class Loop:
 def loops_of(kernel, vendor):
     code = {}
     for instruction in kernel.tile_loop():
-        code.setdefault(instruction.loops[1:], []).append(instruction)
+        code.setdefault(instruction.loops[kernel.tile_depth:], []).append(instruction)
     loops = [Loop(path, code[path], vendor) for path in sorted(code)]
     loops[0].trips = 1
     return loops

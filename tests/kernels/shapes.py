@@ -7,7 +7,7 @@ import tempfile
 from assembly import TREE
 from kernel import LIMITS
 
-DTYPES = {'f32': 1, 'f16': 2, 'bf16': 3}  # ta_dtype
+DTYPES = {'f32': 1, 'f16': 2, 'bf16': 3, 'narrow': 4}  # ta_dtype; of 8 bits one for all
 HEAD_DIM = 128  # of K and V, in shapes.c
 MATRIX_CORES = ('sm_80', 'sm_89', 'sm_90', 'sm_120', 'gfx90a', 'gfx942')
 UNITS = {'sm_80': 108, 'sm_89': 128, 'sm_90': 132, 'sm_120': 170, 'gfx90a': 104, 'gfx942': 304,

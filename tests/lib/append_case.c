@@ -1,6 +1,7 @@
 /* Cases of ta_append(): see append_case.h. */
 #include "append_case.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,6 @@
 #include "device_array.h"
 #include "number.h"
 #include "options.h"
-#include "patience.h"
 
 /* ---- The case ---- */
 
@@ -45,6 +45,19 @@ static void random_calls(random_source *r, append_case *c)
     }
 }
 
+/* A cache of 8 bits; with a source of its own, so that a seed draws the rest as ever. */
+static void choose_narrow(uint64_t seed, append_case *c)
+{
+    random_source own = random_from(seed ^ 0x8b175u), *r = &own;
+    if (!case_draws_narrow || !random_one_in(r, 3))
+        return;
+    c->kv_dtype = (ta_dtype)random_int(r, NUMBER_DTYPE_END, NUMBER_NARROW_END - 1);
+    if (random_one_in(r, 4)) /* bytes as they are */
+        c->dtype = TA_DTYPE_NONE;
+    c->scales = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+    c->make_scales = c->dtype && c->scales == CASE_SCALES_TOKENS && random_one_in(r, 2);
+}
+
 append_case append_case_random(uint64_t seed, int ranks)
 {
     static const int counts[] = {1, 2, 3, 5, 8};
@@ -61,6 +74,7 @@ append_case append_case_random(uint64_t seed, int ranks)
     c.kv_dtype = (ta_dtype)random_int(&r, TA_F32, NUMBER_DTYPE_END - 1);
     c.dtype = (ta_dtype)random_int(&r, 0, NUMBER_DTYPE_END - 1);
     c.source = (ta_append_source)random_int(&r, TA_APPEND_ALL, TA_APPEND_LOCAL);
+    choose_narrow(seed, &c);
     c.paged = random_one_in(&r, 2);
     c.page_tokens = random_int(&r, 1, 6);
     c.by_heads = random_one_in(&r, 2);
@@ -73,12 +87,13 @@ static void describe(const append_case *c, char *text, size_t capacity)
 {
     snprintf(text, capacity,
              "seed %llu: %d ranks, batch %d, %d query tokens, %d/%d heads, dims %d %d, %s from %s, "
-             "source %d, map %d block %d, %s pages of %d, %s, %s, %d calls",
+             "source %d, map %d block %d, %s pages of %d, %s, %s, %d calls, scales %d%s",
              (unsigned long long)c->seed, c->ranks, c->plan_batch, c->query_tokens, c->query_heads,
              c->kv_heads, c->k_dim, c->v_dim, number_name(c->kv_dtype),
              c->dtype ? number_name(c->dtype) : "the same", (int)c->source, (int)c->map, c->block,
              c->paged ? "with" : "without", c->page_tokens, c->by_heads ? "by heads" : "dense",
-             c->ragged ? "ragged" : "uniform", c->calls);
+             c->ragged ? "ragged" : "uniform", c->calls, (int)c->scales,
+             c->make_scales ? " made" : "");
 }
 
 /* ---- The model ---- */
@@ -116,8 +131,30 @@ static double element(const append_case *c, int b, int32_t x, int head, int d, i
     uint64_t place = (((uint64_t)b * 1000 + (uint64_t)x) * 100 + (uint64_t)head) * 1000 +
                      (uint64_t)d * 2 + (uint64_t)values;
     random_source r = random_from(c->seed * 1000003 + place);
-    uint32_t bits = number_bits(c->dtype ? c->dtype : c->kv_dtype, random_normal(&r));
+    double number = random_normal(&r);
+    /* Some are beyond what 8 bits have codes for, of f16 infinite: they are clamped. */
+    if (c->dtype && c->kv_dtype >= NUMBER_DTYPE_END && !c->make_scales && random_one_in(&r, 16))
+        number *= 1e6;
+    uint32_t bits = number_bits(c->dtype ? c->dtype : c->kv_dtype, number);
     return number_decode(c->dtype ? c->dtype : c->kv_dtype, &bits, 0);
+}
+
+/* The scale that a token and head of a side have, or are to be given. */
+static float scale_of(const append_case *c, int b, int32_t x, int head, int values)
+{
+    if (c->make_scales) {
+        uint8_t code = c->kv_dtype == TA_E4M3 ? 0x7e : c->kv_dtype == TA_E5M2 ? 0x7b : 0x7f;
+        float largest = 0, type_largest = (float)number_decode(c->kv_dtype, &code, 0);
+        for (int d = 0; d < (values ? c->v_dim : c->k_dim); ++d) {
+            float magnitude = fabsf((float)element(c, b, x, head, d, values));
+            largest = magnitude > largest ? magnitude : largest;
+        }
+        return largest > 0 ? largest / type_largest : 1.0f;
+    }
+    uint64_t token = c->scales == CASE_SCALES_TOKENS ? (uint64_t)b * 1000 + (uint64_t)x : 0;
+    uint64_t of_head = c->scales >= CASE_SCALES_HEADS ? (uint64_t)head : 0;
+    random_source r = random_from(c->seed + token * 100 + of_head * 2 + (uint64_t)values);
+    return c->scales ? (float)exp2(6 * random_unit(&r) - 5) : 1.0f;
 }
 
 /* One rank's cache, as the library has it and as the test expects it. */
@@ -127,6 +164,7 @@ typedef struct cache {
     int64_t head_stride[2], token_stride[2], block_stride[2]; /* of K and V */
     device_array k, v, wanted_k, wanted_v;
     device_array lengths, starts, bounds, table, new_k, new_v;
+    device_array scales[2], wanted_scales[2]; /* [block][token][head], or [head], or one */
     int64_t table_stride;
     ta_kv kv;
 } cache;
@@ -164,6 +202,13 @@ static ta_status make_arrays(const append_case *c, ta_device *device, cache *m)
     TA_TRY(device_array_make(device, (size_t)c->plan_batch + 1, 4, &m->starts));
     TA_TRY(device_array_make(device, APPEND_MAX_RANKS + 1, 4, &m->bounds));
     TA_TRY(device_array_make(device, (size_t)(c->plan_batch * m->table_stride), 4, &m->table));
+    size_t scales = c->scales == CASE_SCALES_TOKENS ? (size_t)(m->blocks * m->tokens * c->kv_heads)
+                                                    : (size_t)c->kv_heads;
+    for (int values = 0; values < 2; ++values) {
+        TA_TRY(device_array_make(device, scales, 4, &m->scales[values]));
+        TA_TRY(device_array_make(device, scales, 4, &m->wanted_scales[values]));
+        number_poison(TA_F32, m->scales[values].host, (int64_t)scales);
+    }
     TA_TRY(device_array_make(device, rows * (size_t)c->k_dim, 4, &m->new_k));
     return device_array_make(device, rows * (size_t)c->v_dim, 4, &m->new_v);
 }
@@ -174,6 +219,31 @@ static void free_cache(cache *m)
                            &m->starts, &m->bounds, &m->table,    &m->new_k,    &m->new_v};
     for (int i = 0; i < 10; ++i)
         device_array_free(all[i]);
+    for (int values = 0; values < 2; ++values) {
+        device_array_free(&m->scales[values]);
+        device_array_free(&m->wanted_scales[values]);
+    }
+}
+
+/* Scales of all tokens are there; those of each token are set with it, or made. */
+static ta_status make_scales(const append_case *c, cache *m)
+{
+    ta_scales *scales[2] = {&m->kv.k_scale, &m->kv.v_scale};
+    int64_t heads = c->kv_heads;
+    for (int values = 0; c->scales && values < 2; ++values) {
+        *scales[values] = (ta_scales){m->scales[values].device, 0, 0, 0};
+        if (c->scales >= CASE_SCALES_HEADS)
+            scales[values]->head_stride = 1;
+        if (c->scales == CASE_SCALES_TOKENS) {
+            scales[values]->token_stride = heads;
+            scales[values]->batch_stride = m->tokens * heads;
+        }
+        for (int h = 0; c->scales != CASE_SCALES_TOKENS && h < heads; ++h)
+            ((float *)m->scales[values].host)[h] = scale_of(c, 0, 0, h, values);
+        memcpy(m->wanted_scales[values].host, m->scales[values].host, m->scales[values].bytes);
+        TA_TRY(device_array_to(&m->scales[values], NULL));
+    }
+    return TA_OK;
 }
 
 static ta_status make_cache(const append_case *c, ta_device *device, int rank, cache *m)
@@ -210,6 +280,7 @@ static ta_status make_cache(const append_case *c, ta_device *device, int rank, c
         m->kv.page_tokens = c->page_tokens;
         m->kv.page_count = m->pages;
     }
+    TA_TRY(make_scales(c, m));
     TA_TRY(device_array_to(&m->k, NULL));
     return device_array_to(&m->v, NULL);
 }
@@ -246,7 +317,14 @@ static void add_token(const append_case *c, cache *m, int rank, int b, int32_t x
         int dim = values ? c->v_dim : c->k_dim;
         device_array *given = values ? &m->new_v : &m->new_k;
         device_array *wanted = values ? &m->wanted_v : &m->wanted_k;
-        for (int h = 0; h < c->kv_heads; ++h)
+        for (int h = 0; h < c->kv_heads; ++h) {
+            float scale = scale_of(c, b, x, h, values);
+            if (own && c->scales == CASE_SCALES_TOKENS) {
+                int64_t at = (block * m->tokens + within) * c->kv_heads + h;
+                ((float *)m->wanted_scales[values].host)[at] = scale;
+                if (!c->make_scales)
+                    ((float *)m->scales[values].host)[at] = scale;
+            }
             for (int d = 0; d < dim; ++d) {
                 double number = element(c, b, x, h, d, values);
                 if (row >= 0 && h >= first && h < first + heads)
@@ -256,8 +334,9 @@ static void add_token(const append_case *c, cache *m, int rank, int b, int32_t x
                                   block * m->block_stride[values] +
                                       within * m->token_stride[values] +
                                       h * m->head_stride[values] + d,
-                                  number);
+                                  dtype == c->kv_dtype ? number : (double)((float)number / scale));
             }
+        }
     }
 }
 
@@ -295,10 +374,13 @@ static ta_status append(const append_case *c, ta_plan *plan, cache *m, int rank,
                                    &m->starts, &m->bounds, &m->table};
     for (int i = 0; i < 6; ++i)
         TA_TRY(device_array_to(given[i], NULL));
+    for (int values = 0; values < 2 && !c->make_scales; ++values)
+        TA_TRY(device_array_to(&m->scales[values], NULL));
     input.k.data = m->new_k.device;
     input.v.data = m->new_v.device;
     input.dtype = c->dtype;
     input.source = c->source;
+    input.make_scales = c->make_scales;
     added.batch = c->batch[call];
     added.tag = (uint64_t)call;
     if (c->ragged) {
@@ -324,6 +406,10 @@ static ta_status compare(const append_case *c, const cache *m)
                                values ? "V" : "K",
                                number_decode(c->kv_dtype, got->host, (int64_t)(i / size)),
                                number_decode(c->kv_dtype, wanted->host, (int64_t)(i / size)));
+        TA_TRY(device_array_from(&m->scales[values], NULL));
+        if (c->scales && memcmp(m->scales[values].host, m->wanted_scales[values].host,
+                                m->scales[values].bytes) != 0)
+            return ta_fail(TA_ERR_DEVICE, "a scale of %s is not as expected", values ? "V" : "K");
     }
     return TA_OK;
 }
@@ -426,16 +512,14 @@ static ta_status run_rank(ta_group *threads, void *context)
 
 bool append_case_run(const append_case *c, char *failure, size_t capacity)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
     append_case told = *c;
-    char line[512];
-    config.timeout_ms = PATIENCE_MS(30000);
+    char found[700], line[512];
     if (!options_ranks(c->ranks))
         return true;
-    ta_status status = case_launch(c->ranks, &config, run_rank, &told);
-    if (status == TA_OK)
+    case_launch_ranks(c->ranks, run_rank, &told, found, sizeof found);
+    if (!found[0])
         return true;
     describe(c, line, sizeof line);
-    snprintf(failure, capacity, "%s: %.600s\n%s", ta_status_name(status), ta_last_error(), line);
+    snprintf(failure, capacity, "%s\n%s", found, line);
     return false;
 }

@@ -11,6 +11,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "case.h"
+
 #define APPEND_MAX_RANKS 16
 #define APPEND_MAX_BATCH 4
 #define APPEND_MAX_CALLS 4
@@ -20,6 +22,8 @@ typedef struct append_case {
     int ranks, threads;
     int plan_batch, query_tokens, query_heads, kv_heads, k_dim, v_dim;
     ta_dtype kv_dtype, dtype; /* of the cache, and of the new tokens; 0: not given */
+    case_scales scales;       /* of a cache of 8 bits */
+    bool make_scales;         /* they are left to ta_append() */
     ta_append_source source;
     ta_shard_kind map;
     int block; /* 0: bounds, of a contiguous map */

@@ -51,6 +51,18 @@ void attention_case_free(attention_case *c);
 attention_case attention_random_case(uint64_t seed);
 attention_run attention_random_run(uint64_t seed);
 
+/* The same of other sizes: of those dimensions, up to so many heads, and so much work. */
+typedef struct attention_sizes {
+    const int *dims;
+    int dim_count;
+    int kv_heads, heads_per_kv_head;
+    int window;
+    int least_sequences;
+    int work; /* tokens · (dimensions + 40) · query heads of a sequence */
+    int longest;
+} attention_sizes;
+attention_case attention_random_sized(uint64_t seed, const attention_sizes *sizes);
+
 /* As one line, for messages. */
 const char *attention_describe(const attention_case *c, const attention_run *run);
 

@@ -61,6 +61,8 @@ bound_spread bound_weight_error(const oracle_problem *problem, const oracle_row 
     dot.most += term->dot_abs; /* the query may be scaled before the products */
     dot.square += term->dot_square;
     bound_add_source(&dot, 3 * fabs(term->dot)); /* scale, log2 e, and their product with the dot */
+    if (problem->scaled)                         /* its product with the scale of the key */
+        bound_add_source(&dot, fabs(term->dot));
     if (term->slope > 0) { /* a cap that is reached hides the errors of the product */
         e.most = term->slope * dot.most;
         e.square = term->slope * term->slope * dot.square;
@@ -159,6 +161,10 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
         double out = fabs(row->out[d]);
         spread o = sums.lever[d];
         add_row_summation(problem, &o, additions, out, sums.v_abs[d], sums.v_square[d]);
+        if (problem->scaled) { /* each weight times the scale of its value */
+            o.most += sums.v_abs[d];
+            o.square += sums.v_square[d];
+        }
         o.most += l.most * out;
         o.square += l.square * out * out;
         bound->out[d] = UNIT * (bound_settle(&o) + (problem->tile ? 1 : 2) * out) +

@@ -5,12 +5,22 @@
 
 #include "case.h"
 
-enum { CAPTURE_CASES = 6 };
+/* By the kernels that they are for. */
+enum {
+    CAPTURE_SPLITS,          /* six: one split or several, by FMA or by matrix cores */
+    CAPTURE_DIRECT = 6,      /* 128 dimensions in bf16 */
+    CAPTURE_DIRECT_PAGED,    /* 64 in f16, in pages, more rows than a group has */
+    CAPTURE_LATENT,          /* 576 and 512 dimensions, V a view of K */
+    CAPTURE_NARROW,          /* 128 in e4m3, with scales of each token and head */
+    CAPTURE_SELECTED,        /* a list for each row and KV head */
+    CAPTURE_PREFIXES,        /* two groups, which sequences form them changes too */
+    CAPTURE_NARROW_SELECTED, /* e5m2 with scales of tokens, lists, prefixes and pages at once */
+    CAPTURE_CASES
+};
 
-/* Each takes another way through the kernels: one split or several, by FMA or by matrix cores. */
 decode_case capture_case(int which);
 
-/* Other numbers and other lengths, in buffers of the same sizes. */
+/* Other numbers, lengths, scales, lists and prefixes, in buffers of the same sizes. */
 decode_case capture_case_change(const decode_case *c, int round);
 
 /* Put the contents of a shard where another of the same sizes was, on the host. */

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "exchange/kinds.h"
 #include "options.h"
+
+bool case_draws_narrow = true;
 
 decode_case case_plain(void)
 {
@@ -227,17 +230,39 @@ static void choose_simd(random_source *r, decode_case *c)
     snprintf(c->simd, sizeof c->simd, "%.*s", (int)strcspn(level, " "), level);
 }
 
-/* Any kind, and half of the time none in particular. Two levels need several ranks on a node. */
+/* Two levels need several ranks on a node, more of them several nodes in a rack. */
+bool case_exchange_possible(ta_exchange kind, int ranks, ta_placement out)
+{
+    switch (kind) {
+    case TA_EXCHANGE_DOUBLING:
+        return out != TA_PLACE_ROOT;
+    case TA_EXCHANGE_TWO_LEVEL:
+        return ranks > 2;
+    case TA_EXCHANGE_MULTI_LEVEL:
+        return ranks > 4;
+    case TA_EXCHANGE_ALL_REDUCE:
+        return !options.ccl;
+    case TA_EXCHANGE_DIRECT:
+        return options_direct();
+    default:
+        return true;
+    }
+}
+
+/* Any kind, and half of the time none in particular. */
 static void choose_exchange(random_source *r, decode_case *c)
 {
-    c->plan.exchange =
-        random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, TA_EXCHANGE_DIRECT) : TA_EXCHANGE_AUTO;
-    if ((c->plan.exchange == TA_EXCHANGE_TWO_LEVEL && c->ranks < 3) ||
-        (c->plan.exchange == TA_EXCHANGE_ALL_REDUCE && options.ccl) ||
-        (c->plan.exchange == TA_EXCHANGE_DIRECT && !options_direct()) ||
-        (c->plan.exchange == TA_EXCHANGE_DOUBLING && c->plan.out_placement == TA_PLACE_ROOT))
+    c->plan.exchange = random_int(r, 0, 1) ? (ta_exchange)random_int(r, 0, TA_EXCHANGE_KINDS - 1)
+                                           : TA_EXCHANGE_AUTO;
+    c->plan.exchange = options_exchange(c->plan.exchange);
+    if (!case_exchange_possible(c->plan.exchange, c->ranks, c->plan.out_placement))
         c->plan.exchange = TA_EXCHANGE_AUTO;
-    if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL) /* with a cluster others could be chosen */
+    if (c->plan.exchange == TA_EXCHANGE_DIRECT && options.each) { /* the group can't move queries */
+        c->plan.query_placement = TA_PLACE_ALL;
+        c->plan.query_root = 0;
+    }
+    if (c->plan.exchange == TA_EXCHANGE_TWO_LEVEL ||
+        c->plan.exchange == TA_EXCHANGE_MULTI_LEVEL) /* with a cluster others could be chosen */
         c->plan.algorithm = TA_ALGORITHM_TREE;
 }
 
@@ -272,9 +297,74 @@ static void choose_call(uint64_t seed, decode_case *c)
     c->call_sinks = c->sinks && random_one_in(r, 2);
 }
 
+/* K and V of 8 bits, and their scales. Likewise from a source of its own. */
+static void choose_narrow(uint64_t seed, decode_case *c)
+{
+    random_source source = random_from(seed ^ 0x8b175u), *r = &source;
+    if (!case_draws_narrow || !random_one_in(r, 3))
+        return;
+    c->plan.kv_dtype = (ta_dtype)random_int(r, NUMBER_DTYPE_END, NUMBER_NARROW_END - 1);
+    if (!c->plan.query_dtype)
+        c->plan.query_dtype = (ta_dtype)random_int(r, TA_F32, NUMBER_DTYPE_END - 1);
+    c->k_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+    c->v_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+}
+
+/* As many places as a sequence has tokens, fewer, or more. */
+void case_select(decode_case *c)
+{
+    random_source source = random_from(c->seed ^ 0x5e1ec7u), *r = &source;
+    int32_t longest = 1;
+    for (int b = 0; b < c->plan.batch; ++b)
+        longest = c->lengths[b] > longest ? c->lengths[b] : longest;
+    c->selected = random_one_in(r, 3) ? random_int(r, 1, 5) : random_int(r, 1, longest + 2);
+    if (c->selected > 3000) /* lists of all rows are kept */
+        c->selected = 3000;
+    c->selected_each = random_one_in(r, 2);
+}
+
+/* Groups of one to four; some share nothing, some of the others are shorter than the prefix. */
+void case_share_prefixes(decode_case *c)
+{
+    random_source source = random_from(c->seed ^ 0x9ef1f1u), *r = &source;
+    int left = 0;
+    c->prefixes = true;
+    for (int b = 0; b < c->plan.batch; ++b) {
+        if (left == 0) {
+            left = random_int(r, 1, 4);
+            c->group[b] = b;
+            c->prefix[b] = random_one_in(r, 4) ? 0 : random_int(r, 0, c->lengths[b]);
+        } else {
+            c->group[b] = c->group[b - 1];
+            c->prefix[b] = c->prefix[b - 1];
+        }
+        --left;
+    }
+}
+
+int32_t case_borrowed(const decode_case *c, int sequence)
+{
+    int32_t shared = c->prefixes && c->group[sequence] != sequence ? c->prefix[sequence] : 0;
+    return shared < c->lengths[sequence] ? shared : c->lengths[sequence];
+}
+
+/* Rings that pass K and V have neither. */
+static void choose_lists(decode_case *c)
+{
+    random_source source = random_from(c->seed ^ 0x1157u), *r = &source;
+    if (c->plan.algorithm == TA_ALGORITHM_RING_KV)
+        return;
+    if (random_one_in(r, 4))
+        case_select(c);
+    if (random_one_in(r, 4))
+        case_share_prefixes(c);
+}
+
 void case_reproducible(decode_case *c, int32_t tile)
 {
     c->plan.reproducible_tile = tile;
+    for (int b = 0; b < c->plan.batch; ++b)
+        c->prefix[b] -= c->prefix[b] % tile;
     if (c->plan.algorithm != TA_ALGORITHM_AUTO)
         c->plan.algorithm = TA_ALGORITHM_TREE;
     if (c->plan.map.block || c->plan.map.kind != TA_SHARD_CONTIGUOUS)
@@ -306,5 +396,33 @@ decode_case case_random_on(uint64_t seed, int given_ranks)
     choose_memory(r, large, &c);
     choose_exchange(r, &c);
     choose_call(seed, &c);
+    choose_narrow(seed, &c);
+    choose_lists(&c);
+    return c;
+}
+
+decode_case case_combined(uint64_t seed, int ranks)
+{
+    decode_case c = case_random_on(seed, ranks);
+    random_source source = random_from(seed ^ 0xc0b1u), *r = &source;
+    c.plan.kv_dtype = (ta_dtype)random_int(r, NUMBER_DTYPE_END, NUMBER_NARROW_END - 1);
+    c.plan.query_dtype = (ta_dtype)random_int(r, TA_F32, NUMBER_DTYPE_END - 1);
+    c.k_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+    c.v_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+    c.paged = true;
+    c.sinks = true;
+    if (!c.plan.window)
+        c.plan.window = random_int(r, 1, 40);
+    c.plan.check = seed % 7 == 0;
+    if (!options_host() && (c.ranks == 1 || options.ccl))
+        c.plan.replay = seed % 3 != 0;
+    /* Kinds that need a cluster, with which others could be chosen, are drawn with a tree. */
+    bool of_cluster =
+        c.plan.exchange == TA_EXCHANGE_TWO_LEVEL || c.plan.exchange == TA_EXCHANGE_MULTI_LEVEL;
+    if (!of_cluster) /* rings that pass K and V have no lists */
+        c.plan.algorithm =
+            c.selected || c.prefixes ? TA_ALGORITHM_RING_Q : (ta_algorithm)random_int(r, 1, 3);
+    if (seed % 5 == 0 && c.plan.map.kind != TA_SHARD_CONTIGUOUS)
+        case_reproducible(&c, 16);
     return c;
 }

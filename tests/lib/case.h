@@ -46,6 +46,14 @@ typedef enum case_special {
     CASE_INFINITE_VALUE
 } case_special;
 
+/* Scales of K or V of 8 bits. */
+typedef enum case_scales {
+    CASE_SCALES_NONE,
+    CASE_SCALES_TENSOR,
+    CASE_SCALES_HEADS,
+    CASE_SCALES_TOKENS /* one for each token and KV head */
+} case_scales;
+
 typedef struct decode_case {
     uint64_t seed; /* of the inputs */
     int ranks;
@@ -64,6 +72,14 @@ typedef struct decode_case {
     int spare_call_tokens;          /* max_call_tokens beyond the call's; -1: it is left at 0 */
     /* These come with the call, in place of others that the plan is given. */
     bool call_window, call_softcap, call_alibi, call_sinks;
+    /* Selected positions: places of a list; 0: none are selected. And has each KV head a list? */
+    int32_t selected;
+    bool selected_each, selected_reversed;
+    /* Shared prefixes: sequence b begins with the first prefix[b] tokens of sequence group[b],
+     * which is b itself or one before it. Groups are neighbours and have the same prefix. */
+    bool prefixes;
+    int group[CASE_MAX_BATCH];
+    int32_t prefix[CASE_MAX_BATCH];
     int32_t weights[CASE_MAX_RANKS]; /* of a weighted shard map */
     int32_t lengths[CASE_MAX_BATCH];
     case_bounds bounds;
@@ -84,6 +100,7 @@ typedef struct decode_case {
     /* Some keys, never the first, have scores below the range of binary32: their weight is 0. Needs
      * a type with the range of binary32, and no window. */
     bool far_keys;
+    case_scales k_scale, v_scale; /* only with 8 bits */
 } decode_case;
 
 /* The smallest whole case: one of everything, dense. */
@@ -100,10 +117,25 @@ decode_case case_random(uint64_t seed);
 /* The same on a given number of ranks; 0: random. */
 decode_case case_random_on(uint64_t seed, int ranks);
 
+/* 8 bits with scales of every kind, pages, a window and sinks at once, often a ragged call; some in
+ * checked mode, some reproducible, and on GPUs some that are replayed. */
+decode_case case_combined(uint64_t seed, int ranks);
+
+/* Can so many ranks have this kind, with the output there? The one place that says what a kind can
+ * not do; the kinds are those below TA_EXCHANGE_KINDS (exchange/kinds.h). */
+bool case_exchange_possible(ta_exchange kind, int ranks, ta_placement out);
+
 /* Query tokens of a sequence; its first row; and all rows, of one head. */
 int case_query_tokens(const decode_case *c, int sequence);
 int64_t case_first_row(const decode_case *c, int sequence);
 int64_t case_rows(const decode_case *c);
+
+/* Draw lists, or prefixes, from the case's seed, for a case that has none. */
+void case_select(decode_case *c);
+void case_share_prefixes(decode_case *c);
+
+/* How many of a sequence's tokens are another's: 0 of the first one of a group. */
+int32_t case_borrowed(const decode_case *c, int sequence);
 
 /* Make it reproducible, with tiles of so many tokens: a tree, and blocks that are multiples. */
 void case_reproducible(decode_case *c, int32_t tile);
@@ -127,11 +159,18 @@ bool case_run_keep(const decode_case *c, bound_worst *worst, case_kept *kept, ch
                    size_t capacity);
 void case_kept_free(case_kept *kept);
 
+/* Are types of 8 bits drawn? True unless a program sets it. */
+extern bool case_draws_narrow;
+
 /* How the ranks of a case are run; threads of this process unless a program sets it. Like
  * ta_group_run_threads(). */
 typedef ta_status (*case_launch_fn)(int ranks, const ta_group_config *config, ta_rank_fn fn,
                                     void *context);
 extern case_launch_fn case_launch;
+
+/* Launch a case's ranks, with patience for slow machines. `found` says what went wrong; "" if
+ * nothing did. */
+void case_launch_ranks(int ranks, ta_rank_fn fn, void *context, char *found, size_t capacity);
 
 /* Steps of each case: 2 unless a program sets it. Every one finds what the last left behind. */
 extern int case_steps;
@@ -150,6 +189,9 @@ typedef struct case_data {
     int32_t max_tokens;
     double *q[CASE_MAX_BATCH], *k[CASE_MAX_BATCH], *v[CASE_MAX_BATCH]; /* as oracle_sequence */
     void *q_stored[CASE_MAX_BATCH], *k_stored[CASE_MAX_BATCH], *v_stored[CASE_MAX_BATCH];
+    float *k_scales[CASE_MAX_BATCH], *v_scales[CASE_MAX_BATCH]; /* [position][kv_heads] */
+    int32_t *selected;                                          /* [row][list][place], or NULL */
+    int64_t selected_words;
     double *out, *out_bound; /* [row][query_heads][v_dim], row after row of all sequences */
     double *lse, *lse_bound; /* [row][query_heads] */
 } case_data;
@@ -183,7 +225,7 @@ typedef struct case_copy {
     size_t bytes;
 } case_copy;
 
-#define CASE_MAX_COPIES 13
+#define CASE_MAX_COPIES 18
 
 /* The buffers of one rank. */
 typedef struct case_shard {
@@ -194,8 +236,11 @@ typedef struct case_shard {
     int32_t *lengths, *page_table, *bounds;
     size_t lengths_count, page_table_count, bounds_count;
     int32_t *starts; /* [batch + 1], or NULL */
+    int32_t *selected, *prefix_starts, *prefix_lengths;
     float *slopes, *sinks;
-    size_t starts_count, head_count;
+    size_t starts_count, head_count, selected_count;
+    float *k_scales, *v_scales;
+    size_t k_scales_count, v_scales_count;
     ta_kv kv;
     ta_call call;
     ta_device *device; /* what the copies belong to */
@@ -234,6 +279,13 @@ ta_status case_copy_all(const case_shard *shard, bool to_device);
 /* The plan of this rank, in *workspace, the caller's, if the case says so. */
 ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *group,
                          ta_device *device, void **workspace, ta_plan **plan);
+
+/* One rank of a case with all that it has: its group and device (case_rank_open()), its shard there
+ * and its plan, which are released whatever came of `use`. */
+typedef ta_status case_plan_user(ta_group *group, ta_plan *plan, case_shard *shard, void *context);
+ta_status case_plan_use(const decode_case *c, const case_data *data, ta_group *threads,
+                        const char *name, const ta_device_config *config, case_plan_user *use,
+                        void *context);
 
 /* The parts of one step: poison the results and bring all to the device; ta_decode(), which on a
  * GPU has only been queued when it returns. */

@@ -34,6 +34,11 @@ static void set(ta_dtype dtype, double value, int64_t index, double *exact, void
     exact[index] = value;
 }
 
+static bool is_narrow(ta_dtype dtype)
+{
+    return number_bytes(dtype) == 1;
+}
+
 static void put_special(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
                         int64_t queries, int64_t vectors, case_data *data)
 {
@@ -41,6 +46,8 @@ static void put_special(const decode_case *c, random_source *r, ta_dtype query_d
     double number = NAN;
     if (c->special == CASE_INFINITE_KEY && c->v_in_k)
         return; /* what weight 0 makes of an infinite value is left open */
+    if (c->special >= CASE_INFINITE_KEY && is_narrow(p->kv_dtype))
+        return; /* most of them have none */
     if (c->special == CASE_INFINITE_KEY || c->special == CASE_INFINITE_VALUE)
         number = random_one_in(r, 2) ? INFINITY : -INFINITY;
     if (c->special == CASE_NAN_QUERY && queries > 0)
@@ -77,6 +84,27 @@ static void stretch_values(const decode_case *c, random_source *r, int b, case_d
     }
 }
 
+/* The exact numbers are those of the bytes times their scales, which a double has. */
+static void draw_scales(const decode_case *c, random_source *r, case_scales kind, int b, int dim,
+                        double *exact, float **scales)
+{
+    int heads = c->plan.kv_heads;
+    int64_t vectors = (int64_t)c->lengths[b] * heads;
+    *scales = allocate(vectors + heads);
+    random_source common = random_from(c->seed + 17u * (unsigned)kind);
+    for (int64_t i = 0; i < vectors; ++i) {
+        if (i >= heads && kind != CASE_SCALES_TOKENS)
+            (*scales)[i] = (*scales)[i - heads];
+        else if (i > 0 && kind == CASE_SCALES_TENSOR)
+            (*scales)[i] = (*scales)[0];
+        else
+            (*scales)[i] =
+                (float)exp2(4 * random_unit(kind == CASE_SCALES_TOKENS ? r : &common) - 2);
+        for (int d = 0; d < dim; ++d)
+            exact[i * dim + d] *= (double)(*scales)[i];
+    }
+}
+
 static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query_dtype, int b,
                           case_data *data)
 {
@@ -95,6 +123,76 @@ static void draw_sequence(const decode_case *c, random_source *r, ta_dtype query
     for (int64_t i = 0; c->v_in_k && i < vectors; ++i)
         memcpy(data->v[b] + i * p->v_dim, data->k[b] + i * p->k_dim + c->v_offset,
                (size_t)p->v_dim * sizeof(double));
+    if (c->k_scale)
+        draw_scales(c, r, c->k_scale, b, p->k_dim, data->k[b], &data->k_scales[b]);
+    if (c->v_scale)
+        draw_scales(c, r, c->v_scale, b, p->v_dim, data->v[b], &data->v_scales[b]);
+}
+
+/* The first tokens of a sequence are those of its group's first one. */
+static void share_prefix(const decode_case *c, int b, case_data *data)
+{
+    const ta_plan_config *p = &c->plan;
+    int64_t vectors = (int64_t)case_borrowed(c, b) * p->kv_heads;
+    size_t size = number_bytes(p->kv_dtype), k = (size_t)(vectors * p->k_dim),
+           v = (size_t)(vectors * p->v_dim);
+    int from = c->group[b];
+    if (vectors == 0)
+        return;
+    memcpy(data->k[b], data->k[from], k * sizeof(double));
+    memcpy(data->v[b], data->v[from], v * sizeof(double));
+    memcpy(data->k_stored[b], data->k_stored[from], k * size);
+    memcpy(data->v_stored[b], data->v_stored[from], v * size);
+}
+
+/* A list of a sequence's positions: some of them in a random order, places of none between. */
+static void draw_list(const decode_case *c, random_source *r, int32_t length, int32_t *list)
+{
+    int32_t *order = allocate(length), taken = 0;
+    bool empty = random_one_in(r, 8);
+    int gaps = random_int(r, 1, 6);
+    for (int32_t y = 0; y < length; ++y) {
+        int32_t other = random_int(r, 0, y);
+        order[y] = order[other];
+        order[other] = y;
+    }
+    for (int32_t i = 0; i < c->selected; ++i)
+        list[i] = empty || taken == length || random_one_in(r, gaps + 1) ? -1 : order[taken++];
+    for (int32_t i = 0; c->selected_reversed && i < c->selected / 2; ++i) {
+        int32_t other = list[c->selected - 1 - i];
+        list[c->selected - 1 - i] = list[i];
+        list[i] = other;
+    }
+    free(order);
+}
+
+static void draw_lists(const decode_case *c, case_data *data)
+{
+    random_source source = random_from(c->seed ^ 0x11575u);
+    int lists = c->selected_each ? c->plan.kv_heads : 1;
+    if (!c->selected)
+        return;
+    data->selected_words = case_rows(c) * lists * c->selected;
+    data->selected = allocate(data->selected_words);
+    int32_t *list = data->selected;
+    for (int b = 0; b < c->plan.batch; ++b)
+        for (int i = 0; i < case_query_tokens(c, b) * lists; ++i, list += c->selected)
+            draw_list(c, &source, c->lengths[b], list);
+}
+
+/* Which keys of a sequence a row's list has for a query head. */
+static void find_selected(const decode_case *c, const case_data *data, int b, int t, int head,
+                          bool *selected)
+{
+    int lists = c->selected_each ? c->plan.kv_heads : 1;
+    int kv_head = head / (c->plan.query_heads / c->plan.kv_heads);
+    const int32_t *list =
+        data->selected +
+        ((case_first_row(c, b) + t) * lists + (lists > 1 ? kv_head : 0)) * c->selected;
+    memset(selected, 0, (size_t)c->lengths[b]);
+    for (int32_t i = 0; i < c->selected; ++i)
+        if (list[i] >= 0)
+            selected[list[i]] = true;
 }
 
 /* Ascending from 0 to the length or a little beyond, with empty ranges among them. */
@@ -175,21 +273,28 @@ static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
     data->lse_bound = allocate(rows);
     oracle_row row = {0};
     bound_row bound;
+    /* What is in several splits of a list, or in a prefix and behind it, is merged once more. */
+    int partials = bound_partials(c->plan.algorithm, c->ranks);
+    partials *= (c->selected ? 8 : 1) * (c->prefixes ? 2 : 1);
     for (int b = 0; b < p->batch; ++b) {
         oracle_sequence sequence = {c->lengths[b], data->q[b], data->k[b], data->v[b]};
         oracle_problem problem = data->problem;
+        bool *selected = allocate(c->lengths[b]);
+        problem.selected = c->selected ? selected : NULL;
         problem.query_tokens = case_query_tokens(c, b);
         for (int t = 0; t < problem.query_tokens; ++t)
             for (int h = 0; h < p->query_heads; ++h, ++row_index) {
+                if (c->selected)
+                    find_selected(c, data, b, t, h, selected);
                 oracle_attend(&problem, &sequence, t, h, &row);
-                bound_of_row(&problem, &row, out_dtype, bound_partials(c->plan.algorithm, c->ranks),
-                             &bound);
+                bound_of_row(&problem, &row, out_dtype, partials, &bound);
                 size_t bytes = (size_t)p->v_dim * sizeof(double);
                 memcpy(data->out + row_index * p->v_dim, row.out, bytes);
                 memcpy(data->out_bound + row_index * p->v_dim, bound.out, bytes);
                 data->lse[row_index] = row.lse;
                 data->lse_bound[row_index] = bound.lse;
             }
+        free(selected);
     }
     oracle_row_free(&row);
 }
@@ -208,9 +313,11 @@ void case_data_make(const decode_case *c, case_data *data)
     }
     for (int b = 0; b < p->batch; ++b) {
         draw_sequence(c, &source, query_dtype, b, data);
+        share_prefix(c, b, data);
         if (c->bounds != CASE_BOUNDS_NONE)
             draw_bounds(c, &map, b, data);
     }
+    draw_lists(c, data);
     data->max_tokens = fullest_shard(c, data) + c->spare_tokens;
     data->problem = (oracle_problem){
         .query_tokens = p->query_tokens,
@@ -224,8 +331,9 @@ void case_data_make(const decode_case *c, case_data *data)
         .softcap = (double)p->softcap,
         .alibi_slopes = c->alibi ? data->alibi : NULL,
         .sinks = c->sinks ? data->sinks : NULL,
-        .run_tokens = options_host() && p->kv_dtype != TA_F32 ? 128 : 64,
+        .run_tokens = options_host() && number_bytes(p->kv_dtype) == 2 ? 128 : 64,
         .tile = p->reproducible_tile,
+        .scaled = is_narrow(p->kv_dtype),
     };
     expect(c, out_dtype, data);
 }
@@ -239,7 +347,10 @@ void case_data_free(const decode_case *c, case_data *data)
         free(data->q_stored[b]);
         free(data->k_stored[b]);
         free(data->v_stored[b]);
+        free(data->k_scales[b]);
+        free(data->v_scales[b]);
     }
+    free(data->selected);
     free(data->out);
     free(data->out_bound);
     free(data->lse);

@@ -3,7 +3,9 @@
 
 #include "base/text.h"
 
-static const char *const dtype_names[] = {"-", "f32", "f16", "bf16"};
+static const char *const dtype_names[] = {"-",    "f32",  "f16",      "bf16",
+                                          "e4m3", "e5m2", "e4m3fnuz", "e5m2fnuz"};
+static const char *const scales_names[] = {"none", "tensor", "heads", "tokens"};
 static const char *const placement_names[] = {"all", "root", "heads"};
 static const char *const special_names[] = {"none",      "NaN query",    "NaN key",
                                             "NaN value", "infinite key", "infinite value"};
@@ -31,6 +33,8 @@ static void describe_options(ta_text *t, const decode_case *c)
         ta_text_add(t, " exchange=%d", (int)p->exchange);
     if (p->reproducible_tile)
         ta_text_add(t, " reproducible=%d", (int)p->reproducible_tile);
+    if (c->k_scale || c->v_scale)
+        ta_text_add(t, " scales=%s,%s", scales_names[c->k_scale], scales_names[c->v_scale]);
     if (c->value_binades)
         ta_text_add(t, " binades=%d", c->value_binades);
     if (c->far_keys)
@@ -61,6 +65,10 @@ void case_describe(const decode_case *c, char *text, size_t capacity)
     ta_text_add(&t, "%s%s%s%s", c->call_window ? " call-window" : "",
                 c->call_softcap ? " call-softcap" : "", c->call_alibi ? " call-alibi" : "",
                 c->call_sinks ? " call-sinks" : "");
+    if (c->selected)
+        ta_text_add(&t, " selected=%d%s", (int)c->selected, c->selected_each ? ",each" : "");
+    for (int b = 0; c->prefixes && b < p->batch; ++b)
+        ta_text_add(&t, "%s%d:%d", b ? "," : " prefixes=", c->group[b], (int)c->prefix[b]);
     ta_text_add(&t, " %s block=%d bounds=%d",
                 p->map.kind == TA_SHARD_WEIGHTED       ? "weighted"
                 : p->map.kind == TA_SHARD_BLOCK_CYCLIC ? "cyclic"

@@ -65,6 +65,17 @@ ta_status case_shard_to_device(case_shard *shard, ta_device *device)
     TA_TRY(add_copy(shard, shard->starts, shard->starts_count * sizeof(int32_t)));
     TA_TRY(add_copy(shard, shard->slopes, shard->head_count * sizeof(float)));
     TA_TRY(add_copy(shard, shard->sinks, shard->head_count * sizeof(float)));
+    TA_TRY(add_copy(shard, shard->k_scales, shard->k_scales_count * sizeof(float)));
+    TA_TRY(add_copy(shard, shard->v_scales, shard->v_scales_count * sizeof(float)));
+    shard->kv.k_scale.data = case_on_device(shard, shard->k_scales);
+    shard->kv.v_scale.data = case_on_device(shard, shard->v_scales);
+    size_t groups = (size_t)shard->call.prefix_groups;
+    TA_TRY(add_copy(shard, shard->selected, shard->selected_count * sizeof(int32_t)));
+    TA_TRY(add_copy(shard, shard->prefix_starts, (groups + 1) * sizeof(int32_t)));
+    TA_TRY(add_copy(shard, shard->prefix_lengths, groups * sizeof(int32_t)));
+    shard->call.selected = case_on_device(shard, shard->selected);
+    shard->call.prefix_starts = case_on_device(shard, shard->prefix_starts);
+    shard->call.prefix_lengths = case_on_device(shard, shard->prefix_lengths);
     shard->call.starts = case_on_device(shard, shard->starts);
     shard->call.alibi_slopes = case_on_device(shard, shard->slopes);
     shard->call.sinks = case_on_device(shard, shard->sinks);

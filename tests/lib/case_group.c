@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "case.h"
+#include "device/device.h"
 #include "group/group.h"
 #include "options.h"
 
@@ -14,10 +15,12 @@ ta_status case_rank_open(ta_group *threads, const char *name, const ta_device_co
     ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
     ta_group_config bounds = TA_GROUP_CONFIG_INIT;
     *group = threads;
-    if (!options.ccl)
+    if (!options.ccl && !options.each)
         return ta_device_open(name, config, device);
     snprintf(own, sizeof own, "%s:%d", name, ta_group_rank(threads));
     TA_TRY(ta_device_open(own, config, device));
+    if (!options.ccl)
+        return TA_OK;
     ccl.bootstrap = threads;
     bounds.timeout_ms = threads->timeout_ms;
     return ta_group_create_ccl(*device, &ccl, &bounds, group);
@@ -44,6 +47,33 @@ ta_status case_rank_run(ta_group *threads, int device_threads,
     if (status != TA_OK && group != threads)
         ta_group_abort(group, ta_last_error());
     release(context);
+    case_rank_close(threads, device, group);
+    return status;
+}
+
+ta_status case_plan_use(const decode_case *c, const case_data *data, ta_group *threads,
+                        const char *name, const ta_device_config *config, case_plan_user *use,
+                        void *context)
+{
+    ta_group *group = threads;
+    ta_device *device = NULL;
+    ta_plan *plan = NULL;
+    void *workspace = NULL;
+    ta_status status;
+    case_shard shard;
+    case_shard_make(c, data, ta_group_rank(threads), &shard);
+    TA_TRY_GOTO(case_rank_open(threads, name, config, &device, &group), free_shard);
+    TA_TRY_GOTO(case_shard_to_device(&shard, device), free_shard);
+    TA_TRY_GOTO(case_plan_make(c, data, group, device, &workspace, &plan), free_shard);
+    status = use(group, plan, &shard, context);
+
+free_shard:
+    ta_plan_destroy(plan);
+    if (workspace)
+        device->ops->free(device, workspace);
+    if (status != TA_OK && group != threads)
+        ta_group_abort(group, ta_last_error());
+    case_shard_free(&shard);
     case_rank_close(threads, device, group);
     return status;
 }

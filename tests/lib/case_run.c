@@ -230,10 +230,13 @@ static ta_status make_workspace(ta_group *group, ta_device *device, ta_plan_conf
 }
 
 /* Two nodes, of which the second has a rank less if the number is odd. */
-static ta_status make_cluster(int ranks, ta_cluster **cluster)
+static ta_status make_cluster(int ranks, int racks, ta_cluster **cluster)
 {
     char text[40];
-    snprintf(text, sizeof text, "local:2x%d", (ranks + 1) / 2);
+    if (racks)
+        snprintf(text, sizeof text, "local:2x2x%d", (ranks + 3) / 4);
+    else
+        snprintf(text, sizeof text, "local:2x%d", (ranks + 1) / 2);
     return ta_cluster_create(text, cluster);
 }
 
@@ -248,10 +251,12 @@ ta_status case_plan_make(const decode_case *c, const case_data *data, ta_group *
         config.map.bounds = c->weights;
     config.alibi_slopes = c->alibi ? data->alibi : NULL;
     config.sinks = c->sinks ? data->sinks : NULL;
+    config.shared_prefixes = c->prefixes;
     give_other_options(c, &config);
-    if (config.exchange == TA_EXCHANGE_TWO_LEVEL ||
-        (config.exchange == TA_EXCHANGE_DIRECT && c->ranks > 2 && c->seed % 2))
-        TA_TRY(make_cluster(c->ranks, &cluster));
+    int racks = config.exchange == TA_EXCHANGE_MULTI_LEVEL;
+    if (config.exchange == TA_EXCHANGE_TWO_LEVEL || racks ||
+        (config.exchange == TA_EXCHANGE_DIRECT && options_host() && c->ranks > 2 && c->seed % 2))
+        TA_TRY(make_cluster(c->ranks, racks, &cluster));
     config.cluster = cluster;
     if (c->own_workspace)
         TA_TRY_GOTO(make_workspace(group, device, &config, workspace), free_cluster);
@@ -283,40 +288,35 @@ static ta_status compare_notes(const decode_case *c, ta_group *group, rank_resul
     return TA_OK;
 }
 
+static ta_status check_rank(ta_group *group, ta_plan *plan, case_shard *shard, void *context)
+{
+    whole_run *run = context;
+    rank_result *result = &run->results[ta_group_rank(group)];
+    TA_TRY(decode_and_check(run, plan, shard, result));
+    return case_launch == ta_group_run_threads ? TA_OK : compare_notes(run->c, group, result);
+}
+
 static ta_status run_rank(ta_group *threads, void *context)
 {
     whole_run *run = context;
     const decode_case *c = run->c;
-    int rank = ta_group_rank(threads);
-    ta_group *group = threads;
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    const char *name = device_of(c, rank);
+    const char *name = device_of(c, ta_group_rank(threads));
     if (!strcmp(name, "host")) {
         config.threads = c->threads;
         config.simd = *c->simd ? c->simd : NULL;
     }
-    ta_device *device = NULL;
-    ta_plan *plan = NULL;
-    void *workspace = NULL;
-    ta_status status;
-    case_shard shard;
-    case_shard_make(c, &run->data, rank, &shard);
-    TA_TRY_GOTO(case_rank_open(threads, name, &config, &device, &group), free_shard);
-    TA_TRY_GOTO(case_shard_to_device(&shard, device), free_shard);
-    TA_TRY_GOTO(case_plan_make(c, &run->data, group, device, &workspace, &plan), free_shard);
-    TA_TRY_GOTO(decode_and_check(run, plan, &shard, &run->results[rank]), free_shard);
-    if (case_launch != ta_group_run_threads)
-        status = compare_notes(c, group, &run->results[rank]);
+    return case_plan_use(c, &run->data, threads, name, &config, check_rank, run);
+}
 
-free_shard:
-    ta_plan_destroy(plan);
-    if (workspace)
-        device->ops->free(device, workspace);
-    if (status != TA_OK && group != threads)
-        ta_group_abort(group, ta_last_error());
-    case_shard_free(&shard);
-    case_rank_close(threads, device, group);
-    return status;
+void case_launch_ranks(int ranks, ta_rank_fn fn, void *context, char *found, size_t capacity)
+{
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = LONG_WAIT_MS;
+    ta_status status = case_launch(ranks, &config, fn, context);
+    found[0] = '\0';
+    if (status != TA_OK)
+        snprintf(found, capacity, "%s: %.600s", ta_status_name(status), ta_last_error());
 }
 
 static void collect(const decode_case *c, whole_run *run, bound_worst *worst, char *found,
@@ -371,10 +371,10 @@ bool case_run_keep(const decode_case *given, bound_worst *worst, case_kept *kept
         return true;
     if (options.algorithm != TA_ALGORITHM_AUTO)
         told.plan.algorithm = options.algorithm;
-    char found[700] = "", line[1024];
+    if (told.plan.algorithm == TA_ALGORITHM_RING_KV) /* which has neither */
+        told.selected = told.prefixes = 0;
+    char found[700], line[1024];
     whole_run *run = calloc(1, sizeof *run);
-    ta_group_config group = TA_GROUP_CONFIG_INIT;
-    group.timeout_ms = PATIENCE_MS(30000);
     run->c = c;
     case_data_make(c, &run->data);
     if (kept)
@@ -382,10 +382,8 @@ bool case_run_keep(const decode_case *given, bound_worst *worst, case_kept *kept
     for (int rank = 0; rank < c->ranks; ++rank) /* each result is kept once */
         if (rank == 0 || c->plan.out_placement != TA_PLACE_ALL)
             run->results[rank].kept = kept;
-    ta_status status = case_launch(c->ranks, &group, run_rank, run);
-    if (status != TA_OK)
-        snprintf(found, sizeof found, "%s: %s", ta_status_name(status), ta_last_error());
-    else
+    case_launch_ranks(c->ranks, run_rank, run, found, sizeof found);
+    if (!found[0])
         collect(c, run, worst, found, sizeof found);
     case_data_free(c, &run->data);
     free(run);

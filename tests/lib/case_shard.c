@@ -157,6 +157,44 @@ static void make_page_table(const decode_case *c, const case_data *data, const i
     shard->kv.page_count = pages;
 }
 
+/* The scales of one side, of just the size that they must have, poisoned but for those of the
+ * tokens that the rank holds. Token and head may come in either order, with a gap. */
+static void make_scales(const decode_case *c, case_scales kind, float *const *dense, int64_t outer,
+                        int64_t inner, float **memory, size_t *count, ta_scales *scales)
+{
+    int64_t heads = c->plan.kv_heads, gap = (int64_t)(c->seed % 3);
+    if (kind == CASE_SCALES_NONE || outer * inner == 0)
+        return;
+    if (kind == CASE_SCALES_HEADS)
+        scales->head_stride = 1 + gap;
+    if (kind == CASE_SCALES_TOKENS && c->seed % 2) {
+        scales->head_stride = inner + gap;
+        scales->token_stride = 1;
+        scales->batch_stride = heads * scales->head_stride;
+    } else if (kind == CASE_SCALES_TOKENS) {
+        scales->head_stride = 1;
+        scales->token_stride = heads + gap;
+        scales->batch_stride = inner * scales->token_stride;
+    }
+    *count = (size_t)((outer - 1) * scales->batch_stride + (inner - 1) * scales->token_stride +
+                      (heads - 1) * scales->head_stride + 1);
+    *memory = allocate(*count * sizeof(float));
+    number_poison(TA_F32, *memory, (int64_t)*count);
+    scales->data = *memory;
+    for (int b = 0; b < c->plan.batch; ++b) /* those of all tokens: also where no token is */
+        for (int h = 0; kind != CASE_SCALES_TOKENS && h < heads; ++h)
+            if (b == 0 || c->lengths[b])
+                (*memory)[h * scales->head_stride] = c->lengths[b] ? dense[b][h] : 1.0f;
+}
+
+static void store_scale(const ta_scales *scales, int64_t outer, int64_t inner, int head,
+                        const float *dense, int64_t index)
+{
+    if (scales->data)
+        scales->data[outer * scales->batch_stride + inner * scales->token_stride +
+                     head * scales->head_stride] = dense[index];
+}
+
 static void store_token(const decode_case *c, const case_data *data, int b, int32_t position,
                         int32_t local, case_shard *shard)
 {
@@ -173,6 +211,8 @@ static void store_token(const decode_case *c, const case_data *data, int b, int3
         if (!c->v_in_k)
             store_vector(&shard->v, case_buffer_index(&shard->v, outer, inner, h, 0),
                          data->v_stored[b], index, p->v_dim);
+        store_scale(&shard->kv.k_scale, outer, inner, h, data->k_scales[b], index);
+        store_scale(&shard->kv.v_scale, outer, inner, h, data->v_scales[b], index);
     }
 }
 
@@ -200,10 +240,17 @@ static void make_cache(const decode_case *c, const case_data *data, int rank, ra
     } else {
         buffer_make(&c->v, p->kv_dtype, outer, inner, p->kv_heads, p->v_dim, &shard->v);
     }
+    make_scales(c, c->k_scale, data->k_scales, outer, inner, &shard->k_scales,
+                &shard->k_scales_count, &shard->kv.k_scale);
+    make_scales(c, c->v_scale, data->v_scales, outer, inner, &shard->v_scales,
+                &shard->v_scales_count, &shard->kv.v_scale);
     for (int b = 0; b < p->batch; ++b)
         for (int32_t y = 0, local = 0; y < c->lengths[b]; ++y)
-            if (case_owner(c, data, b, y) == rank)
-                store_token(c, data, b, y, local++, shard);
+            if (case_owner(c, data, b, y) == rank) {
+                if (y >= case_borrowed(c, b)) /* the rest is the other's, and not looked at here */
+                    store_token(c, data, b, y, local, shard);
+                ++local;
+            }
 }
 
 /* What the call adds to the plan: of exactly the size that it must have. */
@@ -232,6 +279,46 @@ static void make_call(const decode_case *c, const case_data *data, case_shard *s
         call->sinks = shard->sinks = memcpy(allocate(bytes), data->sinks, bytes);
 }
 
+/* Pages that have only tokens of another sequence are none. */
+static void drop_borrowed_pages(const decode_case *c, const case_data *data, int rank,
+                                case_shard *shard)
+{
+    for (int b = 0; b < c->plan.batch; ++b) {
+        int32_t held = 0;
+        for (int32_t y = 0; y < case_borrowed(c, b); ++y)
+            held += case_owner(c, data, b, y) == rank;
+        for (int32_t i = 0; i < held / c->page_tokens; ++i)
+            shard->page_table[b * shard->kv.page_table_stride + i] = INT32_MIN + i;
+    }
+}
+
+static int32_t *copy_of(const int32_t *from, size_t count)
+{
+    return memcpy(allocate(count * sizeof *from), from, count * sizeof *from);
+}
+
+static void make_lists(const decode_case *c, const case_data *data, case_shard *shard)
+{
+    ta_call *call = &shard->call;
+    if (c->selected) {
+        shard->selected_count = (size_t)data->selected_words;
+        call->selected = shard->selected = copy_of(data->selected, shard->selected_count);
+        call->selected_count = c->selected;
+        call->selected_lists = c->selected_each ? c->plan.kv_heads : (int)(c->seed % 2);
+    }
+    if (!c->prefixes)
+        return;
+    int32_t starts[CASE_MAX_BATCH + 1], lengths[CASE_MAX_BATCH];
+    for (int b = 0; b < c->plan.batch; ++b)
+        if (c->group[b] == b) {
+            starts[call->prefix_groups] = b;
+            lengths[call->prefix_groups++] = c->prefix[b];
+        }
+    starts[call->prefix_groups] = c->plan.batch;
+    call->prefix_starts = shard->prefix_starts = copy_of(starts, (size_t)call->prefix_groups + 1);
+    call->prefix_lengths = shard->prefix_lengths = copy_of(lengths, (size_t)call->prefix_groups);
+}
+
 void case_shard_make(const decode_case *c, const case_data *data, int rank, case_shard *shard)
 {
     const ta_plan_config *p = &c->plan;
@@ -251,6 +338,9 @@ void case_shard_make(const decode_case *c, const case_data *data, int rank, case
     memcpy(shard->lengths, c->lengths, shard->lengths_count * sizeof *shard->lengths);
     shard->kv.lengths = shard->lengths;
     make_call(c, data, shard);
+    make_lists(c, data, shard);
+    if (c->paged)
+        drop_borrowed_pages(c, data, rank, shard);
     if (c->bounds == CASE_BOUNDS_NONE)
         return;
     int rows = c->bounds == CASE_BOUNDS_EACH ? p->batch : 1, stride = c->ranks + 1 + 2;
@@ -278,6 +368,11 @@ void case_shard_free(case_shard *shard)
     free(shard->page_table);
     free(shard->bounds);
     free(shard->starts);
+    free(shard->selected);
+    free(shard->prefix_starts);
+    free(shard->prefix_lengths);
     free(shard->slopes);
     free(shard->sinks);
+    free(shard->k_scales);
+    free(shard->v_scales);
 }

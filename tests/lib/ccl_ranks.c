@@ -65,7 +65,7 @@ ta_status ccl_run(int ranks, int timeout_ms, ccl_rank_fn fn, void *context)
 {
     whole w = {fn, context, timeout_ms};
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = PATIENCE_MS(60000);
+    config.timeout_ms = LONG_WAIT_MS;
     return ta_group_run_threads(ranks, &config, run_rank, &w);
 }
 
@@ -114,7 +114,7 @@ conformance_memory ccl_memory(ccl_rank *rank)
 bool ccl_all_gone(void)
 {
     struct timespec moment = {0, 5000000};
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 12000; ++i) {
         if (simt_ccl_communicators() == 0)
             return true;
         nanosleep(&moment, NULL);

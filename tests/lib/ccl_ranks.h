@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "conformance.h"
+#include "patience.h"
 
 typedef struct ccl_rank {
     int rank, ranks;
@@ -31,7 +32,7 @@ ta_status ccl_run(int ranks, int timeout_ms, ccl_rank_fn fn, void *context);
 /* The device's memory and the rank's streams for the conformance suite. */
 conformance_memory ccl_memory(ccl_rank *rank);
 
-/* Have all communicators ended? Waits for at most five seconds. */
+/* Have all communicators ended? Waits for at most a minute. */
 bool ccl_all_gone(void);
 
 #endif

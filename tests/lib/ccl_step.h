@@ -12,12 +12,16 @@
 #include "simt/simt_control.h"
 #include "small_step.h"
 
+/* Of the plans that prepare() makes. */
+static ta_exchange prepared_exchange;
+
 void setUp(void)
 {
     simt_reset();
     simt_fail_ccl(-1, 0);
     options.algorithm = TA_ALGORITHM_AUTO;
-    options.messages = true; /* GPUs have no direct exchange */
+    prepared_exchange = TA_EXCHANGE_AUTO;
+    options.messages = true; /* unless a test asks for it */
 }
 
 void tearDown(void)
@@ -34,6 +38,7 @@ typedef struct prepared {
 static inline ta_status prepare(ta_group *group, ta_device *device, prepared *p)
 {
     small_step_init(&p->step, ta_group_rank(group), ta_group_size(group));
+    p->step.config.exchange = prepared_exchange;
     TA_TRY(small_step_to_device(&p->step, device));
     TA_TRY(ta_plan_create(group, device, &p->step.config, &p->plan));
     return small_step_fill(&p->step);

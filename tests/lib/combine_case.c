@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "case.h"
 #include "device_array.h"
+#include "exchange/kinds.h"
 #include "options.h"
-#include "patience.h"
 
 /* ---- The case ---- */
 
@@ -43,11 +43,9 @@ combine_case combine_case_random(uint64_t seed, int ranks)
     c.out_dtype = (ta_dtype)random_int(&r, TA_F32, NUMBER_DTYPE_END - 1);
     c.placement = (ta_placement)random_int(&r, 0, 2);
     c.root = c.placement == TA_PLACE_ROOT ? random_int(&r, 0, c.ranks - 1) : 0;
-    c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_DIRECT);
-    if ((c.placement == TA_PLACE_ROOT && c.exchange == TA_EXCHANGE_DOUBLING) ||
-        (c.ranks < 3 && c.exchange == TA_EXCHANGE_TWO_LEVEL) ||
-        (options.ccl && c.exchange == TA_EXCHANGE_ALL_REDUCE) ||
-        (!options_direct() && c.exchange == TA_EXCHANGE_DIRECT))
+    c.exchange = (ta_exchange)random_int(&r, TA_EXCHANGE_AUTO, TA_EXCHANGE_KINDS - 1);
+    c.exchange = options_exchange(c.exchange);
+    if (!case_exchange_possible(c.exchange, c.ranks, c.placement))
         c.exchange = TA_EXCHANGE_AUTO;
     c.sinks = (combine_sinks)random_int(&r, 0, 2);
     c.part = (combine_layout)random_int(&r, 0, COMBINE_LAYOUTS - 1);
@@ -289,6 +287,8 @@ static ta_status make_plan(const whole *w, ta_group *group, ta_device *device, t
                                  : c->ranks > 4 ? "h100:2x3"
                                                 : "h100:2x2",
                                  &cluster));
+    if (c->exchange == TA_EXCHANGE_MULTI_LEVEL)
+        TA_TRY(ta_cluster_create("h100:2x2x2", &cluster));
     config.cluster = cluster;
     ta_status status = ta_plan_create(group, device, &config, plan);
     ta_cluster_destroy(cluster);
@@ -413,13 +413,9 @@ bool combine_case_run(const combine_case *c, bound_worst *worst, char *failure, 
     if (!options_ranks(c->ranks))
         return true;
     whole *w = calloc(1, sizeof *w);
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    char line[512], found[700] = "";
-    config.timeout_ms = PATIENCE_MS(30000);
+    char line[512], found[700];
     make_whole(c, w);
-    ta_status status = case_launch(c->ranks, &config, run_rank, w);
-    if (status != TA_OK)
-        snprintf(found, sizeof found, "%s: %.500s", ta_status_name(status), ta_last_error());
+    case_launch_ranks(c->ranks, run_rank, w, found, sizeof found);
     for (int rank = 0; rank < c->ranks; ++rank) {
         bound_worst_include(worst, &w->worst[rank]);
         if (w->failure[rank][0] && !found[0])

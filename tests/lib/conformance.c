@@ -126,6 +126,7 @@ ta_status conformance_run(ta_group *group, const conformance_memory *memory, siz
     TA_TRY(conformance_barrier(&c));
     TA_TRY(conformance_split(&c, 1000));
     TA_TRY(conformance_overlap(&c, most_bytes < 65540 ? most_bytes : 65540));
+    TA_TRY(conformance_shared(&c));
     return ta_group_barrier(group, memory->streams[0]);
 }
 

@@ -77,6 +77,7 @@ ta_status conformance_rounds_once(conformance *c);
 ta_status conformance_barrier(conformance *c); /* conformance_groups.c */
 ta_status conformance_split(conformance *c, size_t bytes);
 ta_status conformance_overlap(conformance *c, size_t bytes);
+ta_status conformance_shared(conformance *c); /* conformance_shared.c */
 
 /* Runs of the suite on so many ranks, with messages of so many bytes at most. The first error is
  * returned, with the number of ranks in its sentence. */

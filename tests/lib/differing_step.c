@@ -6,12 +6,14 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "exchange/kinds.h"
 #include "expect.h"
 #include "group/group.h"
 #include "options.h"
 #include "small_step.h"
 
-#define TRIES (3 * 7 * 3 * DIFFERING_KINDS * 3)
+#define EXCHANGES (TA_EXCHANGE_KINDS - 1) /* without TA_EXCHANGE_AUTO */
+#define TRIES (3 * EXCHANGES * 3 * DIFFERING_KINDS * 3)
 
 /* What the error names. */
 static const char *const named[DIFFERING_KINDS] = {
@@ -266,8 +268,10 @@ static int possible(const differing_step *d, int ranks, int device_memory)
         return d->placement != TA_PLACE_ROOT;
     if (d->exchange == TA_EXCHANGE_TWO_LEVEL)
         return ranks > 2;
-    if (d->exchange == TA_EXCHANGE_DIRECT)
-        return options_direct();
+    if (d->exchange == TA_EXCHANGE_MULTI_LEVEL)
+        return 0;                          /* two levels and more are the same to a fault */
+    if (d->exchange == TA_EXCHANGE_DIRECT) /* GPUs that are in different plans do not meet */
+        return options_direct() && (!device_memory || d->kind != OTHER_PLAN);
     return d->exchange != TA_EXCHANGE_ALL_REDUCE || !device_memory;
 }
 
@@ -281,10 +285,10 @@ int differing_step_get(int i, int ranks, int device_memory, differing_step *d)
         int kind = n % DIFFERING_KINDS, place = n / DIFFERING_KINDS;
         *d = (differing_step){.kind = (differing_kind)kind,
                               .placement = placements[place % 3],
-                              .exchange = (ta_exchange)(1 + place / 3 % 7),
-                              .algorithm = algorithms[place / 21 % 3],
-                              .reproducible = place / 63 == 1,
-                              .scattered = place / 63 == 2,
+                              .exchange = (ta_exchange)(1 + place / 3 % EXCHANGES),
+                              .algorithm = algorithms[place / (3 * EXCHANGES) % 3],
+                              .reproducible = place / (9 * EXCHANGES) == 1,
+                              .scattered = place / (9 * EXCHANGES) == 2,
                               .root = ranks - 1,
                               .who = n % (ranks - 1)};
         if (d->reproducible) /* rank 0 has room for no more tokens */

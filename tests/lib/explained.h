@@ -1,6 +1,6 @@
 /* The explanation of a plan as text and as JSON, for the tests that keep them in files (golden.h).
- * The JSON is read and must add up (json.h); what kernels need changes with them, so it must be the
- * plan's and is not kept. */
+ * The JSON is read and must add up (explanation.h); what kernels need changes with them, so it must
+ * be the plan's and is not kept. */
 #ifndef TESTS_EXPLAINED_H
 #define TESTS_EXPLAINED_H
 
@@ -9,8 +9,8 @@
 #include <treeattn/cluster.h>
 
 #include "expect.h"
+#include "explanation.h"
 #include "golden.h"
-#include "json.h"
 
 typedef struct explained {
     const void *scene;   /* that a test runs */

@@ -19,6 +19,7 @@ typedef struct layout_size {
 static const layout_size layout_sizes[] = {
     SIZE(ta_tensor, 32),
     SIZE(ta_shard_map, 32),
+    SIZE(ta_scales, 32),
     SIZE(ta_device_config, 24),
     SIZE(ta_group_config, 16),
     SIZE(ta_transfer, 48),
@@ -63,6 +64,10 @@ static const layout_field layout_fields[] = {
     FIELD(ta_shard_map, block, 16, 4),
     FIELD(ta_shard_map, reserved, 20, 4),
     FIELD(ta_shard_map, bounds, 24, 8),
+    FIELD(ta_scales, data, 0, 8),
+    FIELD(ta_scales, batch_stride, 8, 8),
+    FIELD(ta_scales, token_stride, 16, 8),
+    FIELD(ta_scales, head_stride, 24, 8),
     FIELD(ta_device_config, size, 0, 8),
     FIELD(ta_device_config, threads, 8, 4),
     FIELD(ta_device_config, reserved, 12, 4),

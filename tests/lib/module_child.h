@@ -1,4 +1,4 @@
-/* A process that asks for a module and says what it was told: test_module_places.c and
+/* A process that asks for a module and says what it was told: test_module_paths.c and
  * test_setuid.c start themselves again with the argument "child", in another environment. */
 #ifndef TESTS_MODULE_CHILD_H
 #define TESTS_MODULE_CHILD_H

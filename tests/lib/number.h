@@ -7,9 +7,11 @@
 
 #include <treeattn/treeattn.h>
 
-/* One more than the largest ta_dtype that has a row in number.c; tests that go over all types go
- * from TA_F32 up to here. All functions end the program for a type without a row. */
+/* One more than the largest ta_dtype that anything can have; tests that go over those types go from
+ * TA_F32 up to here. From here on up to NUMBER_NARROW_END are those of 8 bits, for K and V alone.
+ * All functions end the program for a type without a row in number.c. */
 #define NUMBER_DTYPE_END 4
+#define NUMBER_NARROW_END 8
 
 const char *number_name(ta_dtype dtype);
 size_t number_bytes(ta_dtype dtype);
@@ -17,7 +19,8 @@ size_t number_bytes(ta_dtype dtype);
 /* Element `index` of an array, exactly. */
 double number_decode(ta_dtype dtype, const void *data, int64_t index);
 
-/* Store `value` rounded to nearest, ties to even; beyond the largest number infinity. */
+/* Store `value` rounded to nearest, ties to even; beyond the largest number infinity, or of 8 bits
+ * the largest number. */
 void number_encode(ta_dtype dtype, void *data, int64_t index, double value);
 
 /* The bits that `value` is stored as. */

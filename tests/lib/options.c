@@ -46,12 +46,16 @@ bool options_read(int argc, char **argv)
         else if (value && !strcmp(argv[i], "--device"))
             options.device = value;
         else if (value && !strcmp(argv[i], "--group") &&
-                 (!strcmp(value, "threads") || !strcmp(value, "ccl")))
+                 (!strcmp(value, "threads") || !strcmp(value, "ccl") || !strcmp(value, "each"))) {
             options.ccl = !strcmp(value, "ccl");
+            options.each = !strcmp(value, "each");
+        } else if (value && !strcmp(argv[i], "--exchange") && !strcmp(value, "direct"))
+            options.direct = true;
         else if (!value || strcmp(argv[i], "--algorithm") != 0 || !set_algorithm(value)) {
             fprintf(stderr,
                     "usage: %s [--seed N] [--cases N] [--every N] [--device NAME] "
-                    "[--group threads|ccl] [--ranks N] [--algorithm tree|ring-kv|ring-q]\n",
+                    "[--group threads|ccl|each] [--ranks N] [--algorithm tree|ring-kv|ring-q] "
+                    "[--exchange direct]\n",
                     argv[0]);
             return false;
         }
@@ -71,7 +75,12 @@ bool options_host(void)
 
 bool options_direct(void)
 {
-    return options_host() && !options.ccl && !options.messages;
+    return (options.ccl || options.each || options_host()) && !options.messages;
+}
+
+ta_exchange options_exchange(ta_exchange drawn)
+{
+    return options.direct ? TA_EXCHANGE_DIRECT : drawn;
 }
 
 bool options_ranks(int ranks)

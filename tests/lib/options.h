@@ -2,8 +2,10 @@
  * `--cases N` that many of them, from the seed on if there is one, `--every N` about one in N of
  * the cases of a program that goes through all combinations, always the same ones, `--device NAME`
  * (or TA_TEST_DEVICE) runs on that device, `--group ccl` on one of them for each rank, with a group
- * that moves their memory, `--ranks N` leaves out cases of more ranks (a machine has only so many
- * GPUs), `--algorithm tree|ring-kv|ring-q` in that way throughout. */
+ * that moves their memory, `--group each` on one of them for each rank with a group of threads,
+ * `--exchange direct` with that exchange wherever a case draws one, `--ranks N` leaves out cases of
+ * more ranks (a machine has only so many GPUs), `--algorithm tree|ring-kv|ring-q` in that way
+ * throughout. */
 #ifndef TESTS_OPTIONS_H
 #define TESTS_OPTIONS_H
 
@@ -21,6 +23,8 @@ typedef struct test_options {
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
     bool messages;          /* set by a program whose group only has messages */
     bool ccl;               /* ranks have a device each, and a group that moves their memory */
+    bool each;              /* ranks have a device each */
+    bool direct;            /* every tree is exchanged directly */
     int ranks;              /* the most that a case may have; 0: any number */
 } test_options;
 
@@ -31,9 +35,12 @@ bool options_read(int argc, char **argv);
 
 bool options_host(void);
 
-/* May ranks read each other's memory? On host devices, unless a program says that its group does
- * not have it. */
+/* May ranks use each other's memory? On host devices and with a GPU for each of them, unless a
+ * program says that its group does not have it. */
 bool options_direct(void);
+
+/* The exchange that a case drew, or the one that all are to have. */
+ta_exchange options_exchange(ta_exchange drawn);
 
 /* Is this one of the cases that `--every` leaves? Spread so that no loop is always left out. */
 bool options_chosen(uint64_t number);

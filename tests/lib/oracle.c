@@ -77,7 +77,7 @@ void oracle_attend(const oracle_problem *problem, const oracle_sequence *sequenc
     const double *q = sequence->q + ((int64_t)token * problem->query_heads + head) * problem->k_dim;
     row->terms = 0;
     for (int y = 0; y < sequence->length; ++y) {
-        if (!visible(problem, x, y))
+        if (!visible(problem, x, y) || (problem->selected && !problem->selected[y]))
             continue;
         int64_t index = (int64_t)y * problem->kv_heads + kv_head;
         oracle_term *term = add_term(row);

@@ -17,9 +17,11 @@ typedef struct oracle_problem {
     double scale, softcap;     /* softcap 0: none */
     const float *alibi_slopes; /* [query_heads], or NULL */
     const float *sinks;        /* [query_heads], or NULL */
-    int dot_sums;   /* interleaved sums of a dot product, which the bound depends on; 0: 8 */
-    int run_tokens; /* tokens whose weights are added in one run, likewise, at most; 0: 64 */
-    int tile;       /* of reproducible mode, likewise; 0: off */
+    int dot_sums;         /* interleaved sums of a dot product, which the bound depends on; 0: 8 */
+    int run_tokens;       /* tokens whose weights are added in one run, likewise, at most; 0: 64 */
+    int tile;             /* of reproducible mode, likewise; 0: off */
+    const bool *selected; /* [length] which keys this row may see at all; NULL: any */
+    bool scaled;          /* scores and weights are multiplied by scales of K and V, likewise */
 } oracle_problem;
 
 /* One sequence, all of it, dense. */

@@ -17,4 +17,8 @@
 
 #define PATIENCE_MS(milliseconds) (PATIENCE_FACTOR * (milliseconds))
 
+/* Where everybody comes: so long that it is over only if somebody never will, however busy the
+ * machine is. It costs nothing, and is shorter than Meson waits, so that the rank is named. */
+#define LONG_WAIT_MS (PATIENCE_FACTOR > 1 ? 400000 : 120000)
+
 #endif

@@ -12,6 +12,8 @@
 /* Bounds of a resharding are those of all sequences; cases that have others get blocks. */
 static void simplify(decode_case *c)
 {
+    c->prefixes = false; /* whole caches move: each sequence has pages for all of its own */
+    c->k_scale = c->v_scale = CASE_SCALES_NONE; /* they are a tensor of their own */
     if (c->bounds != CASE_BOUNDS_NONE || !c->plan.map.block) {
         c->bounds = CASE_BOUNDS_NONE;
         c->plan.map.block = c->plan.map.block ? c->plan.map.block : 5;

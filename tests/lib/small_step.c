@@ -200,7 +200,9 @@ bool small_step_right(const small_step *step)
                               NULL,
                               0,
                               0,
-                              0};
+                              0,
+                              NULL,
+                              false};
     oracle_row row = {0};
     bool right = true;
     int index = 0;

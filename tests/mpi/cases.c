@@ -22,6 +22,12 @@ static ta_status launch(int ranks, const ta_group_config *config, ta_rank_fn fn,
     return fn(group_of_all, context);
 }
 
+void cases_run_on(ta_group *world)
+{
+    group_of_all = world;
+    case_launch = launch;
+}
+
 /* Take this rank's entry of the list. */
 static void choose_device(char *list, int rank)
 {
@@ -58,10 +64,10 @@ int cases_main(int argc, char **argv, ta_status (*run_all)(ta_group *world, boun
     if (!options_read(argc, argv))
         return rank_end(world, ta_fail(TA_ERR_INVALID, "wrong usage"));
     char *list = strdup(options.device);
-    group_of_all = world;
-    case_launch = launch;
+    cases_run_on(world);
     choose_device(list, ta_group_rank(world));
-    options.messages = strcmp(cases_drawn_device, "host") != 0; /* on all ranks, or none */
+    /* On all ranks, or none: GPUs that are not the same one may use each other's memory. */
+    options.messages = strcmp(cases_drawn_device, "host") != 0 && !options.each;
     ta_status status = run_all(world, &worst);
     if (status == TA_OK && ta_group_rank(world) == 0) {
         printf("%d ranks, ", ta_group_size(world));

@@ -1,5 +1,5 @@
 /* Random decode cases against the oracle (case.h) with one MPI process for each rank: every
- * feature, then every pair of placements.
+ * feature, 8 bits with many of them at once, then every pair of placements.
  *
  *     mpi_decode [--seed N] [--cases N] [--device LIST]
  *
@@ -34,11 +34,26 @@ static ta_status run_seeds(ta_group *world, uint64_t first, int count, bound_wor
     return TA_OK;
 }
 
+/* 8 bits, pages, windows and sinks, all in each case. Reproducible ones are trees. */
+static ta_status run_combined(ta_group *world, int count, bound_worst *worst)
+{
+    for (int i = 0; i < count; ++i) {
+        options.device = cases_drawn_device;
+        decode_case c = case_combined(8000 + (uint64_t)i, ta_group_size(world));
+        if (options.algorithm != TA_ALGORITHM_AUTO && options.algorithm != TA_ALGORITHM_TREE)
+            c.plan.reproducible_tile = 0;
+        TA_TRY(run_one(&c, worst));
+    }
+    return TA_OK;
+}
+
 static ta_status run_placements(ta_group *world, bound_worst *worst)
 {
     int last = ta_group_size(world) - 1;
     for (uint64_t i = 0; i < 9; ++i) {
         decode_case c = draw(world, 5000 + i);
+        if (options.each && i % 3 != TA_PLACE_ALL)
+            continue; /* this group can't move the queries of a direct exchange */
         c.plan.query_placement = (ta_placement)(i % 3);
         c.plan.out_placement = (ta_placement)(i / 3);
         c.plan.query_root = i % 3 == TA_PLACE_ROOT ? last : 0;
@@ -54,6 +69,7 @@ static ta_status run_all(ta_group *world, bound_worst *worst)
     if (options.one_seed)
         return TA_OK;
     TA_TRY(run_seeds(world, CASE_LARGE_SEEDS, cases_count() / 100, worst));
+    TA_TRY(run_combined(world, cases_count() / 2, worst));
     return run_placements(world, worst);
 }
 

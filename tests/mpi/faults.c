@@ -1,5 +1,5 @@
-/* Faults of a group whose ranks are MPI processes. Each has a name, ends within a bounded time with
- * an error that names the rank, and is followed by destroying the group and stopping MPI.
+/* Faults of a group whose ranks are MPI processes. Each has a name, ends with an error that names
+ * the rank, and is followed by destroying the group and stopping MPI.
  *
  *     mpi_faults NAME      on three ranks or more, but for "uninitialised"
  *
@@ -10,25 +10,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/neighbors.h"
 #include "group/mpi/mpi.h"
 #include "lib/differing_plan.h"
 #include "lib/differing_step.h"
 #include "lib/expect.h"
+#include "lib/patience.h"
 #include "lib/small_step.h"
 #include "rank.h"
 
-#define TIMEOUT_MS 1000
+/* Of the group while a rank is lost. Those who do come meet first, so that nobody else is late by
+ * as much as this. Everywhere else the group is as patient as LONG_WAIT_MS says. */
+#define TIMEOUT_MS 2000
+#define WITHIN "within 2000 ms"
 
 static void sleep_ms(int milliseconds)
 {
     struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
     nanosleep(&time, NULL);
+}
+
+/* All are here; from now on this group waits no longer than TIMEOUT_MS. */
+static void lose_patience(ta_group *world)
+{
+    rank_meet(0);
+    world->timeout_ms = TIMEOUT_MS;
 }
 
 /* ---- A rank that never joins ---- */
@@ -57,10 +66,12 @@ static ta_status wait_for(int late, int timeout_ms)
 
 static ta_status never_joins(ta_group *world, int late)
 {
+    ta_status status = TA_OK;
+    rank_meet(0);
     if (ta_group_rank(world) != late)
-        return wait_for(late, TIMEOUT_MS);
-    sleep_ms(2 * TIMEOUT_MS);
-    return TA_OK;
+        status = wait_for(late, TIMEOUT_MS);
+    rank_meet(0);
+    return status;
 }
 
 static ta_status rank_1_never_joins(ta_group *world)
@@ -78,12 +89,13 @@ static ta_status two_never_join(ta_group *world)
 {
     int rank = ta_group_rank(world);
     ta_group *group;
-    if (rank == 1 || rank == 2) {
-        sleep_ms(2 * TIMEOUT_MS);
-        return TA_OK;
-    }
-    ta_status status = join(TIMEOUT_MS, &group);
-    return rank_expect_error(TA_ERR_TIMEOUT, status, "ranks 1 and 2 did not join", "1000 ms");
+    ta_status status = TA_OK;
+    rank_meet(0);
+    if (rank != 1 && rank != 2)
+        status = rank_expect_error(TA_ERR_TIMEOUT, join(TIMEOUT_MS, &group),
+                                   "ranks 1 and 2 did not join", WITHIN);
+    rank_meet(0);
+    return status;
 }
 
 /* A rank comes when the others have given up, and all try again. What was said of the first time
@@ -92,14 +104,17 @@ static ta_status late_rank(ta_group *world, int late, int tries)
 {
     int rank = ta_group_rank(world);
     ta_group *group;
-    if (rank == late)
-        sleep_ms(tries * 700 + 300);
-    for (int i = 0; i < tries && rank != late; ++i)
-        TA_TRY(wait_for(late, 600));
-    TA_TRY(join(5000, &group));
+    ta_status status = TA_OK;
+    for (int i = 0; i < tries; ++i) {
+        rank_meet(0);
+        if (rank != late && status == TA_OK)
+            status = wait_for(late, TIMEOUT_MS);
+    }
+    rank_meet(0);
+    TA_TRY(status);
+    TA_TRY(join(LONG_WAIT_MS, &group));
     int64_t sum = rank;
-    ta_status status =
-        ta_group_all_reduce(group, &sum, &sum, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL);
+    status = ta_group_all_reduce(group, &sum, &sum, 1, TA_ELEMENT_I64, TA_REDUCE_SUM, NULL);
     ta_group_destroy(group);
     TA_TRY(status);
     RANK_EXPECT(sum == ta_group_size(world) * (ta_group_size(world) - 1) / 2);
@@ -116,27 +131,67 @@ static ta_status rank_0_joins_late(ta_group *world)
     return late_rank(world, 0, 1);
 }
 
-/* Much shorter than it takes to hear of each other: still only the absent rank is named. */
-static ta_status short_timeout(ta_group *world)
+/* With a timeout much shorter than it takes to hear of each other: only the absent rank is named,
+ * when a group is made … */
+static ta_status short_join(ta_group *world)
 {
-    int rank = ta_group_rank(world);
     ta_group *group;
-    for (int i = 0; i < 3; ++i) {
-        TA_TRY(ta_group_barrier(world, NULL));
-        if (rank != 2)
-            TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, join(1, &group), "rank 2 did not join",
-                                     "500 ms"));
-    }
-    TA_TRY(ta_group_barrier(world, NULL));
-    TA_TRY(join(1, &group));
+    if (ta_group_rank(world) == 2)
+        return TA_OK;
+    return rank_expect_error(TA_ERR_TIMEOUT, join(1, &group), "rank 2 did not join", "500 ms");
+}
+
+/* … nobody if all come … */
+static ta_status short_join_of_all(ta_group *world)
+{
+    ta_group *group;
+    (void)world;
+    ta_status status = join(1, &group);
+    ta_group_destroy(group);
+    return status;
+}
+
+/* … and the absent one again in a call. */
+static ta_status short_call(ta_group *world)
+{
+    ta_group *group;
     ta_status status = TA_OK;
-    if (rank != 2)
+    TA_TRY(join(LONG_WAIT_MS, &group));
+    group->timeout_ms = 1;
+    rank_meet(0);
+    if (ta_group_rank(world) != 2)
         status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(group, NULL),
                                    "rank 2 did not arrive", "1 ms");
-    TA_TRY(status);
-    TA_TRY(ta_group_barrier(world, NULL));
+    rank_meet(0);
     ta_group_destroy(group);
-    return TA_OK;
+    return status;
+}
+
+/* The library itself allows half a second to answer in, or less. Whether a process gets a CPU in
+ * that time is up to the machine: so it must be right three times, of ten at most. */
+static ta_status often_right(ta_group *world, ta_status (*try_once)(ta_group *world))
+{
+    ta_status status = TA_OK;
+    for (int tries = 0, right = 0; tries < 10 && right < 3; ++tries) {
+        int failed, anybody = 0;
+        rank_meet(0);
+        status = try_once(world);
+        failed = status != TA_OK;
+        if (failed)
+            fprintf(stderr, "try %d: %s\n", tries, ta_last_error());
+        MPI_Allreduce(&failed, &anybody, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        right += !anybody;
+        if (anybody && status == TA_OK)
+            status = ta_fail(TA_ERR_DEVICE, "another rank failed in try %d", tries);
+    }
+    return status;
+}
+
+static ta_status short_timeout(ta_group *world)
+{
+    TA_TRY(often_right(world, short_join));
+    TA_TRY(often_right(world, short_join_of_all));
+    return often_right(world, short_call);
 }
 
 /* ---- A rank that does not come to a call ---- */
@@ -152,16 +207,15 @@ static ta_status alone(ta_group *world)
     small_step_init(&step, rank, ta_group_size(world));
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(world, device, &step.config, &plan));
+    lose_patience(world);
     if (rank == 0) {
-        status =
-            rank_expect_error(TA_ERR_TIMEOUT, small_step_decode(&step, plan),
-                              "did not arrive within 1000 ms: rank 0 waited", "did not answer");
+        status = rank_expect_error(TA_ERR_TIMEOUT, small_step_decode(&step, plan),
+                                   "did not arrive " WITHIN ": rank 0 waited", "did not answer");
         for (char other[] = "1"; status == TA_OK && *other < '4'; ++*other)
             if (!strstr(ta_last_error(), other))
                 status = ta_fail(TA_ERR_DEVICE, "no rank %s in: %s", other, ta_last_error());
-    } else {
-        sleep_ms(3 * TIMEOUT_MS);
     }
+    rank_meet(0);
     ta_plan_destroy(plan);
     ta_device_close(device);
     return status;
@@ -169,15 +223,16 @@ static ta_status alone(ta_group *world)
 
 static ta_status absent(ta_group *world)
 {
-    ta_status status;
-    if (ta_group_rank(world) == 2)
-        sleep_ms(4 * TIMEOUT_MS); /* it is told meanwhile, and finds out when it calls */
-    do
+    ta_status status = TA_OK;
+    lose_patience(world);
+    if (ta_group_rank(world) != 2)
         status = ta_group_barrier(world, NULL);
-    while (ta_group_rank(world) == 2 && status == TA_OK);
-    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", "1000 ms"));
+    rank_meet(0); /* rank 2 was told meanwhile, and finds out when it calls */
+    while (ta_group_rank(world) == 2 && status == TA_OK)
+        status = ta_group_barrier(world, NULL);
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", WITHIN));
     return rank_expect_error(TA_ERR_TIMEOUT, ta_group_barrier(world, NULL), "rank 2 did not arrive",
-                             "1000 ms");
+                             WITHIN);
 }
 
 /* A large message that nobody takes: MPI must not touch the sender's memory any more. */
@@ -187,12 +242,12 @@ static ta_status message_not_taken(ta_group *world)
     char *data = malloc(bytes);
     ta_status status = TA_OK;
     memset(data, 7, bytes);
+    lose_patience(world);
     if (ta_group_rank(world) == 0)
         status = rank_expect_error(TA_ERR_TIMEOUT,
                                    ta_group_exchange(world, data, bytes, 1, NULL, 0, -1, NULL),
                                    "rank 1 did not arrive", "rank 0 waited");
-    else
-        sleep_ms(2 * TIMEOUT_MS);
+    rank_meet(0);
     memset(data, 9, bytes);
     free(data);
     return status;
@@ -205,16 +260,17 @@ static ta_status message_not_finished(ta_group *world)
     char *data = malloc(bytes);
     ta_status status = TA_OK;
     memset(data, 7, bytes);
-    if (ta_group_rank(world) == 0) {
+    lose_patience(world);
+    if (ta_group_rank(world) == 0)
         TA_TRY(ta_group_start(world, data, bytes, 1, NULL, 0, -1, NULL));
-        sleep_ms(2 * TIMEOUT_MS);
-        status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_finish(world, NULL),
-                                   "rank 0 did not arrive", "rank 1 waited");
-    } else if (ta_group_rank(world) == 1) {
+    if (ta_group_rank(world) == 1)
         status = rank_expect_error(TA_ERR_TIMEOUT,
                                    ta_group_exchange(world, NULL, 0, -1, data, bytes, 0, NULL),
                                    "rank 0 did not arrive", "rank 1 waited");
-    }
+    rank_meet(0);
+    if (ta_group_rank(world) == 0)
+        status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_finish(world, NULL),
+                                   "rank 0 did not arrive", "rank 1 waited");
     free(data);
     return status;
 }
@@ -270,6 +326,48 @@ static ta_status sizes_differ(ta_group *world)
     return try_differing(world, 1);
 }
 
+/* A bad argument on one rank: it says what is wrong in full, the others hear which rank it was and
+ * the first words of that. All of them can go on. */
+static ta_status try_bad_argument(ta_group *world, ta_device *device, ta_algorithm algorithm)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    int rank = ta_group_rank(world);
+    small_step_init(&step, rank, ta_group_size(world));
+    step.config.algorithm = algorithm;
+    TA_TRY(ta_plan_create(world, device, &step.config, &plan));
+    int32_t right = step.lengths[1];
+    if (rank == 1)
+        step.lengths[1] = -7;
+    ta_status status = small_step_decode(&step, plan);
+    if (rank == 1)
+        status = rank_expect_error(TA_ERR_INVALID, status, "kv.lengths[1] is -7", "0 or more");
+    else
+        status =
+            rank_expect_error(TA_ERR_INVALID, status,
+                              "rank 1 failed in this step with TA_ERR_INVALID (\"kv.lengths[1]",
+                              "its ta_last_error() says why; nothing was written");
+    TA_TRY(status);
+    RANK_EXPECT(small_step_untouched(&step));
+    step.lengths[1] = right;
+    TA_TRY(small_step_decode(&step, plan));
+    RANK_EXPECT(small_step_right(&step));
+    ta_plan_destroy(plan);
+    return TA_OK;
+}
+
+static ta_status bad_argument(ta_group *world)
+{
+    static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,
+                                              TA_ALGORITHM_RING_Q};
+    ta_device *device;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; ++i)
+        TA_TRY(try_bad_argument(world, device, algorithms[i]));
+    ta_device_close(device);
+    return TA_OK;
+}
+
 /* ---- Aborts ---- */
 
 static void *abort_later(void *group)
@@ -285,14 +383,11 @@ static ta_status aborted(ta_group *world)
     pthread_t thread;
     char byte;
     int rank = ta_group_rank(world), next = (rank + 1) % ta_group_size(world);
-    double begin = ta_clock_s();
     if (rank == 1)
         RANK_EXPECT(pthread_create(&thread, NULL, abort_later, world) == 0);
     ta_status status = ta_group_exchange(world, NULL, 0, -1, &byte, 1, next, NULL);
-    double seconds = ta_clock_s() - begin;
     if (rank == 1)
         pthread_join(thread, NULL);
-    RANK_EXPECT(seconds < 0.9 * TIMEOUT_MS / 1000);
     return rank_expect_error(TA_ERR_ABORTED, status, "rank 1 aborted", "the user pressed stop");
 }
 
@@ -339,10 +434,9 @@ static ta_status mpi_error(ta_group *world)
                                          : rank == 0 ? 1
                                                      : -1,
                                          NULL);
-    if (rank == 1)
-        return rank_expect_error(TA_ERR_SYSTEM, status, "MPI_Test of a receive failed", "rank 1");
-    return rank == 0 ? rank_expect_error(TA_ERR_SYSTEM, status, "MPI_Test of a receive", "rank 1")
-                     : status;
+    if (rank > 1 && status == TA_OK)
+        return TA_OK; /* it had nothing to do, and was done before it could hear of it */
+    return rank_expect_error(TA_ERR_SYSTEM, status, "MPI_Test of a receive failed", "rank 1");
 }
 
 /* ---- A rank that is killed in mid-exchange; killed.sh looks at what is left ---- */
@@ -352,13 +446,14 @@ static ta_status killed(ta_group *world)
     char data[100000];
     int rank = ta_group_rank(world), size = ta_group_size(world);
     memset(data, rank, sizeof data);
+    lose_patience(world);
     for (int step = 0;; ++step) {
         if (rank == 1 && step == 100)
             raise(SIGKILL);
         ta_status status = ta_group_exchange(world, data, sizeof data, ta_next_rank(rank, size),
                                              data, sizeof data, ta_previous_rank(rank, size), NULL);
         if (status != TA_OK)
-            return rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms");
+            return rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", WITHIN);
     }
 }
 
@@ -415,7 +510,7 @@ static ta_status expect_new_group(void)
     ta_group *group;
     direct_step d;
     ta_group_config config = TA_GROUP_CONFIG_INIT;
-    config.timeout_ms = 20000;
+    config.timeout_ms = LONG_WAIT_MS;
     TA_TRY(ta_group_create_mpi(&comm, &config, &group));
     ta_status status = direct_begin(group, &d);
     if (status == TA_OK)
@@ -432,30 +527,34 @@ static ta_status direct_late(ta_group *world)
     ta_status status = TA_OK;
     TA_TRY(direct_begin(world, &d));
     TA_TRY(expect_no_segment(world));
-    if (ta_group_rank(world) == 2)
-        sleep_ms(3 * TIMEOUT_MS);
-    do
+    lose_patience(world);
+    if (ta_group_rank(world) != 2)
         status = small_step_decode(&d.step, d.plan);
-    while (ta_group_rank(world) == 2 && status == TA_OK);
-    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", "1000 ms"));
+    rank_meet(0);
+    while (ta_group_rank(world) == 2 && status == TA_OK)
+        status = small_step_decode(&d.step, d.plan);
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 2 did not arrive", WITHIN));
     direct_end(&d);
     return expect_new_group();
 }
 
-/* All wait for rank 1, of which another thread aborts. */
+/* All wait for rank 1, of which another thread aborts; it comes when they have heard of it. */
 static ta_status direct_aborted(ta_group *world)
 {
     direct_step d;
     pthread_t thread;
+    ta_status status = TA_OK;
     TA_TRY(direct_begin(world, &d));
     int rank = ta_group_rank(world);
     if (rank == 1) {
         RANK_EXPECT(pthread_create(&thread, NULL, abort_later, world) == 0);
-        sleep_ms(400);
-    }
-    ta_status status = small_step_decode(&d.step, d.plan);
-    if (rank == 1)
         pthread_join(thread, NULL);
+    } else {
+        status = small_step_decode(&d.step, d.plan);
+    }
+    rank_meet(0);
+    if (rank == 1)
+        status = small_step_decode(&d.step, d.plan);
     TA_TRY(rank_expect_error(TA_ERR_ABORTED, status, "rank 1 aborted", "the user pressed stop"));
     direct_end(&d);
     return expect_new_group();
@@ -467,34 +566,37 @@ static ta_status direct_killed(ta_group *world)
 {
     direct_step d;
     TA_TRY(direct_begin(world, &d));
+    lose_patience(world);
     for (int step = 0;; ++step) {
         if (ta_group_rank(world) == 1 && step == 100)
             raise(SIGKILL);
         ta_status status = small_step_decode(&d.step, d.plan);
         if (status != TA_OK)
-            return rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms");
+            return rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", WITHIN);
     }
 }
 
-/* Rank 1 is stopped, longer than the others wait, and goes on when they are done with it. */
+/* Rank 1 is stopped, and goes on when the others are done with it. */
 static ta_status direct_stopped(ta_group *world)
 {
     direct_step d;
+    MPI_Comm others;
+    int rank = ta_group_rank(world), stopped = (int)getpid();
     ta_status status = TA_OK;
     TA_TRY(direct_begin(world, &d));
-    if (ta_group_rank(world) == 1) {
-        pid_t stopped = getpid(), child = fork();
-        if (child == 0) {
-            sleep_ms(3 * TIMEOUT_MS);
-            kill(stopped, SIGCONT);
-            _exit(0);
-        }
+    MPI_Bcast(&stopped, 1, MPI_INT, 1, MPI_COMM_WORLD);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 1, 0, &others);
+    lose_patience(world);
+    if (rank == 1)
         raise(SIGSTOP);
-        waitpid(child, NULL, 0);
-    }
-    while (status == TA_OK)
+    while (rank != 1 && status == TA_OK)
         status = small_step_decode(&d.step, d.plan);
-    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", "1000 ms"));
+    MPI_Barrier(others);
+    rank_meet(rank == 0 ? stopped : 0);
+    while (rank == 1 && status == TA_OK)
+        status = small_step_decode(&d.step, d.plan);
+    MPI_Comm_free(&others);
+    TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 1 did not arrive", WITHIN));
     direct_end(&d);
     return expect_new_group();
 }
@@ -519,6 +621,7 @@ static const struct {
     {"plans_differ", plans_differ},
     {"steps_differ", steps_differ},
     {"sizes_differ", sizes_differ},
+    {"bad_argument", bad_argument},
     {"aborted", aborted},
     {"part_aborted", part_aborted},
     {"mpi_error", mpi_error},
@@ -555,15 +658,16 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "uninitialised"))
         return uninitialised();
-    ta_group *world = rank_begin(&argc, &argv, TIMEOUT_MS);
+    ta_group *world = rank_begin(&argc, &argv, LONG_WAIT_MS);
     if (argc > 1 && !strcmp(argv[1], "finalized"))
         return finalized(world);
-    double begin = ta_clock_s();
     ta_status status = ta_fail(TA_ERR_INVALID, "no such fault: %s", argc > 1 ? argv[1] : "none");
     for (size_t i = 0; argc > 1 && i < sizeof faults / sizeof *faults; ++i)
         if (!strcmp(argv[1], faults[i].name))
             status = faults[i].run(world);
-    if (status == TA_OK && ta_clock_s() - begin > 8)
-        status = ta_fail(TA_ERR_DEVICE, "it took %.1f s", ta_clock_s() - begin);
+    if (status != TA_OK) { /* the others may wait for this one */
+        fprintf(stderr, "rank %d: %s\n", ta_group_rank(world), ta_last_error());
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     return rank_end(world, status);
 }

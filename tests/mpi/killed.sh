@@ -16,14 +16,14 @@ mark=killed-$$ # an argument that the ranks ignore, to find them by
 "$@" "$fault" "$mark" &
 job=$!
 left=
-for _ in $(seq 80); do
+for _ in $(seq 400); do
     sleep 0.5
     # The brackets keep grep from finding itself.
     left=$(grep -l -a -e "[k]illed-$$" /proc/[0-9]*/cmdline 2>/dev/null || true)
     [ -n "$left" ] || break
 done
 if [ -n "$left" ]; then
-    echo "after 40 s there are still: $left"
+    echo "after 200 s there are still: $left"
     kill "$job"
     exit 1
 fi
@@ -32,7 +32,10 @@ wait "$job" || status=$?
 echo "the job ended with status $status"
 for segment in $(segments); do
     case $before in *"$segment"*) continue ;; esac
-    sleep 2 # another test's is gone by now
+    for _ in $(seq 120); do # another test's is gone by then
+        [ -e "$segment" ] || break
+        sleep 0.5
+    done
     [ ! -e "$segment" ] || { echo "it left $segment"; exit 1; }
 done
 [ "$status" != 0 ]

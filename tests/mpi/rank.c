@@ -2,8 +2,10 @@
 #include "rank.h"
 
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 ta_group *rank_begin(int *argc, char ***argv, int timeout_ms)
 {
@@ -22,6 +24,19 @@ ta_group *rank_begin(int *argc, char ***argv, int timeout_ms)
         exit(1);
     }
     return group;
+}
+
+void rank_meet(int stopped)
+{
+    const struct timespec moment = {0, 1000000};
+    MPI_Request all;
+    int here = 0;
+    MPI_Ibarrier(MPI_COMM_WORLD, &all);
+    while (MPI_Test(&all, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS && !here) {
+        if (stopped)
+            kill((pid_t)stopped, SIGCONT);
+        nanosleep(&moment, NULL);
+    }
 }
 
 int rank_end(ta_group *group, ta_status status)

@@ -10,6 +10,10 @@
 /* Start MPI so that every thread may use it, and make the group. Ends the process on failure. */
 ta_group *rank_begin(int *argc, char ***argv, int timeout_ms);
 
+/* Wait for all processes, for as long as it takes, and leave the CPU to those who do something. If
+ * `stopped` is a process, and not 0, it is made to go on meanwhile. */
+void rank_meet(int stopped);
+
 /* Print the error if there is one, destroy the group, stop MPI. Returns what main() should. */
 int rank_end(ta_group *group, ta_status status);
 

@@ -62,7 +62,7 @@ block_runner::~block_runner()
     for (auto &chunk : lane_memory)
         for (unsigned i = 0; i < max_wave; i++)
             fiber_release(&chunk[i].context);
-    fiber_forget_thread(&scheduler);
+    fiber_release_thread(&scheduler);
 }
 
 /* Stacks and lanes come in chunks of the widest wave, and stay. */
@@ -88,6 +88,8 @@ void block_runner::set_up(uint64_t number)
     index.y = static_cast<unsigned>(number / grid.x % grid.y);
     index.z = static_cast<unsigned>(number / grid.x / grid.y);
     wave_width = work->wave;
+    narrow = work->narrow;
+    resident = work->resident;
     threads = size.x * size.y * size.z;
     wave_count = (threads + wave_width - 1) / wave_width;
     random.state = work->seed ^ (number + 1) * 0xd6e8feb86659fd93u;
@@ -113,6 +115,7 @@ void block_runner::set_up(uint64_t number)
             l->thread =
                 dim3(l->index % size.x, l->index / size.x % size.y, l->index / size.x / size.y);
             l->stopped = stop::none;
+            l->unfenced = call{};
         }
     }
 }
@@ -228,6 +231,7 @@ void block_runner::release_barrier()
                    "waits at this barrier while thread " + std::to_string(first->index) +
                        " of the block waits at the barrier at " + source(first->where));
     }
+    barrier_phase ^= 1;
     for (unsigned i = 0; i < wave_count && !failed; i++)
         if (waves[i].at_barrier) {
             waves[i].at_barrier = false;

@@ -24,8 +24,10 @@ struct kernel_launch {
     size_t dynamic_bytes; /* of shared memory */
     size_t shared_limit;  /* dynamic and static together */
     unsigned wave;
+    dialect narrow;
     simt_order order;
     uint64_t seed; /* of this launch */
+    bool resident; /* its blocks may wait for others, of this grid or on another device */
     std::function<void()> body;
 };
 
@@ -44,7 +46,9 @@ struct block_runner : block {
     bool failed = false;
     fiber scheduler = {};
     shared_memory variables;
-    char start_order = 0, barrier_order = 0, end_order = 0; /* addresses that stand for orderings */
+    /* Addresses that stand for orderings, for TSan. Barriers use two of them in turn. */
+    char start_order = 0, barrier_order[2] = {0, 0}, end_order = 0;
+    unsigned barrier_phase = 0;
 
   private:
     void set_up(uint64_t number);

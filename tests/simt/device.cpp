@@ -26,6 +26,10 @@ using namespace simt;
 
 hipError_t hipGetDeviceCount(int *count)
 {
+    if (count_fault.strikes())
+        return fail(hipErrorUnknown, "hipGetDeviceCount fails, as the test asked");
+    if (none_fault.strikes())
+        return fail(hipErrorNoDevice, "hipGetDeviceCount finds none, as the test asked");
     *count = current_settings().device.devices;
     return hipSuccess;
 }
@@ -48,6 +52,8 @@ hipError_t hipGetDeviceProperties(hipDeviceProp_t *properties, int device)
 {
     if (!valid_device(device))
         return fail(hipErrorInvalidDevice, "hipGetDeviceProperties: there is no device %d", device);
+    if (query_fault.strikes())
+        return fail(hipErrorInvalidDevice, "hipGetDeviceProperties fails, as the test asked");
     settings s = current_settings();
     memset(properties, 0, sizeof *properties);
     snprintf(properties->name, sizeof properties->name, "SIMT executor, wave %u", s.wave);
@@ -77,7 +83,7 @@ hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t attribute, int
         *value = max_block;
         break;
     case hipDeviceAttributeMaxThreadsPerMultiProcessor:
-        *value = 2 * max_block;
+        *value = threads_per_unit;
         break;
     case hipDeviceAttributeMultiprocessorCount:
         *value = s.device.compute_units;

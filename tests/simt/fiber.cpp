@@ -82,7 +82,7 @@ void fiber_adopt_thread(fiber *fiber)
 #endif
 }
 
-void fiber_forget_thread(fiber *fiber)
+void fiber_release_thread(fiber *fiber)
 {
 #if !SIMT_X86_64
     delete static_cast<ucontext_t *>(fiber->saved);

@@ -42,7 +42,7 @@ void fiber_release(fiber *fiber);
 
 /* Fill in the fiber that stands for the calling OS thread. */
 void fiber_adopt_thread(fiber *fiber);
-void fiber_forget_thread(fiber *fiber);
+void fiber_release_thread(fiber *fiber);
 
 /* Called first thing on a fresh fiber. */
 inline void fiber_started()

@@ -5,7 +5,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 __thread simt::lane *simt_self = nullptr;
 
@@ -50,20 +52,27 @@ void wave_wait(call where)
     stop_lane(simt_self, stop::wave, where, __builtin_return_address(0));
 }
 
+/* A barrier orders what came before it with what comes after, for everybody. Each has an ordering
+ * of its own, two used in turn: lanes run one after the other, so the first may be at the next
+ * barrier before the second goes on from this one, and what it did in between must not look
+ * ordered. */
 void wave_sync(call where)
 {
     lane *me = simt_self;
-    order_release(me->wave);
+    char *order = &me->wave->sync_order[me->wave->phase];
+    order_release(order);
     stop_lane(me, stop::wave, where, __builtin_return_address(0));
-    order_acquire(me->wave);
+    order_acquire(order);
 }
 
 void barrier_wait(call where)
 {
     lane *me = simt_self;
-    order_release(&runner_of(me)->barrier_order);
+    block_runner *runner = runner_of(me);
+    char *order = &runner->barrier_order[runner->barrier_phase];
+    order_release(order);
     stop_lane(me, stop::barrier, where, __builtin_return_address(0));
-    order_acquire(&runner_of(me)->barrier_order);
+    order_acquire(order);
 }
 
 std::string position(const lane *at)
@@ -95,6 +104,32 @@ void lane_fail(call where, const char *format, ...)
     order_release(&runner->end_order);
     switch_from(me, nullptr);
     __builtin_unreachable(); /* the fiber is reset before it could run again */
+}
+
+/* If the test asks for it, those who saw the block's flags so far go first. */
+static void hold_flags()
+{
+    static const char *const asked = getenv("TA_SIMT_HOLD_FLAGS");
+    struct timespec moment = {0, asked ? 1000L * atoi(asked) : 0};
+    if (asked)
+        nanosleep(&moment, nullptr);
+}
+
+/* A barrier makes other threads' stores visible to this one on this device, and no further. */
+void check_fenced(call where)
+{
+    const lane *me = simt_self;
+    unsigned lanes = me->block->size.x * me->block->size.y * me->block->size.z;
+    for (unsigned first = 0; first < lanes; first += me->block->wave_width) {
+        const wave *w = me->wave - me->wave->number + first / me->block->wave_width;
+        for (unsigned i = 0; i < w->count; i++)
+            if (w->lanes[i].unfenced.file)
+                lane_fail(where,
+                          "stores a flag, but behind the store of thread %u to a peer at %s there "
+                          "is no system fence",
+                          w->lanes[i].index, source(w->lanes[i].unfenced).c_str());
+    }
+    hold_flags();
 }
 
 void *shared_variable(call where, const void *key, const char *name, size_t bytes, size_t alignment)

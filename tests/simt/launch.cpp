@@ -57,6 +57,14 @@ static std::string plain_name(const char *name)
     return name[0] == '(' && name[length - 1] == ')' ? std::string(name + 1, length - 2) : name;
 }
 
+/* Blocks that can wait for others on a unit: each has an OS thread and the stacks of its lanes. */
+static const unsigned resident_per_unit = 1;
+
+static unsigned max_resident()
+{
+    return static_cast<unsigned>(current_settings().device.compute_units) * resident_per_unit;
+}
+
 static hipError_t check_request(const kernel_request &r, const std::string &name, size_t limit)
 {
     uint64_t threads = static_cast<uint64_t>(r.block.x) * r.block.y * r.block.z;
@@ -70,6 +78,10 @@ static hipError_t check_request(const kernel_request &r, const std::string &name
     if (r.dynamic_bytes > limit)
         return fail(hipErrorInvalidValue, "%s: %zu bytes of shared memory, %zu are allowed",
                     name.c_str(), r.dynamic_bytes, limit);
+    if (r.resident && r.grid.x > max_resident())
+        return fail(hipErrorLaunchOutOfResources,
+                    "%s: %u blocks are to wait for others, and %u can be there", name.c_str(),
+                    r.grid.x, max_resident());
     if (launch_fault.strikes())
         return fail(hipErrorLaunchOutOfResources, "%s: refused, as the test asked", name.c_str());
     return hipSuccess;
@@ -80,6 +92,7 @@ static hipError_t run_kernel(const kernel_launch &prototype, run_context &contex
     settings s = current_settings();
     kernel_launch launch = prototype;
     launch.wave = s.wave;
+    launch.narrow = static_cast<dialect>(s.narrow);
     launch.order = s.order;
     launch.seed = s.seed * 0x9e3779b97f4a7c15u + context.ordinal;
     count(counted.kernels);
@@ -87,7 +100,9 @@ static hipError_t run_kernel(const kernel_launch &prototype, run_context &contex
         context.why = "fails, as the test asked";
         return hipErrorLaunchFailure;
     }
-    return run_grid(launch, s.workers, &context.why) ? hipSuccess : hipErrorLaunchFailure;
+    return run_grid(launch, launch.resident ? launch.grid.x : s.workers, &context.why)
+               ? hipSuccess
+               : hipErrorLaunchFailure;
 }
 
 static void add_bytes(std::vector<unsigned char> *to, const void *from, size_t bytes)
@@ -113,8 +128,9 @@ hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
     if (hipError_t error = check_request(r, name, limits.dynamic_bytes))
         return error;
     count(counted.launches);
-    kernel_launch launch = {name, r.grid,       r.block, r.dynamic_bytes,  limits.all_bytes,
-                            0,    SIMT_FORWARD, 0,       std::move(r.body)};
+    kernel_launch launch = {
+        name,          r.grid,       r.block, r.dynamic_bytes, limits.all_bytes, 0,
+        dialect::none, SIMT_FORWARD, 0,       r.resident,      std::move(r.body)};
     work kernel;
     kernel.name = name;
     kernel.run = [launch](run_context &context) { return run_kernel(launch, context); };
@@ -129,6 +145,16 @@ hipError_t submit_kernel(hipStream_t stream, kernel_request &&r)
 } // namespace simt
 
 using namespace simt;
+
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
+                                                        int threads, size_t)
+{
+    if (!blocks || !kernel || threads < 1 || threads > static_cast<int>(max_block))
+        return fail(hipErrorInvalidValue,
+                    "hipOccupancyMaxActiveBlocksPerMultiprocessor: %d threads", threads);
+    *blocks = static_cast<int>(resident_per_unit);
+    return hipSuccess;
+}
 
 hipError_t hipFuncSetAttribute(const void *kernel, hipFuncAttribute attribute, int value)
 {

@@ -24,9 +24,12 @@ struct allocation {
     int device;
     void *mapped; /* NULL: from the C library */
     size_t mapped_bytes;
+    int file; /* of memory that other processes can map; -1: none */
+    bool imported;
 };
 
 static const size_t alignment = 256;
+static const size_t shared_unit = static_cast<size_t>(2) << 20;
 
 /* Addresses of the first bytes. */
 static std::mutex memory_mutex;
@@ -119,12 +122,38 @@ static char *map_memory(allocation *a)
         return nullptr;
     char *end = static_cast<char *>(a->mapped) + a->mapped_bytes - page;
     mprotect(end, page, PROT_NONE);
-    memset(a->mapped, 0xff, static_cast<size_t>(end - static_cast<char *>(a->mapped)));
+    size_t used = static_cast<size_t>(end - static_cast<char *>(a->mapped));
+    if (a->file >= 0 && mmap(a->mapped, used, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                             a->file, 0) == MAP_FAILED) {
+        munmap(a->mapped, a->mapped_bytes);
+        return nullptr;
+    }
+    if (!a->imported)
+        memset(a->mapped, 0xff, used);
     return end - round_up(a->bytes, alignment);
+}
+
+/* Memory of other sizes shares its pages with smaller pieces, on a GPU, and is not handed out. */
+static bool is_shareable(const allocation &a)
+{
+    return a.type == hipMemoryTypeDevice && a.bytes % shared_unit == 0;
+}
+
+static char *map_shared(allocation *a)
+{
+    a->file = memfd_create("simt", MFD_CLOEXEC);
+    char *memory = nullptr;
+    if (a->file >= 0 && ftruncate(a->file, static_cast<off_t>(a->bytes)) == 0)
+        memory = map_memory(a);
+    if (!memory && a->file >= 0)
+        close(a->file);
+    return memory;
 }
 
 static char *take_memory(allocation *a)
 {
+    if (is_shareable(*a))
+        return map_shared(a);
     if (a->type == hipMemoryTypeDevice && !SIMT_ASAN)
         return map_memory(a);
     void *memory = nullptr;
@@ -154,7 +183,7 @@ static hipError_t allocate(void **memory, size_t bytes, hipMemoryType type, cons
     if (type == hipMemoryTypeDevice && bytes > limit - used_bytes[device])
         return fail(hipErrorOutOfMemory, "%s of %zu bytes: device %d has %zu left", call, bytes,
                     device, limit - used_bytes[device]);
-    allocation a = {++last_number, bytes, type, device, nullptr, 0};
+    allocation a = {++last_number, bytes, type, device, nullptr, 0, -1, false};
     char *taken = take_memory(&a);
     if (!taken)
         return fail(hipErrorOutOfMemory, "%s of %zu bytes: the host has no memory", call, bytes);
@@ -188,13 +217,49 @@ static hipError_t give_back(void *memory, hipMemoryType type, const char *call)
     auto entry = allocations().find(reinterpret_cast<uintptr_t>(memory));
     allocation a = entry->second;
     allocations().erase(entry);
-    if (type == hipMemoryTypeDevice)
+    if (type == hipMemoryTypeDevice && !a.imported)
         used_bytes[device] -= a.bytes;
     if (a.mapped)
         munmap(a.mapped, a.mapped_bytes);
     else
         free(memory);
+    if (a.file >= 0)
+        close(a.file);
     return hipSuccess;
+}
+
+bool memory_shared(const void *memory, int *file, size_t *bytes)
+{
+    std::lock_guard<std::mutex> lock(memory_mutex);
+    auto entry = allocations().find(reinterpret_cast<uintptr_t>(memory));
+    if (entry == allocations().end() || entry->second.file < 0 || entry->second.imported)
+        return false;
+    *file = entry->second.file;
+    *bytes = entry->second.bytes;
+    return true;
+}
+
+void *memory_import(int file, size_t bytes)
+{
+    std::lock_guard<std::mutex> lock(memory_mutex);
+    allocation a = {++last_number, bytes, hipMemoryTypeDevice, current_device(), nullptr, 0,
+                    file,          true};
+    char *memory = map_memory(&a);
+    if (memory)
+        allocations().emplace(reinterpret_cast<uintptr_t>(memory), a);
+    return memory;
+}
+
+bool memory_imported(const void *memory)
+{
+    std::lock_guard<std::mutex> lock(memory_mutex);
+    auto entry = allocations().find(reinterpret_cast<uintptr_t>(memory));
+    return entry != allocations().end() && entry->second.imported;
+}
+
+hipError_t memory_end_import(void *memory)
+{
+    return give_back(memory, hipMemoryTypeDevice, "hipIpcCloseMemHandle");
 }
 
 bool memory_fits(const void *memory, size_t bytes, bool device_side)

@@ -17,9 +17,9 @@ export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 
 host=(direct group_threads host_pool run_threads)
 steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
-glue=(ccl_lifetime ccl_steps simt_ccl simt_streams)
-kernels=({gpu_caller,gpu_device,gpu_direct,merge}' wave 32 random'
-    {gpu_device,gpu_direct}' wave 64 random')
+glue=(ccl_lifetime ccl_steps 'peers without '{none,arrive,release,acquire} simt_ccl simt_streams)
+kernels=({gpu_caller,gpu_device,gpu_direct,gpu_race,merge}' wave 32 random'
+    {gpu_device,gpu_race}' wave 64 random')
 
 give_up()
 {
@@ -29,17 +29,20 @@ give_up()
 }
 
 if [[ ! -f $build/build.ninja ]]; then
-    meson setup "$build" --buildtype=debugoptimized -Dsimt=true -Db_sanitize=thread \
-        -Db_lundef=false -Dbench=false -Dmpi=disabled -Dhwloc=disabled -Dcuda=disabled \
-        -Drocm=disabled >"$log" 2>&1 || give_up
+    meson setup "$build" --buildtype=debugoptimized -Dsimt=true -Dsimt_orders=random \
+        -Dc_args=-g1 -Dcpp_args=-g1 -Db_sanitize=thread -Db_lundef=false -Davx512=false \
+        -Dbench=false -Dmpi=disabled -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled \
+        >"$log" 2>&1 || give_up
 fi
 status=0 # of meson, which may also end before it has counted
 if [[ ${1:-} == --short ]]; then
     shift
     programs=("${host[@]}" "${steps[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct
-        merge)
+        gpu_race merge)
     ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
-        tests/simt/test_simt_{ccl,streams} >"$log" 2>&1 || give_up
+        tests/peers/test_peers_without_{none,arrive,release,acquire} \
+        tests/simt/test_simt_{ccl,streams} \
+        >"$log" 2>&1 || give_up
     meson test -C "$build" --no-rebuild --timeout-multiplier 4 "${host[@]}" "${steps[@]}" \
         "${glue[@]}" "${kernels[@]}" "$@" |& tee "$log" || status=1
 else

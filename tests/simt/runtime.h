@@ -55,6 +55,14 @@ bool allocation_alive(const allocation_use &use);
 bool memory_fits(const void *memory, size_t bytes, bool device_side);
 bool memory_on_device(const void *memory);
 
+/* The file behind memory that other processes may map, and its size; false: it is not such memory,
+ * or is another process's. And mapping that of another process, whose file this now owns; NULL: it
+ * can't be. */
+bool memory_shared(const void *memory, int *file, size_t *bytes);
+void *memory_import(int file, size_t bytes);
+bool memory_imported(const void *memory);
+hipError_t memory_end_import(void *memory);
+
 /* Around any work that runs on a device. */
 void memory_open();
 void memory_close();

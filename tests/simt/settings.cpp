@@ -8,12 +8,14 @@
 #include <string>
 
 #include "runtime.h"
+#include "simt_peer.h"
 
 namespace simt
 {
 
 counts counted;
-fault malloc_fault, launch_fault, kernel_fault;
+fault malloc_fault, query_fault, count_fault, none_fault, launch_fault, kernel_fault;
+std::atomic<bool> peers_lose_stores;
 
 /* A typing mistake in a command that should repeat a failure must not pass for a repetition. */
 [[noreturn]] static void refuse(const char *name, const char *value, const char *expected)
@@ -50,6 +52,8 @@ static unsigned choice(const char *name, const char *const *words, unsigned coun
 static const char *const order_words[] = {"forward", "reverse", "random"};
 static const char *const stream_words[] = {"sync", "background"};
 static const char *const wave_words[] = {"32", "64"};
+static const char *const peer_words[] = {"all", "none", "no_ipc", "lossy", "pairs"};
+static const char *const narrow_words[] = {"none", "ocp", "fnuz"};
 
 static settings from_environment()
 {
@@ -60,9 +64,11 @@ static settings from_environment()
     s.streams = static_cast<simt_streams>(choice("TA_SIMT_STREAMS", stream_words, 2));
     s.workers = static_cast<unsigned>(number("TA_SIMT_WORKERS", 1, 64, 1));
     s.guard = number("TA_SIMT_GUARD", 0, 1, 0) == 1;
+    s.peers = static_cast<simt_peers>(choice("TA_SIMT_PEERS", peer_words, 5));
+    s.narrow = static_cast<simt_narrow>(choice("TA_SIMT_NARROW", narrow_words, 3));
     s.device.devices = static_cast<int>(number("TA_SIMT_DEVICES", 1, max_devices, 8));
     s.device.compute_units = 16;
-    s.device.shared_bytes = 65536;
+    s.device.shared_bytes = static_cast<size_t>(number("TA_SIMT_SHARED", 48, 128, 64)) << 10;
     s.device.default_shared_bytes = 49152;
     s.device.shared_bytes_per_unit = 131072;
     s.device.memory_bytes = static_cast<size_t>(4) << 30;
@@ -75,9 +81,16 @@ static settings from_environment()
 /* All access under one lock; settings are read once for each launch. */
 static std::mutex settings_mutex;
 
+static settings first_settings()
+{
+    settings s = from_environment();
+    peers_lose_stores.store(s.peers == SIMT_PEERS_LOSSY);
+    return s;
+}
+
 static settings &stored()
 {
-    static settings s = from_environment();
+    static settings s = first_settings();
     return s;
 }
 
@@ -125,6 +138,19 @@ void simt_set_guard(int on)
     memory_apply_guard(on != 0);
 }
 
+void simt_set_peers(simt_peers peers)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().peers = peers;
+    peers_lose_stores.store(peers == SIMT_PEERS_LOSSY);
+}
+
+void simt_set_narrow(simt_narrow narrow)
+{
+    std::lock_guard<std::mutex> lock(settings_mutex);
+    stored().narrow = narrow;
+}
+
 simt_device_config simt_get_device_config(void)
 {
     return current_settings().device;
@@ -143,7 +169,8 @@ const char *simt_settings(void)
     text = std::string("TA_SIMT_ORDER=") + order_words[s.order] +
            " TA_SIMT_SEED=" + std::to_string(s.seed) + " TA_SIMT_WAVE=" + std::to_string(s.wave) +
            " TA_SIMT_STREAMS=" + stream_words[s.streams] +
-           " TA_SIMT_WORKERS=" + std::to_string(s.workers);
+           " TA_SIMT_WORKERS=" + std::to_string(s.workers) +
+           " TA_SIMT_NARROW=" + narrow_words[s.narrow];
     return text.c_str();
 }
 
@@ -153,9 +180,12 @@ void simt_reset(void)
     {
         std::lock_guard<std::mutex> lock(settings_mutex);
         stored() = fresh;
+        peers_lose_stores.store(fresh.peers == SIMT_PEERS_LOSSY);
     }
     memory_apply_guard(fresh.guard);
-    malloc_fault.remaining = launch_fault.remaining = kernel_fault.remaining = 0;
+    malloc_fault.remaining = query_fault.remaining = 0;
+    count_fault.remaining = none_fault.remaining = 0;
+    launch_fault.remaining = kernel_fault.remaining = 0;
     counted.launches = counted.graph_launches = counted.kernels = counted.blocks = 0;
     counted.allocations = counted.host_waits = counted.copied_bytes = 0;
     clear_errors();
@@ -164,6 +194,17 @@ void simt_reset(void)
 void simt_fail_malloc(int nth)
 {
     malloc_fault.remaining = nth;
+}
+
+void simt_fail_query(int nth)
+{
+    query_fault.remaining = nth;
+}
+
+void simt_fail_count(int nth)
+{
+    count_fault.remaining = nth > 0 ? nth : 0;
+    none_fault.remaining = nth < 0 ? -nth : 0;
 }
 
 void simt_fail_launch(int nth)

@@ -17,6 +17,8 @@ struct settings {
     simt_streams streams;
     unsigned workers;
     bool guard;
+    simt_peers peers;
+    simt_narrow narrow;
     simt_device_config device;
 };
 
@@ -44,7 +46,7 @@ struct fault {
         return remaining.load() > 0 && remaining.fetch_sub(1) == 1;
     }
 };
-extern fault malloc_fault, launch_fault, kernel_fault;
+extern fault malloc_fault, query_fault, count_fault, none_fault, launch_fault, kernel_fault;
 
 } // namespace simt
 

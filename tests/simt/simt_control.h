@@ -64,8 +64,29 @@ void simt_reset(void);
 
 /* Faults. The n-th such event from now on (1 is the next) fails, once; 0 takes the order back. */
 void simt_fail_malloc(int nth); /* hipMalloc and hipHostMalloc: hipErrorOutOfMemory */
+void simt_fail_query(int nth);  /* hipGetDeviceProperties: hipErrorInvalidDevice */
+/* hipGetDeviceCount: hipErrorUnknown; below 0, the -n-th: hipErrorNoDevice. */
+void simt_fail_count(int nth);
 void simt_fail_launch(int nth); /* a launch is refused: hipErrorLaunchOutOfResources */
 void simt_fail_kernel(int nth); /* a kernel fails while it runs: hipErrorLaunchFailure */
+
+/* How devices get at each other's memory. */
+typedef enum simt_peers {
+    SIMT_PEERS_ALL,
+    SIMT_PEERS_NONE,   /* hipDeviceCanAccessPeer() says no */
+    SIMT_PEERS_NO_IPC, /* yes, but handles of other processes do not open */
+    SIMT_PEERS_LOSSY,  /* yes, and stores get lost on their way */
+    SIMT_PEERS_PAIRS   /* of one process: yes between 0 and 1, 2 and 3 and so on, else no */
+} simt_peers;
+void simt_set_peers(simt_peers peers); /* TA_SIMT_PEERS: all, none, no_ipc, lossy or pairs */
+
+/* Which dialect of 8 bits the devices have instructions for. */
+typedef enum simt_narrow {
+    SIMT_NARROW_NONE,
+    SIMT_NARROW_OCP, /* as NVIDIA from sm_89 on, gfx950 and gfx12 */
+    SIMT_NARROW_FNUZ /* as gfx942: OCP's codes are other numbers for it, and it does not tell */
+} simt_narrow;
+void simt_set_narrow(simt_narrow narrow); /* TA_SIMT_NARROW: none, ocp or fnuz */
 
 /* What happened since the last reset, on all devices. */
 typedef struct simt_counters {

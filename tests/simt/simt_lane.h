@@ -57,6 +57,7 @@ enum class stop { none, wave, barrier, left };
 
 const unsigned max_wave = 64;
 const unsigned max_block = 1024;
+const unsigned threads_per_unit = 2 * max_block;
 const unsigned slot_bytes = 64; /* what a lane can hand to its wave at once */
 
 struct wave;
@@ -70,9 +71,11 @@ struct alignas(64) lane {
     dim3 thread;
     unsigned number; /* in its wave */
     unsigned index;  /* in its block */
+    unsigned waits;  /* for asynchronous copies, so far */
     stop stopped;
     call where;
     const void *address; /* of the call, if it is exact */
+    call unfenced; /* its last store to a peer with no system fence behind it; no file: none */
     fiber context;
 };
 
@@ -90,12 +93,18 @@ struct wave {
     lane *first;              /* the first to stop in this round */
     lane *stray;              /* one that stopped elsewhere than the first */
     unsigned char order[max_wave];
+    char sync_order[2]; /* addresses that stand for orderings, by phase */
 };
+
+/* The dialect of 8 bits that a device has instructions for, in the order of simt_control.h. */
+enum class dialect { none, ocp, fnuz };
 
 struct block {
     dim3 index, size, grid;
     unsigned wave_width;
-    void *shared; /* dynamic shared memory */
+    dialect narrow;
+    void *shared;  /* dynamic shared memory */
+    bool resident; /* all blocks of its grid run at once */
 };
 
 /* Stop the calling lane until its wave, or its block, has come to the same call. */

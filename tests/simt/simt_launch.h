@@ -42,6 +42,7 @@ struct kernel_request {
     const void *function;
     dim3 grid, block;
     size_t dynamic_bytes;
+    bool resident;
     std::function<void()> body;
     std::vector<unsigned char> arguments;
     std::vector<const void *> addresses;
@@ -52,17 +53,19 @@ hipError_t submit_kernel(hipStream_t stream, kernel_request &&request);
 /* Remember what an argument is, for captures. */
 void note_argument(kernel_request *request, const void *value, size_t bytes);
 
+/* `resident`: all blocks run at once, on an OS thread each, so that they may wait for others; a
+ * grid that the device has no room for is refused. */
 template <class... P, class... A>
 hipError_t launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                  size_t dynamic_bytes, hipStream_t stream, A &&...arguments)
+                  size_t dynamic_bytes, bool resident, hipStream_t stream, A &&...arguments)
 {
     static_assert(sizeof...(P) == sizeof...(A), "a kernel takes all its arguments");
     static_assert((std::is_trivially_copyable<typename std::decay<P>::type>::value && ...),
                   "kernel arguments are copied as bytes");
     std::tuple<typename std::decay<P>::type...> bound(std::forward<A>(arguments)...);
     kernel_request request = {
-        name,          reinterpret_cast<const void *>(kernel),           grid, block,
-        dynamic_bytes, [kernel, bound]() { std::apply(kernel, bound); }, {},   {}};
+        name,     reinterpret_cast<const void *>(kernel),           grid, block, dynamic_bytes,
+        resident, [kernel, bound]() { std::apply(kernel, bound); }, {},   {}};
     std::apply([&](const auto &...value) { (note_argument(&request, &value, sizeof value), ...); },
                bound);
     return submit_kernel(stream, std::move(request));

@@ -24,7 +24,9 @@ extern "C" {
     X(hipErrorInvalidDevice, 101, "no such device")                                                \
     X(hipErrorInvalidHandle, 400, "the handle is not valid")                                       \
     X(hipErrorNotReady, 600, "not finished yet")                                                   \
+    X(hipErrorMapFailed, 205, "memory could not be mapped")                                        \
     X(hipErrorLaunchOutOfResources, 701, "a launch asks for more than the device has")             \
+    X(hipErrorPeerAccessAlreadyEnabled, 704, "this device addresses that one already")             \
     X(hipErrorLaunchFailure, 719, "a kernel failed")                                               \
     X(hipErrorNotSupported, 801, "not supported")                                                  \
     X(hipErrorStreamCaptureUnsupported, 900, "not allowed while a stream is captured")             \
@@ -81,6 +83,8 @@ hipError_t hipDeviceReset(void); /* drops queued work, and the device's error */
 hipError_t hipRuntimeGetVersion(int *version);
 hipError_t hipDriverGetVersion(int *version);
 hipError_t hipFuncSetAttribute(const void *kernel, hipFuncAttribute attribute, int value);
+hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
+                                                        int threads, size_t shared_bytes);
 hipError_t hipGetLastError(void);
 hipError_t hipPeekAtLastError(void);
 const char *hipGetErrorName(hipError_t error);
@@ -119,6 +123,21 @@ hipError_t hipMemcpyAsync(void *to, const void *from, size_t bytes, hipMemcpyKin
                           hipStream_t stream);
 hipError_t hipMemset(void *to, int value, size_t bytes);
 hipError_t hipMemsetAsync(void *to, int value, size_t bytes, hipStream_t stream);
+
+/* ---- Memory of other devices: peer.cpp ------------------------------------------------------ */
+
+#define hipIpcMemLazyEnablePeerAccess 1u
+
+typedef struct hipIpcMemHandle_t {
+    char reserved[64];
+} hipIpcMemHandle_t;
+
+hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer);
+hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags);
+/* Of memory whose size is a multiple of 2 MiB: others share it with smaller allocations. */
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *memory);
+hipError_t hipIpcOpenMemHandle(void **memory, hipIpcMemHandle_t handle, unsigned flags);
+hipError_t hipIpcCloseMemHandle(void *memory);
 
 /* ---- Streams and events -------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <set>
 
 #include "random_source.h"
@@ -20,6 +21,14 @@ static std::set<hipStream_t> &live_streams()
 {
     static std::set<hipStream_t> streams;
     return streams;
+}
+
+/* A wakeup can get lost (glibc before 2.41, sourceware's bug 25847), and while kernels wait for
+ * each other no other one comes: so everybody also looks by itself. */
+template <class Condition> static void wait_until(queue_lock &lock, Condition condition)
+{
+    while (!queues().changed.wait_for(lock, std::chrono::milliseconds(20), condition))
+        continue;
 }
 
 /* ---- The thread of a queue ----------------------------------------------------------------- */
@@ -51,7 +60,7 @@ static void queue_main(queue *q)
     queue_table &table = queues();
     queue_lock lock(table.mutex);
     for (;;) {
-        table.changed.wait(lock, [q] { return q->closing || ready(*q); });
+        wait_until(lock, [q] { return q->closing || ready(*q); });
         if (q->closing)
             return;
         queued piece = std::move(q->pieces.front());
@@ -139,7 +148,7 @@ void want(queue *q, uint64_t number)
 void wait_for(queue_lock &lock, const std::shared_ptr<queue> &q, uint64_t number)
 {
     want(q.get(), number);
-    queues().changed.wait(lock, [&] { return q->done >= number; });
+    wait_until(lock, [&] { return q->done >= number; });
 }
 
 /* The null stream's work comes after what is in the blocking streams of its device, and before what
@@ -212,6 +221,13 @@ void want_device(int device)
     for (const std::shared_ptr<queue> &q : queues().all)
         if (q->device == device)
             want(q.get(), q->last);
+}
+
+void want_all()
+{
+    queue_lock lock(queues().mutex);
+    for (const std::shared_ptr<queue> &q : queues().all)
+        want(q.get(), q->last);
 }
 
 } // namespace simt

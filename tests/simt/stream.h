@@ -76,6 +76,8 @@ uint64_t append(const std::shared_ptr<queue> &queue, work &&work,
 void wait_for_device(int device);
 /* Let everything that is queued on the device run. */
 void want_device(int device);
+/* Let everything that is queued on any device run. */
+void want_all();
 /* Work that waits for other work gives up when this is so. */
 bool process_ends();
 

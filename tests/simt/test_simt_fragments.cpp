@@ -1,6 +1,7 @@
-/* What the direct kernels are made of: the matrix product of 8 columns with operands in registers,
- * against the layout that NVIDIA documents for mma.m16n8k16, written down here once more; votes;
- * halves of words; and weights as sums of 16-bit numbers. */
+/* What the kernels for matrix cores are made of: the product of 8 columns with operands in
+ * registers, and loads of 8 × 8 matrices, against the layouts that NVIDIA documents for
+ * mma.m16n8k16 and ldmatrix, written down here once more; asynchronous copies; votes; halves of
+ * words; and weights as sums of 16-bit numbers. */
 #include "simt_test.h"
 
 #include "weights.h"
@@ -63,6 +64,99 @@ static void test_product_of_8_columns(void)
         check_product<ta_type_f16>();
         check_product<ta_type_bf16>();
     }
+}
+
+/* Four 8 × 8 matrices whose rows lie 32 bytes apart. */
+__global__ void load_matrices(const uint16_t *from, uint32_t *plain, uint32_t *transposed)
+{
+    TA_ONLY_WAVE(32);
+    TA_SHARED(uint16_t, rows, [32 * 16]);
+    for (int i = 0; i < 8; i++)
+        rows[ta_lane() * 16 + i] = from[ta_lane() * 8 + i];
+    ta_syncwave();
+    const char *row = reinterpret_cast<const char *>(rows) + ta_lane() * 32;
+    ta_operand<32> a = ta_load_matrices(row), b = ta_load_matrices_transposed(row);
+    for (int i = 0; i < 4; i++) {
+        plain[ta_lane() * 4 + i] = a.word[i];
+        transposed[ta_lane() * 4 + i] = b.word[i];
+    }
+}
+
+static void test_loads_of_matrices(void)
+{
+    std::vector<uint16_t> elements(256);
+    for (size_t i = 0; i < 256; i++)
+        elements[i] = static_cast<uint16_t>(i * 257);
+    device_array<uint16_t> from(elements);
+    device_array<uint32_t> plain(128), transposed(128);
+    simt_set_wave(32);
+    for (simt_order order : {SIMT_FORWARD, SIMT_REVERSE, SIMT_RANDOM}) {
+        simt_set_order(order, 3);
+        CHECK_HIP(
+            TA_LAUNCH(load_matrices, 1, 32, 0, nullptr, from.data, plain.data, transposed.data)
+                .error);
+        std::vector<uint32_t> rows = plain.read(), columns = transposed.read();
+        for (size_t i = 0; i < 128; i++) {
+            size_t matrix = i % 4 * 64, g = i / 4 / 4, q = i / 4 % 4 * 2;
+            TEST_ASSERT_EQUAL_HEX32(elements[matrix + g * 8 + q] |
+                                        static_cast<uint32_t>(elements[matrix + g * 8 + q + 1])
+                                            << 16,
+                                    rows[i]);
+            TEST_ASSERT_EQUAL_HEX32(elements[matrix + q * 8 + g] |
+                                        static_cast<uint32_t>(elements[matrix + (q + 1) * 8 + g])
+                                            << 16,
+                                    columns[i]);
+        }
+    }
+}
+
+/* Each thread brings 16 bytes, every third zeros, and reads those of a neighbour. */
+template <int Wave>
+__global__ void copy_words(const uint32_t *from, uint32_t *to, int waits, int finishes)
+{
+    TA_ONLY_WAVE(Wave);
+    TA_SHARED(ta_vec16, place, [Wave]);
+    ta_copy16 copy;
+    ta_copy_start(copy, &place[ta_lane()], from + ta_lane() * 4, ta_lane() % 3 != 0);
+    if (waits)
+        ta_copies_wait();
+    if (finishes)
+        ta_copy_finish(copy, &place[ta_lane()]);
+    ta_syncthreads();
+    ta_vec16 x = ta_load16(&place[ta_lane() ^ 1]);
+    for (int i = 0; i < 4; i++)
+        to[(ta_lane() ^ 1) * 4 + i] = x.word[i];
+}
+
+static std::vector<uint32_t> copied(int wave, int waits, int finishes)
+{
+    size_t count = static_cast<size_t>(wave) * 4;
+    std::vector<uint32_t> words(count);
+    for (size_t i = 0; i < count; i++)
+        words[i] = static_cast<uint32_t>(i);
+    device_array<uint32_t> from(words), to(count);
+    simt_set_wave(wave);
+    LAUNCH_WAVE(copy_words, 1, static_cast<unsigned>(wave), 0, nullptr, from.data, to.data, waits,
+                finishes);
+    return to.read();
+}
+
+static void test_copies(void)
+{
+    for (int wave = 32; wave <= 64; wave *= 2) {
+        std::vector<uint32_t> got = copied(wave, 1, 1);
+        for (size_t i = 0; i < got.size(); i++)
+            TEST_ASSERT_EQUAL_HEX32(i / 4 % 3 ? i : 0, got[i]);
+    }
+}
+
+/* On NVIDIA a copy that was not waited for, on AMD one that was not finished. */
+static void test_a_copy_that_is_read_too_early_is_nan(void)
+{
+    for (uint32_t word : copied(32, 0, 1))
+        TEST_ASSERT_EQUAL_HEX32(~0u, word);
+    for (uint32_t word : copied(64, 1, 0))
+        TEST_ASSERT_EQUAL_HEX32(~0u, word);
 }
 
 template <int Wave> __global__ void vote(const int *given, int *found)
@@ -139,6 +233,9 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_product_of_8_columns);
+    RUN_TEST(test_loads_of_matrices);
+    RUN_TEST(test_copies);
+    RUN_TEST(test_a_copy_that_is_read_too_early_is_nan);
     RUN_TEST(test_votes);
     RUN_TEST(test_halves_of_words);
     RUN_TEST(test_weights_in_parts);

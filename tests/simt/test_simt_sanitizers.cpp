@@ -162,6 +162,33 @@ static void launch_neighbour(int kind)
     }
 }
 
+/* Each thread reads what another one wrote, between two barriers of the block or of the wave. Those
+ * that run first are at the second one before the others go on from the first. */
+template <int Wave> __global__ void between_barriers(float *out, int of_block, int right)
+{
+    TA_ONLY_WAVE(Wave);
+    TA_SHARED(float, line, [1024]);
+    unsigned last = blockDim.x - 1;
+    for (int i = 0; i < 3; i++) {
+        of_block ? ta_syncthreads() : ta_syncwave();
+        line[threadIdx.x] = 1;
+        if (right)
+            of_block ? ta_syncthreads() : ta_syncwave();
+        out[threadIdx.x] = line[of_block ? last - threadIdx.x : threadIdx.x ^ 1];
+        of_block ? ta_syncthreads() : ta_syncwave();
+    }
+}
+
+static void launch_between(int of_block, int right, unsigned threads = 128)
+{
+    device_array<float> x(threads);
+    for (int wave = 32; wave <= 64; wave *= 2) {
+        simt_set_wave(wave);
+        LAUNCH_WAVE(between_barriers, 1, threads, 0, nullptr, x.data + 0, of_block, right);
+        CHECK_HIP(hipDeviceSynchronize());
+    }
+}
+
 __global__ void one_counter(float *out, unsigned *counter, int kind)
 {
     if (kind == 0)
@@ -248,6 +275,13 @@ static const death deaths[] = {
     {"wave_barrier", [] { launch_neighbour(1); }, TSAN, nullptr},
     {"shuffle_is_no_barrier", [] { launch_neighbour(2); }, TSAN, "data race"},
     {"missing_barrier", [] { launch_neighbour(3); }, TSAN, "data race"},
+    {"barriers_between", [] { launch_between(1, 1); }, TSAN, nullptr},
+    {"wave_barriers_between", [] { launch_between(0, 1); }, TSAN, nullptr},
+    {"missing_between_barriers", [] { launch_between(1, 0); }, TSAN, "data race"},
+    {"missing_between_wave_barriers", [] { launch_between(0, 0); }, TSAN, "data race"},
+    /* More threads than TSan tells apart at a time. */
+    {"barriers_of_1024", [] { launch_between(1, 1, 1024); }, TSAN, nullptr},
+    {"missing_among_1024", [] { launch_between(1, 0, 1024); }, TSAN, "data race"},
     {"atomic_counter", [] { launch_counter(0); }, TSAN, nullptr},
     {"plain_counter", [] { launch_counter(1); }, TSAN, "data race"},
     {"fences", [] { launch_last_block(1); }, TSAN, nullptr},

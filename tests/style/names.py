@@ -12,8 +12,9 @@ import sys
 
 from text import TREE, tree_files
 
-# Files of other projects and of the system, and what a build makes.
-OUTSIDE = re.compile(r'(std\w+|math|string|mpi|nccl)\.h|(rccl/)?rccl\.h|build(-\w+)?(/.*)?')
+# Files of other projects and of the system, what a build makes, and what a reader writes.
+OUTSIDE = re.compile(r'(std\w+|math|string|mpi|nccl)\.h|(rccl/)?rccl\.h|build(-\w+)?(/.*)?'
+                     r'|example\.py')
 MANY = re.compile(r'[A-Z]{2,}')
 
 NAME = re.compile(r'(?<![\w./*$}>-])((?:[\w.-]+/)*\w[\w-]*(?:\.\w+)*'

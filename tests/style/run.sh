@@ -27,6 +27,7 @@ check() # SCRIPT
 }
 
 check text.py
+check prose.py
 check format.sh
 check includes.py
 check names.py

@@ -38,23 +38,19 @@ void ta_mpi_rest(ta_mpi_wait *wait)
 
 /* ---- Breaking a group ---- */
 
+/* Before the group is seen to be broken: its communicator is not to be freed. */
 void ta_mpi_break(ta_mpi_group *g, ta_status status, const char *reason)
 {
-    pthread_mutex_lock(&g->broken_mutex);
-    if (atomic_load(&g->broken) == TA_OK) {
-        snprintf(g->reason, sizeof g->reason, "%s", reason);
-        atomic_store(&g->wire->broken, 1);
-        atomic_store(&g->broken, status);
-    }
-    pthread_mutex_unlock(&g->broken_mutex);
+    atomic_store(&g->wire->broken, 1);
+    ta_break(&g->broken, status, "%s", reason);
 }
 
 static ta_status broken_status(ta_mpi_group *g)
 {
-    ta_status status = (ta_status)atomic_load(&g->broken);
+    ta_status status = ta_broken_status(&g->broken);
     if (status == TA_OK)
         return TA_OK;
-    return ta_mpi_core->found_by_other(ta_mpi_core->fail_quietly(status, "%s", g->reason));
+    return ta_mpi_core->found_by_other(ta_mpi_core->fail_quietly(status, "%s", g->broken.reason));
 }
 
 void ta_mpi_tell(ta_mpi_group *g)
@@ -62,10 +58,11 @@ void ta_mpi_tell(ta_mpi_group *g)
     ta_mpi_memory *memory = g->memory;
     MPI_Request *requests = ta_mpi_notices(memory);
     int size = g->group.size, done = 0;
-    if (atomic_load(&g->broken) == TA_OK || atomic_exchange(&g->told, 1))
+    if (ta_broken_status(&g->broken) == TA_OK || atomic_exchange(&g->told, 1))
         return;
-    memory->notice = (ta_mpi_control){TA_MPI_BROKEN, g->group.rank, atomic_load(&g->broken), 0, ""};
-    snprintf(memory->notice.reason, sizeof memory->notice.reason, "%s", g->reason);
+    memory->notice =
+        (ta_mpi_control){TA_MPI_BROKEN, g->group.rank, ta_broken_status(&g->broken), 0, ""};
+    snprintf(memory->notice.reason, sizeof memory->notice.reason, "%s", g->broken.reason);
     for (int rank = 0; rank < size; ++rank)
         if (rank != g->group.rank)
             MPI_Isend(&memory->notice, sizeof memory->notice, MPI_BYTE, g->wire_ranks[rank],
@@ -77,15 +74,13 @@ void ta_mpi_tell(ta_mpi_group *g)
 
 ta_status ta_mpi_fail(ta_mpi_group *g, ta_status status, const char *format, ...)
 {
-    char reason[TA_MPI_REASON_BYTES];
     va_list arguments;
+    atomic_store(&g->wire->broken, 1); /* as in ta_mpi_break() */
     va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
+    int first = ta_break_with(&g->broken, status, format, arguments);
     va_end(arguments);
-    int first = atomic_load(&g->broken) == TA_OK;
-    ta_mpi_break(g, status, reason);
     ta_mpi_tell(g);
-    return first ? ta_mpi_core->fail(status, "%s", reason) : broken_status(g);
+    return first ? ta_mpi_core->fail(status, "%s", g->broken.reason) : broken_status(g);
 }
 
 ta_status ta_mpi_try(ta_mpi_group *g, int code, const char *function)
@@ -99,20 +94,32 @@ ta_status ta_mpi_try(ta_mpi_group *g, int code, const char *function)
                        text);
 }
 
-/* ---- Talking ---- */
+/* ---- Questions and answers ---- */
 
-/* A question or an answer. If the last one to that rank is still on its way, the rank does not
- * listen, and this one is left out. */
-static void say(ta_mpi_group *g, int rank, ta_mpi_control_kind kind, int value)
+/* A question or an answer. If the last one to that rank is still on its way, this one is left out;
+ * returns whether it was sent. */
+static int say(ta_mpi_group *g, int rank, ta_mpi_control_kind kind, int value)
 {
-    MPI_Request *request = &ta_mpi_talk(g->memory, g->group.size)[rank];
+    MPI_Request *request = &ta_mpi_controls(g->memory, g->group.size)[rank];
     ta_mpi_control *message = &g->memory->controls[rank];
     int done = 0;
     if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
-        return;
+        return 0;
     *message = (ta_mpi_control){kind, g->group.rank, value, 0, ""};
     MPI_Isend(message, sizeof *message, MPI_BYTE, g->wire_ranks[rank], g->tag + 1, g->wire->comm,
               request);
+    return 1;
+}
+
+/* Ranks that ask each other at the same time each have a question on its way to the other: answers
+ * wait for that. */
+static void answer_all(ta_mpi_group *g)
+{
+    for (int rank = 0; rank < g->group.size && g->questions > 0; ++rank)
+        if (g->owes[rank] && say(g, rank, TA_MPI_ANSWER, g->waits_for)) {
+            g->owes[rank] = 0;
+            g->questions--;
+        }
 }
 
 static void hear(ta_mpi_group *g, const ta_mpi_control *message)
@@ -123,7 +130,10 @@ static void hear(ta_mpi_group *g, const ta_mpi_control *message)
         atomic_store(&g->told, 1); /* who says it says it to all */
         break;
     case TA_MPI_ASK:
-        say(g, message->rank, TA_MPI_ANSWER, g->waits_for);
+        if (message->rank >= 0 && message->rank < g->group.size && !g->owes[message->rank]) {
+            g->owes[message->rank] = 1;
+            g->questions++;
+        }
         break;
     case TA_MPI_ANSWER:
         if (message->rank >= 0 && message->rank < g->group.size)
@@ -140,8 +150,10 @@ static ta_status listen_to_all(ta_mpi_group *g)
         ta_mpi_control message;
         TA_TRY(ta_mpi_try(g, MPI_Iprobe(MPI_ANY_SOURCE, g->tag + 1, g->wire->comm, &there, &status),
                           "MPI_Iprobe"));
-        if (!there)
+        if (!there) {
+            answer_all(g);
             return TA_OK;
+        }
         TA_TRY(ta_mpi_try(g,
                           MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE,
                                    g->tag + 1, g->wire->comm, &status),
@@ -158,15 +170,22 @@ ta_status ta_mpi_check(ta_mpi_group *g)
     return broken_status(g);
 }
 
-/* What a rank answered: whom it waits for, nobody, or nothing at all. */
-enum { NOBODY = -1, SILENT = -2 };
+/* What a rank answered: whom it waits for, nobody, or nothing at all; or it was not asked yet. */
+enum { NOBODY = -1, SILENT = -2, UNASKED = -3 };
 
 static int all_answered(const ta_mpi_group *g)
 {
     for (int rank = 0; rank < g->group.size; ++rank)
-        if (g->answers[rank] == SILENT)
+        if (g->answers[rank] <= SILENT)
             return 0;
     return 1;
+}
+
+static void ask(ta_mpi_group *g)
+{
+    for (int rank = 0; rank < g->group.size; ++rank)
+        if (g->answers[rank] == UNASKED && say(g, rank, TA_MPI_ASK, 0))
+            g->answers[rank] = SILENT;
 }
 
 /* Ask all ranks, and give them some time. Others must not be kept waiting for our answer. */
@@ -174,13 +193,11 @@ static void ask_all(ta_mpi_group *g, int peer)
 {
     int timeout = g->group.timeout_ms / 2;
     ta_mpi_wait wait = ta_mpi_wait_begin(timeout < 100 ? 100 : timeout > 2000 ? 2000 : timeout);
-    for (int rank = 0; rank < g->group.size; ++rank) {
-        g->answers[rank] = rank == g->group.rank ? peer : SILENT;
-        if (rank != g->group.rank)
-            say(g, rank, TA_MPI_ASK, 0);
-    }
+    for (int rank = 0; rank < g->group.size; ++rank)
+        g->answers[rank] = rank == g->group.rank ? peer : UNASKED;
     while (!all_answered(g) && ta_clock_ns() < wait.deadline) {
-        if (listen_to_all(g) != TA_OK || atomic_load(&g->broken) != TA_OK)
+        ask(g);
+        if (listen_to_all(g) != TA_OK || ta_broken_status(&g->broken) != TA_OK)
             return;
         ta_mpi_rest(&wait);
     }
@@ -206,7 +223,7 @@ static void name_silent(ta_mpi_group *g, int missing, char *text, size_t capacit
 {
     char ranks[TA_RANK_LIST_BYTES];
     for (int rank = 0; rank < g->group.size; ++rank)
-        g->silent[rank] = rank != missing && g->answers[rank] == SILENT;
+        g->silent[rank] = rank != missing && g->answers[rank] <= SILENT;
     text[0] = '\0';
     if (ta_rank_list(ranks, g->silent, 1, g->group.size))
         snprintf(text, capacity, "; %s did not answer either", ranks);

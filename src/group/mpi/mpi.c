@@ -21,7 +21,7 @@ const ta_core *ta_mpi_core;
 static void mpi_abort(ta_group *group, const char *reason)
 {
     ta_mpi_group *g = (ta_mpi_group *)group;
-    char text[TA_MPI_REASON_BYTES];
+    char text[TA_BROKEN_REASON_BYTES];
     int finalized = 0;
     snprintf(text, sizeof text, "rank %d aborted the group: %s", group->rank, reason);
     ta_mpi_break(g, TA_ERR_ABORTED, text);
@@ -38,7 +38,7 @@ static void mpi_destroy(ta_group *group)
     if (!finalized)
         ta_mpi_tell(g);
     ta_mpi_free_later(g->memory->requests, g->memory->request_count, g->memory, g->wire);
-    pthread_mutex_destroy(&g->broken_mutex);
+    ta_broken_destroy(&g->broken);
     free(g->wire_ranks);
     free(g);
 }
@@ -78,7 +78,7 @@ static ta_mpi_memory *make_memory(int size)
 static ta_status make_group(int rank, int size, int timeout_ms, ta_mpi_group **made)
 {
     ta_mpi_group *g = calloc(1, sizeof *g);
-    int *wire_ranks = calloc((size_t)size, 2 * sizeof *wire_ranks + 1); /* and what follows them */
+    int *wire_ranks = calloc((size_t)size, 2 * sizeof *wire_ranks + 2); /* and what follows them */
     ta_mpi_memory *memory = make_memory(size);
     if (!g || !wire_ranks || !memory) {
         free(memory);
@@ -90,18 +90,19 @@ static ta_status make_group(int rank, int size, int timeout_ms, ta_mpi_group **m
     g->wire_ranks = wire_ranks;
     g->answers = wire_ranks + size;
     g->silent = (char *)(g->answers + size);
+    g->owes = g->silent + size;
     g->memory = memory;
     g->waits_for = -1;
-    g->cpus = ta_mpi_core->host_threads();
+    g->cpus = ta_mpi_core->cpus();
     atomic_init(&g->owner, pthread_self());
-    pthread_mutex_init(&g->broken_mutex, NULL);
+    ta_broken_init(&g->broken);
     *made = g;
     return TA_OK;
 }
 
 static void free_group(ta_mpi_group *g)
 {
-    pthread_mutex_destroy(&g->broken_mutex);
+    ta_broken_destroy(&g->broken);
     free(g->memory);
     free(g->wire_ranks);
     free(g);
@@ -233,9 +234,5 @@ TA_API const ta_module *ta_module_entry(int abi, const ta_core *core, int *modul
 
 const ta_module *ta_module_entry(int abi, const ta_core *core, int *module_abi)
 {
-    *module_abi = TA_MODULE_ABI;
-    if (abi != TA_MODULE_ABI || core->size < sizeof *core)
-        return NULL;
-    ta_mpi_core = core;
-    return &module;
+    return ta_module_enter(abi, core, module_abi, &ta_mpi_core, &module);
 }

@@ -19,13 +19,12 @@
 
 #include "base/rank_list.h"
 #include "device/module.h"
+#include "group/broken.h"
 #include "group/group.h"
 
 /* Bytes in a piece of a message, and pieces on their way in each direction. */
 #define TA_MPI_PIECE_BYTES 65536
 #define TA_MPI_SLOTS 4
-
-#define TA_MPI_REASON_BYTES 480
 
 extern const ta_core *ta_mpi_core;
 
@@ -57,7 +56,7 @@ typedef enum ta_mpi_control_kind {
 
 typedef struct ta_mpi_control {
     int32_t kind, rank, value, pad; /* rank: who says it */
-    char reason[TA_MPI_REASON_BYTES];
+    char reason[TA_BROKEN_REASON_BYTES];
 } ta_mpi_control;
 
 /* All that MPI may read or write on behalf of a group, in one block: it is freed when none of its
@@ -83,15 +82,15 @@ typedef struct ta_mpi_group {
     int *wire_ranks;          /* [size] */
     int tag;                  /* of its messages; the next one is for control */
     _Atomic(pthread_t) owner; /* the thread that made the last call */
-    pthread_mutex_t broken_mutex;
-    atomic_int broken; /* the ta_status that all calls return, TA_OK while all is well */
-    char reason[TA_MPI_REASON_BYTES]; /* written once, before `broken` */
-    atomic_int told;                  /* the others know, or are being told */
-    int cpus;                         /* that this process has */
-    int waits_for;                    /* the rank it waits for, -1 when it does not wait */
-    int *answers;                     /* [size]: whom each waits for, see control.c */
-    char *silent;                     /* [size]: those that did not say */
-    ta_mpi_flow out, in;              /* of the exchange that is under way */
+    ta_broken broken;
+    atomic_int told; /* the others know, or are being told */
+    int cpus;        /* that this process has */
+    int waits_for;   /* the rank it waits for, -1 when it does not wait */
+    int *answers;    /* [size]: whom each waits for, see control.c */
+    char *silent;    /* [size]: those that did not say */
+    char *owes;      /* [size]: those that asked and have no answer yet; `questions` of them */
+    int questions;
+    ta_mpi_flow out, in; /* of the exchange that is under way */
     ta_mpi_memory *memory;
 } ta_mpi_group;
 
@@ -119,7 +118,7 @@ static inline MPI_Request *ta_mpi_notices(ta_mpi_memory *memory)
     return memory->requests + 2 * TA_MPI_SLOTS;
 }
 
-static inline MPI_Request *ta_mpi_talk(ta_mpi_memory *memory, int size)
+static inline MPI_Request *ta_mpi_controls(ta_mpi_memory *memory, int size)
 {
     return ta_mpi_notices(memory) + size;
 }

@@ -181,7 +181,7 @@ ta_status ta_mpi_await(ta_group *group, int peer, int ranks, const uint32_t *wor
 {
     ta_mpi_group *g = (ta_mpi_group *)group;
     int spins = ranks <= g->cpus;
-    if (atomic_load(&g->broken) != TA_OK)
+    if (ta_broken_status(&g->broken) != TA_OK)
         return ta_mpi_check(g);
     for (int i = 0; i < (spins ? WORD_SPINS : WORD_YIELDS); ++i) {
         if (ta_word_reached(word, epoch))

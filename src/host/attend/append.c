@@ -2,6 +2,7 @@
  * the pool share. device/new_token.h says which token goes where. host.c lists it. */
 #include "append.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -21,8 +22,16 @@ typedef struct append_job {
     const ta_new_tokens *tokens;
 } append_job;
 
-/* One vector of K or V. Elements of the cache's type stay as they are. */
-static void store(const append_job *job, int32_t dim, const void *from, void *to)
+static float largest_of(const float *numbers, int32_t n)
+{
+    float largest = 0.0f;
+    for (int32_t i = 0; i < n; i++)
+        largest = fabsf(numbers[i]) > largest ? fabsf(numbers[i]) : largest;
+    return largest;
+}
+
+/* One vector of K or V. Elements of the cache's type stay as they are. `scale` may be NULL. */
+static void store(const append_job *job, int32_t dim, const void *from, void *to, float *scale)
 {
     ta_dtype given = job->tokens->dtype, stored = job->problem->kv_dtype;
     float numbers[TA_MAX_DIM];
@@ -31,6 +40,10 @@ static void store(const append_job *job, int32_t dim, const void *from, void *to
         return;
     }
     job->kernels->load[given](from, dim, 1.0f, numbers);
+    if (scale && job->tokens->make_scales)
+        *scale = ta_scale_for(largest_of(numbers, dim), ta_narrow_largest(stored));
+    for (int32_t i = 0; scale && i < dim; i++)
+        numbers[i] /= *scale;
     job->kernels->store[stored](numbers, dim, 1.0f, to);
 }
 
@@ -56,7 +69,8 @@ static void store_token(const append_job *job, const ta_new_token *t, int64_t ro
                     size;
         store(job, dim, source,
               (char *)to->data +
-                  (begin + head * to->head_stride) * (int64_t)ta_dtype_bytes(p->kv_dtype));
+                  (begin + head * to->head_stride) * (int64_t)ta_dtype_bytes(p->kv_dtype),
+              ta_new_token_scale(values ? &job->kv->v_scale : &job->kv->k_scale, t, head));
     }
 }
 

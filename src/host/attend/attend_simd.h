@@ -33,18 +33,23 @@
 #define SIMD_REGISTERS 16
 #endif
 #define SCORE_TOKENS (SIMD_REGISTERS == 32 ? 4 : 3)
+#define SCORE_TOKENS_MANY 3 /* with the most rows */
+#define SCORE_SUMS (SIMD_REGISTERS == 32 ? SCORE_TOKENS_MANY * TA_ROWS_MOST : 12)
 #define PAIR (2 * LANES)
 
 /* Sums of values that are kept in registers, beside values and a weight. */
 #define WEIGH_SUMS (SIMD_REGISTERS == 32 ? 16 : 8)
 
+/* The most rows of a block. */
+#define SIMD_ROWS (SIMD_REGISTERS == 32 ? TA_ROWS_MOST : TA_ROW_BLOCK)
+
 /* ---- Elements ------------------------------------------------------------------------------ */
 
-/* 8 elements in their own order. */
+/* 8 elements in their own order; of a type that is not narrow. */
 INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
 {
     switch (dtype) {
-    case TA_DTYPE_NONE:
+    default:
         break;
     case TA_F32:
         return vf_load((const float *)data + index);
@@ -59,7 +64,7 @@ INLINE vf load8(ta_dtype dtype, const void *data, int64_t index)
 INLINE void store8(ta_dtype dtype, void *data, int64_t index, vf x)
 {
     switch (dtype) {
-    case TA_DTYPE_NONE:
+    default:
         break;
     case TA_F32:
         vf_store((float *)data + index, x);
@@ -111,6 +116,7 @@ INLINE void arrange_any(ta_dtype dtype, float *q, int32_t k_dim)
 
 #include "score_simd.h"
 #include "weigh_simd.h"
+#include "widen_simd.h"
 
 /* ---- Weights ------------------------------------------------------------------------------- */
 
@@ -206,8 +212,9 @@ INLINE int softmax_any(int rows, float *scores, int n, float *m, float *l, float
 static int softmax(float *scores, int n, int rows, float *m, float *l, float *rescale,
                    ta_token_set *hidden)
 {
-    return rows == 1 ? softmax_any(1, scores, n, m, l, rescale, hidden)
-                     : softmax_any(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden);
+    return rows == 1              ? softmax_any(1, scores, n, m, l, rescale, hidden)
+           : rows == TA_ROW_BLOCK ? softmax_any(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden)
+                                  : softmax_any(SIMD_ROWS, scores, n, m, l, rescale, hidden);
 }
 
 /* ---- Merge --------------------------------------------------------------------------------- */
@@ -228,12 +235,44 @@ static void merge(float *into, const float *from, int32_t v_dim)
     into[v_dim + 1] = ta_merge_add(into[v_dim + 1], from[v_dim + 1], s);
 }
 
+/* Two vectors at a time, each with one record after the other. */
+INLINE void merge_chain_vectors(int vectors, const ta_merge_chain *c, float factor, float *to,
+                                int32_t at)
+{
+    vf sums[2];
+    UNROLL
+    for (int i = 0; i < vectors; i++)
+        sums[i] = vf_load(c->first + at + i * LANES);
+    for (int k = 0; k < c->count; k++) {
+        const float *from = c->others + k * c->stride + at;
+        vf a = vf_set(c->scales[k].a), b = vf_set(c->scales[k].b);
+        int alone = c->scales[k].a == 1.0f; /* as in merge() */
+        UNROLL
+        for (int i = 0; i < vectors; i++) {
+            vf other = vf_load(from + i * LANES);
+            sums[i] = alone ? vf_fma(other, b, sums[i]) : vf_fma(sums[i], a, vf_mul(other, b));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < vectors; i++)
+        vf_store(to + at + i * LANES, vf_mul(sums[i], vf_set(factor)));
+}
+
+INLINE void merge_chain(const ta_merge_chain *chain, int32_t v_dim, float factor, float *to)
+{
+    int32_t at = 0;
+    for (; at + PAIR <= v_dim; at += PAIR)
+        merge_chain_vectors(2, chain, factor, to, at);
+    if (at < v_dim)
+        merge_chain_vectors(1, chain, factor, to, at);
+}
+
 /* ---- The table ----------------------------------------------------------------------------- */
 
 #define FOR_DTYPE(suffix, dtype, ...)                                                              \
     static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
     {                                                                                              \
-        load_any(dtype, from, n, factor, to);                                                      \
+        SIMD_LOAD(dtype, from, n, factor, to);                                                     \
     }                                                                                              \
     static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
     {                                                                                              \
@@ -252,23 +291,57 @@ static void merge(float *into, const float *from, int32_t v_dim)
         SIMD_WEIGH(dtype, block, o, rescale);                                                      \
     }
 
+/* To types of 8 bits: the scalar conversion, of which compilers make vectors of the level. */
+INLINE void store_narrow(ta_dtype dtype, const float *from, int32_t n, float factor, void *to)
+{
+    const ta_narrow_format format = ta_narrow_format_of(dtype);
+    for (int32_t i = 0; i < n; i++)
+        ((uint8_t *)to)[i] = (uint8_t)ta_narrow_encode(format, ta_float_bits(from[i] * factor));
+}
+
+#define FOR_NARROW(suffix, dtype, ...)                                                             \
+    static void load_##suffix(const void *from, int32_t n, float factor, float *to)                \
+    {                                                                                              \
+        ta_kernels_scalar.load[dtype](from, n, factor, to);                                        \
+    }                                                                                              \
+    static void store_##suffix(const float *from, int32_t n, float factor, void *to)               \
+    {                                                                                              \
+        store_narrow(dtype, from, n, factor, to);                                                  \
+    }                                                                                              \
+    static void widen_##suffix(const void *from, int32_t n, uint16_t *to)                          \
+    {                                                                                              \
+        SIMD_WIDEN(dtype, from, n, to);                                                            \
+    }
+
 /* A level that has better versions defines these. */
 #ifndef SIMD_WEIGH
 #define SIMD_WEIGH weigh_any
 #define SIMD_SOFTMAX softmax
+#define SIMD_WIDEN widen_any
+#define SIMD_LOAD load_any
+#define SIMD_MERGE_CHAIN merge_chain
+#endif
+#ifndef SIMD_NARROW_ROW
+#define SIMD_NARROW_ROW(...)
+#define SIMD_READS_NARROW NULL
 #endif
 #ifndef SIMD_PACK
 #define SIMD_PACK NULL
 #define SIMD_SCORE_PACKED NULL
 #endif
 
+#define SIMD_SLOTS(name)                                                                           \
+    {                                                                                              \
+        TA_DTYPE_WIDE_LIST(TA_DTYPE_SLOT, name) SIMD_NARROW_ROW(TA_DTYPE_SLOT, name)               \
+    }
+
 #define TA_SIMD_TABLE(level)                                                                       \
     {                                                                                              \
-        .name = level, .load = {TA_DTYPE_LIST(TA_DTYPE_SLOT, load_)},                              \
+        .name = level, .rows_most = SIMD_ROWS, .load = {TA_DTYPE_LIST(TA_DTYPE_SLOT, load_)},      \
         .store = {TA_DTYPE_LIST(TA_DTYPE_SLOT, store_)},                                           \
-        .arrange = {TA_DTYPE_LIST(TA_DTYPE_SLOT, arrange_)},                                       \
-        .score = {TA_DTYPE_LIST(TA_DTYPE_SLOT, score_)}, .softcap = softcap,                       \
-        .softmax = SIMD_SOFTMAX, .weigh = {TA_DTYPE_LIST(TA_DTYPE_SLOT, weigh_)},                  \
-        .pack = {SIMD_PACK}, .score_packed = {SIMD_SCORE_PACKED}, .merge = merge,                  \
+        .widen = {TA_DTYPE_NARROW_LIST(TA_DTYPE_SLOT, widen_)}, .reads_narrow = SIMD_READS_NARROW, \
+        .arrange = SIMD_SLOTS(arrange_), .score = SIMD_SLOTS(score_), .softcap = softcap,          \
+        .softmax = SIMD_SOFTMAX, .weigh = SIMD_SLOTS(weigh_), .pack = {SIMD_PACK},                 \
+        .score_packed = {SIMD_SCORE_PACKED}, .merge = merge, .merge_chain = SIMD_MERGE_CHAIN,      \
         .panels = &simd_panels,                                                                    \
     }

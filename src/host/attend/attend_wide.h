@@ -8,13 +8,21 @@
  * the even and the odd elements of such a pair of vectors; what is left over at the end of a row is
  * in its own order. */
 #include "host/simd_avx2.h"
+#include "host/words_avx2.h"
 
 #define SIMD_REGISTERS 32
 #define SIMD_WEIGH weigh_any_wide
 #define SIMD_SOFTMAX softmax_wide
+#define SIMD_WIDEN widen_wide
+#define SIMD_LOAD load_any_wide
+#define SIMD_MERGE_CHAIN merge_chain_wide
+#define SIMD_NARROW_ROW TA_DTYPE_NARROW_LIST
+#define SIMD_READS_NARROW reads_narrow
 
 #include "attend_simd.h"
 #include "host/panel_simd.h"
+
+#include "widen_wide.h"
 
 #define WIDE 16
 #define WIDE_PAIR (2 * WIDE)
@@ -29,7 +37,7 @@ INLINE wf load16(ta_dtype dtype, const void *data, int64_t index)
 {
     const uint16_t *halves = (const uint16_t *)data + index; /* of those that have 16 bits */
     switch (dtype) {
-    case TA_DTYPE_NONE:
+    default:
         break;
     case TA_F32:
         return _mm512_loadu_ps((const float *)data + index);
@@ -50,6 +58,15 @@ INLINE wf load_wide_half(ta_dtype dtype, const void *data, int64_t index, int ha
     __m512i both = _mm512_loadu_si512((const uint16_t *)data + index);
     return _mm512_castsi512_ps(half ? _mm512_and_si512(both, _mm512_set1_epi32((int)0xffff0000u))
                                     : _mm512_slli_epi32(both, 16));
+}
+
+INLINE void load_any_wide(ta_dtype dtype, const void *from, int32_t n, float factor, float *to)
+{
+    int32_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        _mm512_storeu_ps(to + i, _mm512_mul_ps(load16(dtype, from, i), _mm512_set1_ps(factor)));
+    if (i < n)
+        vf_store(to + i, vf_mul(load8(dtype, from, i), vf_set(factor)));
 }
 
 /* The last 8 elements of a row, and zeros. */
@@ -139,6 +156,8 @@ INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const fl
         weigh_row_wide(dtype, 0, b, walk, o, *rescale);
 }
 
+#include "narrow_wide.h"
+
 /* ---- Weights ------------------------------------------------------------------------------- */
 
 /* As exp2_negative() of attend_simd.h. */
@@ -156,15 +175,24 @@ INLINE wf exp2_negative_wide(wf x)
     return _mm512_mul_ps(p, _mm512_castsi512_ps(exponent));
 }
 
-/* A whole block of four rows; the rest is left to the narrow version. */
-static int softmax_wide(float *scores, int n, int rows, float *m, float *l, float *rescale,
-                        ta_token_set *hidden)
+/* Numbers of 4 or 8 rows, repeated to fill a vector; and the first ones of a vector. */
+INLINE wf load_rows_wide(const float *from, int rows)
+{
+    return rows == TA_ROW_BLOCK ? _mm512_broadcast_f32x4(_mm_loadu_ps(from))
+                                : _mm512_broadcast_f32x8(_mm256_loadu_ps(from));
+}
+
+INLINE void store_rows_wide(float *to, int rows, wf x)
+{
+    vf_store_rows(to, rows, _mm512_castps512_ps256(x));
+}
+
+INLINE int softmax_rows_wide(int rows, float *scores, int n, float *m, float *l, float *rescale,
+                             ta_token_set *hidden)
 {
     int count = n * rows;
-    if (rows != TA_ROW_BLOCK || count % WIDE)
-        return softmax(scores, n, rows, m, l, rescale, hidden);
     const wf low = _mm512_set1_ps(-INFINITY);
-    wf before = _mm512_broadcast_f32x4(_mm_loadu_ps(m)), after = before, sum = _mm512_setzero_ps();
+    wf before = load_rows_wide(m, rows), after = before, sum = _mm512_setzero_ps();
     __mmask16 any_low = 0; /* is a score -inf or NaN? */
     for (int i = 0; i < count; i += WIDE) {
         wf s = _mm512_loadu_ps(scores + i);
@@ -174,18 +202,49 @@ static int softmax_wide(float *scores, int n, int rows, float *m, float *l, floa
     if (any_low) /* rare, and it matters which */
         return ta_kernels_scalar.softmax(scores, n, rows, m, l, rescale, hidden);
     after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0x4e), after);
-    after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0xb1), after);
+    if (rows == TA_ROW_BLOCK)
+        after = _mm512_max_ps(_mm512_shuffle_f32x4(after, after, 0xb1), after);
     for (int i = 0; i < count; i += WIDE) {
         wf weight = exp2_negative_wide(_mm512_sub_ps(_mm512_loadu_ps(scores + i), after));
         _mm512_storeu_ps(scores + i, weight);
         sum = _mm512_add_ps(sum, weight);
     }
     sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0x4e));
-    sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0xb1));
+    if (rows == TA_ROW_BLOCK)
+        sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0xb1));
     wf scale = exp2_negative_wide(_mm512_sub_ps(before, after));
-    __m128 scale4 = _mm512_castps512_ps128(scale);
-    _mm_storeu_ps(rescale, scale4);
-    _mm_storeu_ps(l, _mm_fmadd_ps(_mm_loadu_ps(l), scale4, _mm512_castps512_ps128(sum)));
-    _mm_storeu_ps(m, _mm512_castps512_ps128(after));
+    store_rows_wide(rescale, rows, scale);
+    store_rows_wide(l, rows, _mm512_fmadd_ps(load_rows_wide(l, rows), scale, sum));
+    store_rows_wide(m, rows, after);
     return 0;
+}
+
+/* Whole vectors of several rows; the rest is left to the narrow version. */
+static int softmax_wide(float *scores, int n, int rows, float *m, float *l, float *rescale,
+                        ta_token_set *hidden)
+{
+    if (rows == 1 || n * rows % WIDE)
+        return softmax(scores, n, rows, m, l, rescale, hidden);
+    return rows == TA_ROW_BLOCK ? softmax_rows_wide(TA_ROW_BLOCK, scores, n, m, l, rescale, hidden)
+                                : softmax_rows_wide(TA_ROWS_MOST, scores, n, m, l, rescale, hidden);
+}
+
+/* ---- Merge --------------------------------------------------------------------------------- */
+
+/* As merge_chain() of attend_simd.h, which does what is left over. */
+static void merge_chain_wide(const ta_merge_chain *chain, int32_t v_dim, float factor, float *to)
+{
+    int32_t at = 0;
+    for (; at + WIDE <= v_dim; at += WIDE) {
+        wf sum = _mm512_loadu_ps(chain->first + at);
+        for (int k = 0; k < chain->count; k++) {
+            wf other = _mm512_loadu_ps(chain->others + k * chain->stride + at);
+            wf a = _mm512_set1_ps(chain->scales[k].a), b = _mm512_set1_ps(chain->scales[k].b);
+            sum = chain->scales[k].a == 1.0f ? _mm512_fmadd_ps(other, b, sum)
+                                             : _mm512_fmadd_ps(sum, a, _mm512_mul_ps(other, b));
+        }
+        _mm512_storeu_ps(to + at, _mm512_mul_ps(sum, _mm512_set1_ps(factor)));
+    }
+    if (at < v_dim)
+        merge_chain_vectors(1, chain, factor, to, at);
 }

@@ -18,38 +18,15 @@ size_t ta_item_scratch_bytes(const ta_problem *problem, const ta_division *divis
     size_t record = problem->tally_tile ? round_to_line((size_t)problem->v_dim * sizeof(float)) : 0;
     return round_to_line(sizeof(ta_item_buffers)) + round_to_line(rows * sizeof(ta_query_row)) +
            3 * round_to_line(all * sizeof(float)) +
-           round_to_line(all * (size_t)problem->k_dim * sizeof(float)) + all * record;
-}
-
-ta_visible ta_job_row_visible(const ta_attend_job *job, int32_t sequence, int32_t token)
-{
-    const ta_problem *p = job->problem;
-    int32_t length = job->kv->lengths[sequence];
-    return ta_shard_visible(&p->shard, ta_kv_bounds(job->kv, sequence), length,
-                            length - ta_problem_query_tokens(p, sequence) + token, p->causal,
-                            p->window);
-}
-
-ta_visible ta_job_visible(const ta_attend_job *job, int32_t sequence)
-{
-    const ta_problem *p = job->problem;
-    return ta_shard_seen(&p->shard, ta_kv_bounds(job->kv, sequence), job->kv->lengths[sequence],
-                         ta_problem_query_tokens(p, sequence), p->causal, p->window);
-}
-
-ta_visible ta_job_divided(const ta_attend_job *job, int32_t sequence)
-{
-    ta_visible all = ta_job_visible(job, sequence);
-    if (all.first < all.end && job->problem->tally_tile)
-        all.first -= all.first % job->problem->tally_tile;
-    return all;
+           round_to_line(all * (size_t)problem->k_dim * sizeof(float)) + all * record +
+           ta_widened_memory(problem, division->group_heads) + ta_item_marks_bytes(problem);
 }
 
 ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item)
 {
-    ta_visible all = ta_job_divided(job, item.sequence);
-    int64_t split_tokens =
-        ta_division_split_tokens(&job->divisions[item.sequence], all.end - all.first);
+    const ta_division *d = &job->divisions[item.part];
+    ta_visible all = d->divided;
+    int64_t split_tokens = ta_division_split_tokens(d, all.end - all.first);
     int64_t first = all.first + item.split * split_tokens;
     int64_t end = first + split_tokens < all.end ? first + split_tokens : all.end;
     return first < end ? (ta_visible){(int32_t)first, (int32_t)end} : (ta_visible){0, 0};
@@ -57,7 +34,7 @@ ta_visible ta_job_item_range(const ta_attend_job *job, ta_item item)
 
 static ta_item_state prepare(const ta_attend_job *job, ta_item item, char *scratch)
 {
-    const ta_division *d = &job->divisions[item.sequence];
+    const ta_division *d = &job->divisions[item.part];
     size_t rows = (size_t)d->group_rows;
     size_t all = round_to_line(rows * (size_t)d->group_heads * sizeof(float));
     ta_item_state s = {
@@ -69,19 +46,28 @@ static ta_item_state prepare(const ta_attend_job *job, ta_item item, char *scrat
     s.m = (float *)(scratch + all);
     s.l = (float *)(scratch + 2 * all);
     s.q = (float *)(scratch + 3 * all);
-    s.source = ta_tile_source_of(job->problem, job->kv, item.sequence, item.kv_head);
-    s.records = ta_job_record(job, item.sequence, item.kv_head, item.row, item.split);
+    s.widens = ta_widens(job->kernels, job->problem, item.rows);
+    s.dtype = s.widens ? TA_BF16 : job->problem->kv_dtype;
+    scratch = (char *)s.q + round_to_line(rows * (size_t)d->group_heads *
+                                          (size_t)job->problem->k_dim * sizeof(float));
+    s.source = ta_tile_source_of(job->problem, job->kv, d->sequence, item.kv_head);
+    s.records = ta_job_record(job, item.part, item.kv_head, item.row, item.split);
     s.record_stride = d->record_floats;
     s.record_head_stride = (int64_t)d->splits * d->rows * d->record_floats;
     if (job->problem->tally_tile) {
-        size_t k_bytes = (size_t)job->problem->k_dim * sizeof(float);
         s.tallies = s.records;
         s.tally_stride = s.record_stride;
         s.tally_head_stride = s.record_head_stride;
-        s.records = (float *)((char *)s.q + round_to_line(rows * (size_t)d->group_heads * k_bytes));
+        s.records = (float *)scratch;
         s.record_stride = (int64_t)(round_to_line((size_t)job->problem->v_dim * 4) / 4);
         s.record_head_stride = ta_row_index(&s, 1, 0) * s.record_stride;
+        scratch += d->group_heads * s.record_head_stride * (int64_t)sizeof(float);
     }
+    if (ta_dtype_is_narrow(job->problem->kv_dtype))
+        s.narrow = scratch;
+    if (job->problem->selected) /* the last piece */
+        s.marks = (uint64_t *)(void *)((char *)s.buffers + ta_item_scratch_bytes(job->problem, d) -
+                                       ta_item_marks_bytes(job->problem));
     return s;
 }
 
@@ -110,10 +96,8 @@ static int32_t query_head_of(const ta_item_state *s, int head, int32_t row)
 static void start_row(const ta_item_state *s, int head, int32_t row)
 {
     const ta_problem *p = s->job->problem;
-    int32_t token = token_of(s, row);
-    s->rows[row].visible = ta_job_row_visible(s->job, s->item.sequence, token);
-    s->rows[row].position = s->job->kv->lengths[s->item.sequence] -
-                            ta_problem_query_tokens(p, s->item.sequence) + token;
+    if (head == 0)
+        s->rows[row] = ta_division_row(s->division, p, s->job->kv, token_of(s, row));
     s->slopes[ta_row_index(s, head, row)] =
         p->alibi_slopes ? (float)(p->alibi_slopes[query_head_of(s, head, row)] * M_LOG2E) : 0.0f;
     empty_row(s, head, row);
@@ -124,7 +108,7 @@ static float *load_query(const ta_item_state *s, int head, int32_t row, float fa
 {
     const ta_problem *p = s->job->problem;
     const ta_tensor *q = s->job->q;
-    int64_t at = ta_problem_token_at(p, q, s->item.sequence, token_of(s, row)) +
+    int64_t at = ta_problem_row_at(p, q, s->division->first_row + token_of(s, row)) +
                  query_head_of(s, head, row) * q->head_stride;
     float *to = s->q + ta_row_index(s, head, row) * p->k_dim;
     s->job->kernels->load[p->query_dtype](ta_element(p->query_dtype, q->data, at), p->k_dim, factor,
@@ -150,16 +134,16 @@ static void load_queries(ta_item_state *s)
     const ta_host_kernels *kernels = s->job->kernels;
     int count = s->item.heads * s->item.rows;
     float factor = ta_score_factor(p);
-    s->packed = kernels->pack[p->kv_dtype] && p->query_dtype == p->kv_dtype &&
+    s->packed = kernels->pack[s->dtype] && p->query_dtype == ta_widened_dtype(s->dtype) &&
                 fabsf(factor) <= TA_PACK_MOST;
     for (int i = 0; i < count && s->packed; i++)
         s->packed = can_pack(load_query(s, i / s->item.rows, i % s->item.rows, 1.0f), p->k_dim);
     for (int i = 0; i < count; i++) {
         int head = i / s->item.rows, row = i % s->item.rows;
         if (s->packed)
-            kernels->pack[p->kv_dtype](s->q + ta_row_index(s, head, row) * p->k_dim, p->k_dim);
+            kernels->pack[s->dtype](s->q + ta_row_index(s, head, row) * p->k_dim, p->k_dim);
         else
-            kernels->arrange[p->kv_dtype](load_query(s, head, row, factor), p->k_dim);
+            kernels->arrange[s->dtype](load_query(s, head, row, factor), p->k_dim);
     }
 }
 
@@ -177,6 +161,14 @@ static float *row_tally(const ta_item_state *s, int head, int32_t row)
     return s->tallies + head * s->tally_head_stride + row * s->tally_stride;
 }
 
+static void attend_range(const ta_item_state *s, int32_t first, int32_t end, int32_t last)
+{
+    if (s->marks)
+        ta_item_attend_marked(s, first, end);
+    else
+        ta_item_attend_tokens(s, first, end, last);
+}
+
 /* Tile by tile, each from an empty partial, so that its bits depend on nothing outside of it. */
 static void attend_tiles(const ta_item_state *s, int32_t first, int32_t end)
 {
@@ -185,7 +177,7 @@ static void attend_tiles(const ta_item_state *s, int32_t first, int32_t end)
         ta_tally_clear(row_tally(s, i / s->item.rows, i % s->item.rows), v_dim);
     while (first < end) {
         int32_t next = end - first < tile - first % tile ? end : first + tile - first % tile;
-        ta_item_attend_tokens(s, first, next, end);
+        attend_range(s, first, next, end);
         for (int i = 0; i < s->item.heads * s->item.rows; i++) {
             int head = i / s->item.rows, row = i % s->item.rows;
             int64_t index = ta_row_index(s, head, row);
@@ -197,29 +189,68 @@ static void attend_tiles(const ta_item_state *s, int32_t first, int32_t end)
     }
 }
 
-void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
+/* All of it that these rows see: maybe less than all rows of the part. */
+static void attend_rows(ta_item_state *s, ta_visible range)
 {
-    const ta_problem *p = job->problem;
-    ta_visible range = ta_job_item_range(job, item);
-    int32_t first = range.first, end = range.end;
-    if (first >= end)
-        return;
-
-    ta_item_state s = prepare(job, item, scratch);
-    start_rows(&s);
-    /* These rows may see less than all rows of the sequence. */
-    ta_visible seen = {s.rows[0].visible.first, s.rows[item.rows - 1].visible.end};
-    first = first > seen.first ? first : seen.first;
-    end = end < seen.end ? end : seen.end;
-    if (s.tallies) {
-        attend_tiles(&s, first, end);
+    int32_t v_dim = s->job->problem->v_dim, first = range.end, end = range.first;
+    for (int32_t row = 0; row < s->item.rows; row++) {
+        ta_visible seen = s->rows[row].visible;
+        if (seen.first < seen.end) {
+            first = first < seen.first ? first : seen.first;
+            end = end > seen.end ? end : seen.end;
+        }
+    }
+    first = first > range.first ? first : range.first;
+    end = end < range.end ? end : range.end;
+    if (s->marks)
+        ta_item_mark(s, first, end);
+    if (s->tallies) {
+        attend_tiles(s, first, end);
         return;
     }
-    ta_item_attend_tokens(&s, first, end, end);
-    for (int i = 0; i < item.heads * item.rows; i++) {
-        float *record = ta_row_record(&s, i / item.rows, i % item.rows);
-        int64_t index = ta_row_index(&s, i / item.rows, i % item.rows);
-        record[p->v_dim] = s.m[index];
-        record[p->v_dim + 1] = s.l[index];
+    attend_range(s, first, end, end);
+    for (int i = 0; i < s->item.heads * s->item.rows; i++) {
+        float *record = ta_row_record(s, i / s->item.rows, i % s->item.rows);
+        int64_t index = ta_row_index(s, i / s->item.rows, i % s->item.rows);
+        record[v_dim] = s->m[index];
+        record[v_dim + 1] = s->l[index];
+    }
+}
+
+/* The rows of an item from one on that are of the same query token. */
+static ta_item_state rows_of_token(const ta_item_state *s, int32_t row)
+{
+    ta_item_state one = *s;
+    const ta_problem *p = s->job->problem;
+    int32_t heads = p->query_heads / p->kv_heads, left = s->item.rows - row;
+    one.item.row += row;
+    one.item.rows = heads - one.item.row % heads;
+    one.item.rows = one.item.rows < left ? one.item.rows : left;
+    one.rows += row;
+    one.slopes += row;
+    one.m += row;
+    one.l += row;
+    one.q += (int64_t)row * p->k_dim;
+    one.records += row * s->record_stride;
+    if (s->tallies)
+        one.tallies += row * s->tally_stride;
+    return one;
+}
+
+void ta_item_attend(const ta_attend_job *job, ta_item item, void *scratch)
+{
+    ta_visible range = ta_job_item_range(job, item);
+    if (range.first >= range.end)
+        return;
+    ta_item_state s = prepare(job, item, scratch);
+    start_rows(&s);
+    if (!s.marks) {
+        attend_rows(&s, range);
+        return;
+    }
+    for (int32_t row = 0; row < item.rows;) { /* each query token has lists of its own */
+        ta_item_state one = rows_of_token(&s, row);
+        attend_rows(&one, range);
+        row += one.item.rows;
     }
 }

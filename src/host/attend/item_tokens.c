@@ -1,9 +1,9 @@
 /* The rows of an item against its tokens. Tokens go by in tiles (tile.h), and the rows use each
  * tile in blocks, so that K and V come from memory once for all rows. A token that no row sees
- * is never looked up, and a row never reads a token that it does not see. */
+ * is never looked up, and a row never reads a token that it does not see. item_ahead.c is what they
+ * ask of memory meanwhile. */
 #include "base/dtype.h"
-#include "item.h"
-#include "touch.h"
+#include "item_ahead.h"
 
 /* Bytes of K or V of a block that is read in little time, see ahead_tokens(). */
 #define SMALL_BLOCK_BYTES (16 << 10)
@@ -20,64 +20,31 @@ static void add_alibi(const ta_query_row *query, const float *slopes, int rows,
     }
 }
 
-/* The tokens that this thread will probably read after this item; empty after the last one. */
-static ta_visible next_item(const ta_item_state *s, ta_item *item)
+/* The most rows of a block. Eight of them gain less in f16 than longer calls with four. */
+static int rows_most(const ta_item_state *s)
 {
-    const ta_attend_job *job = s->job;
-    int64_t next = ta_pool_next(job->pool);
-    if (next >= ta_division_items(job->divisions, job->problem))
-        return (ta_visible){0, 0};
-    *item = ta_division_item(job->divisions, job->problem, next);
-    return ta_job_item_range(job, *item);
+    return s->job->problem->kv_dtype == TA_F16 ? TA_ROW_BLOCK : s->job->kernels->rows_most;
 }
 
-/* Up to n vectors of K of that item from index `at` on. */
-static ta_vectors next_item_keys(const ta_item_state *s, int at, int n)
+/* Is each tile used several times, by blocks of rows or as K and as V? Then it is small enough for
+ * the second level of cache. */
+static int reuses_tiles(const ta_item_state *s)
 {
-    ta_item item;
-    ta_visible range = s->job->kv->page_table ? (ta_visible){0, 0} : next_item(s, &item);
-    int left = range.end - range.first - at;
-    if (left <= 0)
-        return (ta_vectors){0};
-    ta_tile_source source =
-        ta_tile_source_of(s->job->problem, s->job->kv, item.sequence, item.kv_head);
-    int64_t step = s->buffers->tile.k.step;
-    return (ta_vectors){
-        .n = left < n ? left : n, .first = source.k + (range.first + at) * step, .step = step};
-}
-
-/* What is fetched ahead of a block: up to n vectors from index `at` of one side on. After the last
- * of its K come the first of V, and after the last V the first K of the next tile or item. Rows
- * after the first ones find everything in the cache, and one row alone that meets its vectors in
- * the order of memory is followed by the CPU itself. */
-static ta_vectors ahead_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int rows,
-                           int at, int n)
-{
-    const ta_tile *tile = &s->buffers->tile;
-    int left = tile->count - at;
-    if (row > 0 || (rows == 1 && !tile->run_tokens))
-        return (ta_vectors){0};
-    if (left <= 0 && side == &tile->k)
-        return ahead_of(s, &tile->v, row, rows, -left, n);
-    if (left <= 0) {
-        side = &tile->k;
-        left += tile->more;
-    }
-    return left <= 0 ? next_item_keys(s, -left, n)
-                     : ta_tile_vectors(tile, side, at, left < n ? left : n);
+    return s->item.rows > rows_most(s) || ta_item_values_in_keys(s);
 }
 
 /* How many tokens kernels take at a time. Several rows of one head in a 16-bit type compute more
- * than they wait for memory: fewer and longer calls suit them. */
+ * than they wait for memory: fewer and longer calls suit them. They suit one row that reads 8 bits,
+ * too, whose blocks take little time. */
 static int block_tokens(const ta_item_state *s, int rows)
 {
-    int longer = rows == TA_ROW_BLOCK && s->item.heads == 1 &&
-                 ta_dtype_bytes(s->job->problem->kv_dtype) == 2;
-    return longer ? TA_TOKENS_MOST : TA_TOKEN_BLOCK;
+    int longer =
+        rows == TA_ROW_BLOCK && s->item.heads == 1 && ta_dtype_bytes(s->dtype) == 2 && !s->widens;
+    return longer || ta_dtype_is_narrow(s->dtype) ? TA_TOKENS_MOST : TA_TOKEN_BLOCK;
 }
 
-/* How far ahead of a block that is. Its last token is wanted soon after its first, because kernels
- * take a line of each token in turn: blocks that are read in little time are fetched two ahead. */
+/* How far ahead vectors are fetched: a block, or two of those that are read in little time. For the
+ * last token of a block is wanted soon after its first: kernels take a line of each in turn. */
 static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
 {
     int64_t token_bytes =
@@ -95,13 +62,33 @@ static ta_block block_of(const ta_item_state *s, const ta_tile_side *side, int32
     const ta_tile *tile = &s->buffers->tile;
     int of_values = side == &tile->v;
     int32_t dim = of_values ? s->job->problem->v_dim : s->job->problem->k_dim;
-    return (ta_block){.rows = rows,
-                      .heads = s->item.heads,
-                      .tokens = ta_tile_vectors(tile, side, at, n),
-                      .ahead = ahead_of(s, side, row, rows, at + ahead_tokens(s, rows, dim), n),
-                      .token_head_bytes =
-                          of_values ? s->source.v_head_bytes : s->source.k_head_bytes,
-                      .dim = dim};
+    int64_t uses = (int64_t)s->item.rows / rows * (ta_item_values_in_keys(s) ? 2 : 1);
+    if (s->widens) {
+        const ta_widened *w = &s->buffers->widened;
+        int64_t step = dim * (int64_t)sizeof(uint16_t);
+        return (ta_block){.rows = rows,
+                          .heads = s->item.heads,
+                          .tokens = {.n = n,
+                                     .first = (of_values ? w->v : w->k) + at * step,
+                                     .step = step,
+                                     .more = tile->count - at - n},
+                          .ahead = ta_item_part_of_next(s, side, row, rows, at, n),
+                          .ahead_parts = (int)uses,
+                          .ahead_halved = 1,
+                          .token_head_bytes = w->capacity * step,
+                          .dim = dim};
+    }
+    int shares = ta_item_shares_fetching(s);
+    return (ta_block){
+        .rows = rows,
+        .heads = s->item.heads,
+        .tokens = ta_tile_vectors(tile, side, at, n),
+        .ahead =
+            shares ? ta_item_part_of_next(s, side, row, rows, at, n)
+                   : ta_item_vectors_ahead(s, side, row, rows, at + ahead_tokens(s, rows, dim), n),
+        .ahead_parts = shares ? (int)uses : 1,
+        .token_head_bytes = of_values ? s->source.v_head_bytes : s->source.k_head_bytes,
+        .dim = dim};
 }
 
 /* The weights of the n tokens from index `at` of the tile on, for rows [row, row + rows) of all
@@ -116,17 +103,24 @@ static void find_weights(const ta_item_state *s, int32_t row, int rows, int at, 
     block.head_stride = ta_row_index(s, 1, 0) * p->k_dim;
     block.scores = b->weights[slot];
     block.factor = ta_score_factor(p);
-    (s->packed ? kernels->score_packed[p->kv_dtype]
-               : kernels->score[p->kv_dtype])(&block, s->q + (int64_t)row * p->k_dim);
+    (s->packed ? kernels->score_packed[s->dtype]
+               : kernels->score[s->dtype])(&block, s->q + (int64_t)row * p->k_dim);
+    const ta_widened *w = &b->widened;
+    const float *k_scales = s->narrow ? w->k_scales : NULL;
+    const float *v_scales = s->narrow ? w->v_scales : NULL;
     for (int h = 0; h < s->item.heads; h++, slot++) {
         int64_t index = ta_row_index(s, h, row);
         float *scores = b->weights[slot];
+        if (k_scales)
+            ta_scale_tokens(scores, n, rows, k_scales + h * w->capacity + at);
         if (p->softcap > 0.0f)
             kernels->softcap(scores, n * rows, (float)(p->softcap * M_LOG2E));
         if (p->alibi_slopes)
             add_alibi(s->rows + row, s->slopes + index, rows, b->tile.positions + at, n, scores);
         b->any_hidden[slot] = kernels->softmax(scores, n, rows, s->m + index, s->l + index,
                                                b->rescale[slot], b->hidden[slot]);
+        if (v_scales)
+            ta_scale_tokens(scores, n, rows, v_scales + h * w->capacity + at);
     }
 }
 
@@ -144,7 +138,7 @@ static void add_visible_values(const ta_item_state *s, ta_block block, float *o,
         if (n == 0)
             continue;
         block.tokens = (ta_vectors){.n = n, .each = all.each + t - n};
-        s->job->kernels->weigh[s->job->problem->kv_dtype](&block, o, &rescale);
+        s->job->kernels->weigh[s->dtype](&block, o, &rescale);
         rescale = 1.0f; /* once is enough; without any run no maximum was found and it is 1 */
     }
 }
@@ -152,20 +146,19 @@ static void add_visible_values(const ta_item_state *s, ta_block block, float *o,
 /* Add the values of the tokens that find_weights() weighed. */
 static void add_values(const ta_item_state *s, int32_t row, int rows, int at, int n, int slot)
 {
-    const ta_problem *p = s->job->problem;
     ta_item_buffers *b = s->buffers;
     ta_block block = block_of(s, &b->tile.v, row, rows, at, n);
     block.row_stride = s->record_stride;
     block.head_stride = s->record_head_stride;
     block.scores = b->weights[slot];
     block.sums = b->sums;
-    block.scattered = ta_tile_is_scattered(&b->tile);
-    block.shared = s->item.rows > TA_ROW_BLOCK;
+    block.scattered = !s->widens && ta_tile_is_scattered(&b->tile);
+    block.shared = s->item.rows > rows;
     int any_hidden = 0;
     for (int h = 0; h < s->item.heads; h++)
         any_hidden |= b->any_hidden[slot + h];
     if (!any_hidden) {
-        s->job->kernels->weigh[p->kv_dtype](&block, ta_row_record(s, 0, row), b->rescale[slot]);
+        s->job->kernels->weigh[s->dtype](&block, ta_row_record(s, 0, row), b->rescale[slot]);
         return;
     }
     const ta_token_set none = {0};
@@ -176,63 +169,11 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
     block.ahead = (ta_vectors){0};
     for (int h = 0; h < s->item.heads; h++, slot++) {
         for (int t = 0; t < n; t++)
-            of_head[t] = ta_vector_at(&all, t) + h * s->source.v_head_bytes;
+            of_head[t] = ta_vector_at(&all, t) + h * block.token_head_bytes;
         for (int r = 0; r < rows; r++)
             add_visible_values(s, block, ta_row_record(s, h, row + r), b->rescale[slot][r],
                                b->weights[slot] + r, rows,
                                b->any_hidden[slot] ? &b->hidden[slot][r] : &none);
-    }
-}
-
-/* ---- Pages of memory: see touch.h ---- */
-
-/* `batch` tokens of the tile from index `at` on, at most up to `end`. */
-static void touch_tile(const ta_touch *touch, const ta_tile *tile, int at, int batch, int end)
-{
-    int lanes = tile->lane_tokens ? TA_TILE_LANES : 1;
-    ta_touch_pages(touch, tile->first + at / lanes, end - at < batch ? end - at : batch);
-}
-
-/* The first K after the tile, of the next one or of the next item. */
-static void touch_next_keys(const ta_item_state *s, ta_touch touch, int batch)
-{
-    const ta_tile *tile = &s->buffers->tile;
-    int lanes = tile->lane_tokens ? TA_TILE_LANES : 1;
-    touch.of_values = 0;
-    if (tile->after > 0) {
-        int most = batch < tile->count ? batch : tile->count; /* the next one is not larger */
-        int64_t after = (int64_t)tile->after * lanes;
-        ta_touch_pages(&touch, tile->first + tile->count / lanes, after < most ? (int)after : most);
-        return;
-    }
-    ta_item item;
-    ta_visible range = next_item(s, &item);
-    if (range.first >= range.end)
-        return;
-    ta_tile_source source =
-        ta_tile_source_of(s->job->problem, s->job->kv, item.sequence, item.kv_head);
-    touch.source = &source;
-    touch.heads = item.heads;
-    touch.lane_tokens = lanes > 1 ? (range.end - range.first) / lanes : 0;
-    ta_touch_pages(&touch, range.first,
-                   range.end - range.first < batch ? range.end - range.first : batch);
-}
-
-/* The tokens [from, end) of the tile are taken in batches. Before that from index `at` on is read,
- * touch what is read after it. */
-static void touch_ahead(const ta_item_state *s, ta_touch touch, int most, int from, int at, int end)
-{
-    const ta_tile *tile = &s->buffers->tile;
-    int batch = ta_touch_tokens(&touch, most);
-    if ((at - from) % batch)
-        return;
-    if (at + batch < end) {
-        touch_tile(&touch, tile, at + batch, batch, end);
-    } else if (!touch.of_values) {
-        touch.of_values = 1;
-        touch_tile(&touch, tile, from, ta_touch_tokens(&touch, most), end);
-    } else {
-        touch_next_keys(s, touch, batch);
     }
 }
 
@@ -243,17 +184,19 @@ static void touch_ahead(const ta_item_state *s, ta_touch touch, int most, int fr
 static void attend_block(const ta_item_state *s, int32_t row, int rows, int from, int end)
 {
     int most = block_tokens(s, rows), slot = 0;
+    /* Other rows find everything in the cache, and what is widened was touched before. */
+    int touches = row == 0 && !s->marks && !s->widens;
     ta_touch touch = {&s->source, s->item.heads, 0, s->buffers->tile.lane_tokens};
     for (int at = from; at < end; at += most, slot += s->item.heads) {
-        if (row == 0) /* the others find everything in the cache */
-            touch_ahead(s, touch, most, from, at, end);
+        if (touches)
+            ta_item_touch_ahead(s, touch, most, from, at, end);
         find_weights(s, row, rows, at, end - at < most ? end - at : most, slot);
     }
     slot = 0;
     touch.of_values = 1;
     for (int at = from; at < end; at += most, slot += s->item.heads) {
-        if (row == 0)
-            touch_ahead(s, touch, most, from, at, end);
+        if (touches)
+            ta_item_touch_ahead(s, touch, most, from, at, end);
         add_values(s, row, rows, at, end - at < most ? end - at : most, slot);
     }
 }
@@ -271,20 +214,35 @@ static ta_visible row_in_tile(const ta_item_state *s, int32_t row)
     return seen;
 }
 
+/* Touch the pages of the next tile, or item, and widen this one. */
+static void widen(const ta_item_state *s)
+{
+    ta_item_buffers *b = s->buffers;
+    ta_touch touch = {&s->source, s->item.heads, 0, b->tile.lane_tokens};
+    for (touch.of_values = 0; touch.of_values < 2 && !s->marks; touch.of_values++)
+        ta_item_touch_next(s, touch, b->tile.count);
+    b->widened = ta_widen_tile(s->job->kernels, &s->source, &b->tile, s->item.heads, s->narrow);
+}
+
 /* All rows against the tile: in blocks where neighbours see the same of it, else one by one. */
-static void attend_tile(const ta_item_state *s)
+void ta_item_attend_tile(const ta_item_state *s)
 {
     int32_t row = 0;
+    if (s->widens)
+        widen(s);
+    else if (s->narrow)
+        s->buffers->widened =
+            ta_tile_scales(&s->source, &s->buffers->tile, s->item.heads, s->narrow);
     while (row < s->item.rows) {
         ta_visible seen = row_in_tile(s, row);
         int alike = 1;
-        while (alike < TA_ROW_BLOCK && row + alike < s->item.rows) {
+        while (alike < rows_most(s) && row + alike < s->item.rows) {
             ta_visible other = row_in_tile(s, row + alike);
             if (other.first != seen.first || other.end != seen.end)
                 break;
             alike++;
         }
-        int rows = alike == TA_ROW_BLOCK ? TA_ROW_BLOCK : 1;
+        int rows = alike >= TA_ROWS_MOST ? TA_ROWS_MOST : alike >= TA_ROW_BLOCK ? TA_ROW_BLOCK : 1;
         if (seen.first < seen.end)
             attend_block(s, row, rows, seen.first, seen.end);
         row += rows;
@@ -295,10 +253,12 @@ static void attend_tile(const ta_item_state *s)
  * begins, for all rows that see that token. */
 static int32_t most_at_once(const ta_item_state *s, int32_t first, int32_t end)
 {
-    int all_see = s->rows[s->item.rows - 1].visible.first <= first && s->rows[0].visible.end >= end;
+    int all_see = 1;
+    for (int32_t row = 0; row < s->item.rows && s->tallies; row++)
+        all_see &= s->rows[row].visible.first <= first && s->rows[row].visible.end >= end;
     if (s->tallies && !all_see)
         return TA_TOKEN_BLOCK;
-    return ta_tile_tokens(s->job->problem, s->item.heads, s->item.rows);
+    return ta_tile_tokens(s->job->problem, s->item.heads, reuses_tiles(s), s->widens);
 }
 
 /* All rows against the tokens [first, end). */
@@ -311,12 +271,12 @@ void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end, i
             int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;
             ta_tile_find_lanes(&s->source, first + lane_tokens - left, lane_tokens, count,
                                left - count, &s->buffers->tile);
-            attend_tile(s);
+            ta_item_attend_tile(s);
         }
         first += lane_tokens * TA_TILE_LANES;
     }
     for (int32_t left; (left = end - first) > 0; first += most) {
         ta_tile_find(&s->source, first, left < most ? left : most, last, &s->buffers->tile);
-        attend_tile(s);
+        ta_item_attend_tile(s);
     }
 }

@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "host/host.h"
+#include "record_walk.h"
 #include "tally.h"
 
 /* Fewer floats than this are merged or finished faster by one thread than others wake. */
@@ -124,67 +125,104 @@ typedef struct finish_job {
     const ta_finish *finish;
 } finish_job;
 
-/* Where the output of a row goes; NULL: nobody wants it. */
-static void *out_at(const ta_finish *f, int32_t head, int64_t row)
+/* Where the output of a record goes; NULL: nobody wants it. */
+static void *out_at(const ta_finish *f, const ta_record_walk *at)
 {
-    const ta_problem *p = &f->problem;
-    const ta_tensor *out = &f->out;
-    if (!out->data)
+    if (!f->out.data)
         return NULL;
-    int64_t at = ta_problem_row_at(p, out, row) + head * out->head_stride;
-    return (char *)out->data + at * (int64_t)ta_dtype_bytes(p->out_dtype);
+    return (char *)f->out.data + at->at * (int64_t)ta_dtype_bytes(f->problem.out_dtype);
 }
 
-static void finish_tally(const finish_job *job, int32_t head, int64_t row, const float *tally)
+static void finish_tally(const finish_job *job, const ta_record_walk *at, const float *tally)
 {
     const ta_finish *f = job->finish;
     const ta_problem *p = &f->problem;
-    float sink = p->sinks ? (float)(p->sinks[f->first_head + head] * M_LOG2E) : -INFINITY;
+    float sink = p->sinks ? (float)(p->sinks[f->first_head + at->head] * M_LOG2E) : -INFINITY;
     float values[TA_MAX_DIM], lse = ta_tally_finish(tally, p->v_dim, sink, values);
-    void *to = out_at(f, head, row);
+    void *to = out_at(f, at);
     if (to)
         job->kernels->store[p->out_dtype](values, p->v_dim, 1.0f, to);
     if (f->lse)
-        f->lse[row * f->heads + head] = lse;
+        f->lse[at->row * f->heads + at->head] = lse;
 }
 
-static void finish_partial(const finish_job *job, int32_t head, int64_t row, const float *record)
+/* The o of a chain, times `factor`, as output. */
+static void store_chain(const ta_host_kernels *kernels, const ta_problem *p,
+                        const ta_merge_chain *chain, float factor, void *to)
+{
+    float values[TA_MAX_DIM];
+    if (chain->count == 0) {
+        kernels->store[p->out_dtype](chain->first, p->v_dim, factor, to);
+    } else if (p->out_dtype == TA_F32) {
+        kernels->merge_chain(chain, p->v_dim, factor, to);
+    } else {
+        kernels->merge_chain(chain, p->v_dim, 1.0f, values);
+        kernels->store[p->out_dtype](values, p->v_dim, factor, to);
+    }
+}
+
+static void finish_partial(const finish_job *job, const ta_record_walk *at, ta_merge_chain *chain)
 {
     const ta_finish *f = job->finish;
     const ta_problem *p = &f->problem;
-    float m = record[p->v_dim], l = record[p->v_dim + 1];
+    float m = chain->first[p->v_dim], l = chain->first[p->v_dim + 1];
     float o_scale = 1.0f;
+    for (int k = 0; k < chain->count; k++) {
+        const float *other = chain->others + k * chain->stride;
+        chain->scales[k] = ta_merge_scale(m, other[p->v_dim]);
+        l = ta_merge_add(l, other[p->v_dim + 1], chain->scales[k]);
+        m = chain->scales[k].m;
+    }
     if (p->sinks) { /* a partial with this score, a sum of 1 and no value */
-        ta_merge_scales s = ta_merge_scale(m, (float)(p->sinks[f->first_head + head] * M_LOG2E));
+        ta_merge_scales s =
+            ta_merge_scale(m, (float)(p->sinks[f->first_head + at->head] * M_LOG2E));
         l = ta_merge_add(l, 1.0f, s);
         m = s.m;
         o_scale = s.a;
     }
-    void *to = out_at(f, head, row);
+    void *to = out_at(f, at);
     if (to)
-        job->kernels->store[p->out_dtype](record, p->v_dim, o_scale * ta_partial_normalizer(m, l),
-                                          to);
+        store_chain(job->kernels, p, chain, o_scale * ta_partial_normalizer(m, l), to);
     if (f->lse)
-        f->lse[row * f->heads + head] = ta_partial_lse(m, l);
+        f->lse[at->row * f->heads + at->head] = ta_partial_lse(m, l);
+}
+
+/* Record `number` with the messages that are merged into it: as a chain where they can be read as
+ * they are, else in `merged`. */
+static void finish_record(const finish_job *job, const ta_record_walk *at, int64_t number)
+{
+    const ta_merge *last = &job->finish->last;
+    int64_t floats = record_floats(last);
+    _Alignas(8) float merged[MAX_RECORD];
+    ta_merge_chain chain;
+    chain.first = last->records + number * floats;
+    chain.count = 0;
+    if (is_kept(last, number) && !last->tallies && !last->replaces &&
+        last->messages <= TA_CHAIN_MOST) {
+        chain.others = last->received + (number - last->kept_first) * floats;
+        chain.stride = last->stride;
+        chain.count = last->messages;
+    } else if (is_kept(last, number)) {
+        memcpy(merged, chain.first, (size_t)floats * sizeof *merged);
+        take_in(job->kernels, last, number, merged);
+        chain.first = merged;
+    }
+    if (last->tallies)
+        finish_tally(job, at, chain.first);
+    else
+        finish_partial(job, at, &chain);
 }
 
 static void finish_piece(void *context, int64_t piece, int thread)
 {
     const finish_job *job = context;
     const ta_finish *f = job->finish;
-    int64_t rows = ta_problem_rows(&f->problem), floats = record_floats(&f->last);
+    int64_t rows = ta_problem_rows(&f->problem), first = piece * RECORDS_PER_PIECE;
+    ta_record_walk at = ta_record_walk_start(&f->problem, &f->out, first);
     (void)thread;
-    for (int64_t i = piece * RECORDS_PER_PIECE; i < piece_end(piece, rows * f->heads); i++) {
-        int64_t number = f->first_head * rows + i;
-        const float *record = f->last.records + number * floats;
-        _Alignas(8) float merged[MAX_RECORD];
-        if (is_kept(&f->last, number)) {
-            memcpy(merged, record, (size_t)floats * sizeof *merged);
-            take_in(job->kernels, &f->last, number, merged);
-            record = merged;
-        }
-        (f->last.tallies ? finish_tally : finish_partial)(job, (int32_t)(i / rows), i % rows,
-                                                          record);
+    for (int64_t i = first; i < piece_end(piece, rows * f->heads); i++) {
+        finish_record(job, &at, f->first_head * rows + i);
+        ta_record_walk_next(&at);
     }
 }
 

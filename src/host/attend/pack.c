@@ -17,6 +17,7 @@ typedef struct pack_job {
     const ta_kv *kv;
     int32_t slots;
     char *k, *v; /* where K and V of sequence 0 go */
+    float *k_scales, *v_scales;
 } pack_job;
 
 /* One token of all KV heads, from a row of the cache to where its heads are. */
@@ -28,6 +29,17 @@ static void pack_token(const ta_tensor *from, int64_t block, int64_t token, int3
     for (int32_t h = 0; h < heads; h++)
         memcpy(to + (size_t)h * to_head_bytes, row + h * from->head_stride * (int64_t)size,
                dim_bytes);
+}
+
+/* Its scales, if elements have 8 bits. */
+static void pack_scales(const ta_scales *from, int64_t block, int64_t token, int32_t heads,
+                        float *to, int64_t to_head)
+{
+    for (int32_t h = 0; h < heads; h++)
+        to[h * to_head] = from->data
+                              ? from->data[block * from->batch_stride + token * from->token_stride +
+                                           h * from->head_stride]
+                              : 1.0f;
 }
 
 static void pack_piece(void *context, int64_t piece, int thread)
@@ -57,6 +69,11 @@ static void pack_piece(void *context, int64_t piece, int thread)
                    job->k + first_head * k_head + (size_t)at * k_bytes, k_head);
         pack_token(&kv->v, block, token, p->kv_heads, v_bytes, size,
                    job->v + first_head * v_head + (size_t)at * v_bytes, v_head);
+        if (!ta_dtype_is_narrow(p->kv_dtype))
+            continue;
+        int64_t first = (int64_t)first_head * job->slots + at;
+        pack_scales(&kv->k_scale, block, token, p->kv_heads, job->k_scales + first, job->slots);
+        pack_scales(&kv->v_scale, block, token, p->kv_heads, job->v_scales + first, job->slots);
     }
 }
 
@@ -67,7 +84,8 @@ void ta_host_pack_kv(ta_pool *pool, const ta_problem *problem, const ta_kv *kv, 
     size_t rows = (size_t)p->batch * (size_t)p->kv_heads * (size_t)slots;
     size_t k_bytes = rows * (size_t)p->k_dim * ta_dtype_bytes(p->kv_dtype);
     size_t bytes = k_bytes + rows * (size_t)p->v_dim * ta_dtype_bytes(p->kv_dtype);
-    pack_job job = {p, kv, slots, packed, (char *)packed + k_bytes};
+    float *scales = (float *)(void *)((char *)packed + bytes);
+    pack_job job = {p, kv, slots, packed, (char *)packed + k_bytes, scales, scales + rows};
     int64_t pieces = (int64_t)p->batch * ((slots + TOKENS_PER_PIECE - 1) / TOKENS_PER_PIECE);
     if (bytes < BYTES_WORTH_WAKING)
         ta_pool_run_here(pool, pieces, pack_piece, &job);

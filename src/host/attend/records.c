@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/partial.h"
 #include "host/host.h"
+#include "record_walk.h"
 
 /* Fewer floats than this are made faster by one thread than others wake. */
 #define FLOATS_WORTH_WAKING (64 << 10)
@@ -22,31 +23,31 @@ typedef struct records_job {
 } records_job;
 
 /* One record; an empty one, and one that is NaN by its sum, reads nothing. */
-static void make_record(const records_job *job, int64_t head, int64_t row, float *record)
+static void make_record(const records_job *job, const ta_record_walk *at, float *record)
 {
     const ta_problem *p = job->problem;
     const ta_shard_output *given = job->given;
-    float m = ta_partial_of_lse(given->lse[row * p->query_heads + head], given->base_2);
+    float m = ta_partial_of_lse(given->lse[at->row * p->query_heads + at->head], given->base_2);
     record[p->v_dim] = m;
     record[p->v_dim + 1] = ta_partial_empty(m) ? 0.0f : m == m ? 1.0f : NAN;
-    if (m > -INFINITY) {
-        int64_t at = ta_problem_row_at(p, &given->out, row) + head * given->out.head_stride;
-        job->kernels->load[p->query_dtype](ta_element(p->query_dtype, given->out.data, at),
+    if (m > -INFINITY)
+        job->kernels->load[p->query_dtype](ta_element(p->query_dtype, given->out.data, at->at),
                                            p->v_dim, 1.0f, record);
-        return;
-    }
-    memset(record, 0, (size_t)p->v_dim * sizeof *record);
+    else
+        memset(record, 0, (size_t)p->v_dim * sizeof *record);
 }
 
 static void make_piece(void *context, int64_t piece, int thread)
 {
     const records_job *job = context;
     const ta_problem *p = job->problem;
-    int64_t rows = ta_problem_rows(p), records = rows * p->query_heads;
-    int64_t end = (piece + 1) * RECORDS_PER_PIECE;
+    int64_t records = ta_problem_rows(p) * p->query_heads, first = piece * RECORDS_PER_PIECE;
+    ta_record_walk at = ta_record_walk_start(p, &job->given->out, first);
     (void)thread;
-    for (int64_t i = piece * RECORDS_PER_PIECE; i < end && i < records; i++)
-        make_record(job, i / rows, i % rows, job->records + i * ta_record_floats(p->v_dim));
+    for (int64_t i = first; i < first + RECORDS_PER_PIECE && i < records; i++) {
+        make_record(job, &at, job->records + i * ta_record_floats(p->v_dim));
+        ta_record_walk_next(&at);
+    }
 }
 
 ta_status ta_host_make_records(ta_device *device, const ta_problem *problem,

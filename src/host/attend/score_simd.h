@@ -72,12 +72,12 @@ INLINE void score_tokens(ta_dtype dtype, int rows, int even, int tokens, const f
     const int lines = (tokens * PAIR * key_bytes(dtype) + TA_LINE_BYTES - 1) / TA_LINE_BYTES;
     const int eights = rows * tokens / 8 * 8;
     const char *from[4];
-    vf sums[TA_ROW_BLOCK * SCORE_TOKENS];
+    vf sums[SCORE_SUMS];
     UNROLL
     for (int t = 0; t < tokens; t++)
         from[t] = ta_walk_at(walk, even, first + t) + offset;
     UNROLL
-    for (int i = 0; i < TA_ROW_BLOCK * SCORE_TOKENS; i++)
+    for (int i = 0; i < SCORE_SUMS; i++)
         sums[i] = vf_zero();
     int32_t i = 0;
     for (; i + PAIR <= k_dim; i += PAIR) {
@@ -140,7 +140,7 @@ INLINE void score_head(ta_dtype dtype, int rows, int even, int most, const ta_bl
 INLINE void score_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk walk,
                         const float *q)
 {
-    const int most = rows == 1 ? 4 : SCORE_TOKENS;
+    const int most = rows == 1 ? 4 : rows == TA_ROW_BLOCK ? SCORE_TOKENS : SCORE_TOKENS_MANY;
     int n = b.tokens.n, group = rows == 1 ? 4 : ta_pass_tokens(&b, (size_t)key_bytes(dtype));
     for (int t = 0; rows == 1 && b.heads == 1 && t < n; t += 4)
         score_in_order(dtype, even, q, &walk, t, n - t < 4 ? n - t : 4, b.dim, b.scores + t);
@@ -163,7 +163,9 @@ INLINE void score_rows(ta_dtype dtype, int rows, const ta_block *b, const float 
 
 INLINE void score_any(ta_dtype dtype, const ta_block *b, const float *q)
 {
-    if (b->rows == TA_ROW_BLOCK)
+    if (SIMD_ROWS > TA_ROW_BLOCK && b->rows == SIMD_ROWS)
+        score_rows(dtype, SIMD_ROWS, b, q);
+    else if (b->rows == TA_ROW_BLOCK)
         score_rows(dtype, TA_ROW_BLOCK, b, q);
     else
         score_rows(dtype, 1, b, q);

@@ -2,11 +2,16 @@
 #include "tile.h"
 
 #include "base/dtype.h"
+#include "widen.h"
 
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head)
 {
-    ta_tile_source s = {.problem = problem, .kv = kv, .bounds = ta_kv_bounds(kv, sequence)};
+    ta_tile_source s = {.problem = problem,
+                        .kv = kv,
+                        .sequence = sequence,
+                        .kv_head = kv_head,
+                        .bounds = ta_kv_bounds(kv, sequence)};
     int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
     int64_t block = sequence;
     if (kv->page_table) {
@@ -22,15 +27,17 @@ ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int
     return s;
 }
 
-int ta_tile_tokens(const ta_problem *problem, int heads, int rows)
+int ta_tile_tokens(const ta_problem *problem, int heads, int reused, int widened)
 {
     int blocks = TA_TILE_BLOCKS / heads;
     if (blocks > TA_TILE_MAX / TA_TOKEN_BLOCK)
         blocks = TA_TILE_MAX / TA_TOKEN_BLOCK;
-    if (rows > TA_ROW_BLOCK) {
+    if (reused || widened) {
         int32_t dim = problem->k_dim > problem->v_dim ? problem->k_dim : problem->v_dim;
-        int token_bytes = heads * dim * (int)ta_dtype_bytes(problem->kv_dtype);
-        int kept = TA_TILE_BYTES / token_bytes / TA_TOKEN_BLOCK;
+        int token_bytes =
+            heads * dim *
+            (widened ? (int)sizeof(uint16_t) : (int)ta_dtype_bytes(problem->kv_dtype));
+        int kept = (widened ? TA_WIDENED_BYTES : TA_TILE_BYTES) / token_bytes / TA_TOKEN_BLOCK;
         blocks = kept < blocks ? kept : blocks;
     }
     return blocks > 1 ? blocks * TA_TOKEN_BLOCK : TA_TOKEN_BLOCK;
@@ -42,6 +49,7 @@ static void start(const ta_tile_source *source, int32_t first, int count, ta_til
     tile->first = first;
     tile->count = count;
     tile->more = 0;
+    tile->listed = 0;
     tile->lane_tokens = 0;
     tile->k.step = ta_kv_token_stride(source->kv, &source->kv->k) * size;
     tile->v.step = ta_kv_token_stride(source->kv, &source->kv->v) * size;
@@ -107,4 +115,21 @@ void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lan
         list(source, first, count, lane, TA_TILE_LANES, tile);
         find_positions(source, first, count, lane, TA_TILE_LANES, tile);
     }
+}
+
+void ta_tile_begin(const ta_tile_source *source, ta_tile *tile)
+{
+    start(source, 0, 0, tile);
+    tile->run_tokens = 1;
+    tile->after = 0;
+}
+
+void ta_tile_list(const ta_tile_source *source, int32_t first, int count, ta_tile *tile)
+{
+    list(source, first, count, tile->count, 1, tile);
+    find_positions(source, first, count, tile->count, 1, tile);
+    for (int i = 0; i < count; i++)
+        tile->locals[tile->count + i] = first + i;
+    tile->listed = 1;
+    tile->count += count;
 }

@@ -21,7 +21,7 @@
 /* Tokens after those of a tile that are looked up with it, to be fetched ahead. */
 #define TA_TILE_AHEAD (2 * TA_TOKENS_MOST)
 
-/* The most bytes of K or V in a tile that several blocks of query rows use, if that is more than
+/* The most bytes of K or V in a tile that is used more than once, if that is more than
  * one block of tokens: the second cache level keeps it for them. */
 #define TA_TILE_BYTES (128 << 10)
 
@@ -29,6 +29,7 @@
 typedef struct ta_tile_source {
     const ta_problem *problem;
     const ta_kv *kv;
+    int32_t sequence, kv_head;
     const int32_t *bounds;              /* of the sequence, or NULL */
     const int32_t *pages;               /* of the sequence, or NULL */
     const char *k, *v;                  /* token 0, or with pages: token 0 of page 0 */
@@ -51,13 +52,9 @@ typedef struct ta_tile {
     int32_t lane_tokens; /* from one lane to the next; 0: without lanes */
     ta_tile_side k, v;
     int32_t positions[TA_TILE_MAX]; /* in the whole sequence; only with ALiBi */
+    int listed;                     /* were they added one list after the other? Then also: */
+    int32_t locals[TA_TILE_MAX];    /* their local positions */
 } ta_tile;
-
-/* The bounds of a sequence, or NULL. */
-static inline const int32_t *ta_kv_bounds(const ta_kv *kv, int32_t sequence)
-{
-    return kv->bounds ? kv->bounds + sequence * kv->bounds_stride : NULL;
-}
 
 /* From one token to the next where they follow each other; from page to page where each token has a
  * page of its own. */
@@ -69,9 +66,9 @@ static inline int64_t ta_kv_token_stride(const ta_kv *kv, const ta_tensor *k_or_
 ta_tile_source ta_tile_source_of(const ta_problem *problem, const ta_kv *kv, int32_t sequence,
                                  int32_t kv_head);
 
-/* How many tokens are a tile when `rows` query rows of each of `heads` KV heads use it: a multiple
- * of TA_TOKEN_BLOCK. */
-int ta_tile_tokens(const ta_problem *problem, int heads, int rows);
+/* How many tokens of `heads` KV heads are a tile, a multiple of TA_TOKEN_BLOCK. One that is reused
+ * or widened is small enough for the second cache level. */
+int ta_tile_tokens(const ta_problem *problem, int heads, int reused, int widened);
 
 /* The first `count` of the tokens [first, end), local positions; the others are wanted next. */
 void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_t end,
@@ -81,6 +78,11 @@ void ta_tile_find(const ta_tile_source *source, int32_t first, int count, int32_
  * lane_tokens, … on. The `after` that follow are wanted next. */
 void ta_tile_find_lanes(const ta_tile_source *source, int32_t first, int32_t lane_tokens, int count,
                         int32_t after, ta_tile *tile);
+
+/* A tile of tokens from anywhere: begin it, then list runs of them, `count` from local position
+ * `first` on, one run after the other. */
+void ta_tile_begin(const ta_tile_source *source, ta_tile *tile);
+void ta_tile_list(const ta_tile_source *source, int32_t first, int count, ta_tile *tile);
 
 /* Are neighbours mostly apart in memory? */
 static inline int ta_tile_is_scattered(const ta_tile *tile)

@@ -100,7 +100,7 @@ void ta_touch_pages(const ta_touch *touch, int32_t first, int count)
     touch_all((line_sink){0}, touch, first, count);
 }
 
-void ta_touch_visit(const ta_touch *touch, int32_t first, int count,
+void ta_touch_lines(const ta_touch *touch, int32_t first, int count,
                     void (*fn)(void *context, const char *line), void *context)
 {
     touch_all((line_sink){fn, context}, touch, first, count);

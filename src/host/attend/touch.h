@@ -5,7 +5,7 @@
  * reads memory in its order waits for one walk after the other. Asking for every line ahead does
  * not help, since the first line of each page waits for its walk. But walks that are asked for
  * together overlap: a batch asks for one line of each page of the next batch. docs/performance.md
- * has what this gives. item_tokens.c touches, in the order in which it reads. */
+ * has what this gives. item_ahead.c touches, in the order in which tokens are read. */
 #ifndef TA_HOST_TOUCH_H
 #define TA_HOST_TOUCH_H
 
@@ -34,7 +34,7 @@ void ta_touch_pages(const ta_touch *touch, int32_t first, int count);
 
 /* Call fn with the lines that this asks for: at least one of each page that has a vector. Public
  * for tests/test_touch.c alone: no program sees what was asked of the CPU. */
-void ta_touch_visit(const ta_touch *touch, int32_t first, int count,
+void ta_touch_lines(const ta_touch *touch, int32_t first, int count,
                     void (*fn)(void *context, const char *line), void *context);
 
 #endif

@@ -36,20 +36,26 @@ typedef struct ta_walk {
     int next;
     const char *line, *run_end;
     int64_t line_step; /* 0 where nothing is fetched */
+    int64_t list_step; /* of vectors that do not follow each other; each of these a line, or half */
     int64_t ahead_bytes;
 } ta_walk;
 
 static inline ta_walk ta_walk_start(const ta_block *b, size_t element_bytes)
 {
     int64_t head_bytes = b->dim * (int64_t)element_bytes;
-    ta_walk w = {.tokens = b->tokens, .ahead = b->ahead, .ahead_bytes = b->heads * head_bytes};
+    /* What is half as large is asked for half as fast. */
+    int parts = b->ahead_parts * (b->ahead_halved ? 2 : 1);
+    ta_walk w = {.tokens = b->tokens,
+                 .ahead = b->ahead,
+                 .ahead_bytes = b->heads * head_bytes >> (b->ahead_halved != 0),
+                 .list_step = b->ahead_halved ? TA_LINE_BYTES / 2 : TA_LINE_BYTES};
     /* The CPU itself follows one row in lanes. Heads that are apart are left to it too. */
     if (b->heads > 1 && (b->rows == 1 || b->token_head_bytes != head_bytes))
         w.ahead.n = 0;
     w.line = w.tokens.first; /* any that is there */
     if (w.ahead.n > 0 && w.ahead.step == w.ahead_bytes) {
         w.line = w.ahead.first;
-        w.line_step = TA_LINE_BYTES;
+        w.line_step = parts > 1 ? (TA_LINE_BYTES - 1) / parts + 1 : TA_LINE_BYTES;
         w.next = w.ahead.n;
     }
     return w;
@@ -92,7 +98,7 @@ static inline __attribute__((always_inline)) void ta_walk_fetch(ta_walk *w, int 
             w->run_end = w->line + w->ahead_bytes;
         }
         __builtin_prefetch(w->line, 0, 2);
-        w->line += TA_LINE_BYTES;
+        w->line += w->list_step;
     }
 }
 

@@ -1,11 +1,11 @@
 /* weigh() of kernels.h over vectors of 8 floats: part of attend_simd.h. */
 
 /* Passes over 4 tokens load and store sums more often, long ones read memory less in its own order,
- * which is worth it where arithmetic is the limit: in 16-bit types, or if more rows use the
- * tokens. */
+ * which is worth it where arithmetic is the limit: in 16-bit types, with many rows, or if more
+ * blocks of rows use the tokens. */
 INLINE int short_passes(ta_dtype dtype, int rows, int shared)
 {
-    return rows == 1 || (ta_dtype_bytes(dtype) == 4 && !shared);
+    return rows == 1 || (rows == TA_ROW_BLOCK && ta_dtype_bytes(dtype) == 4 && !shared);
 }
 
 /* One pass over values: those of tokens [first, first + n) of a block, of the head that is `offset`
@@ -106,25 +106,40 @@ INLINE void weigh_dims(ta_dtype dtype, int rows, int even, int is_short, int vec
 
 /* Nearly all values of several rows are weighed here. Functions of their own: in larger ones,
  * compilers run out of registers. */
-#define WEIGH_MANY(suffix, dtype, bytes, roles, even, name)                                        \
+#define WEIGH_MANY(suffix, dtype, bytes, roles, rows, even, name)                                  \
     static __attribute__((noinline)) void name##suffix(const weigh_pass *p, ta_walk *walk,         \
                                                        int32_t at)                                 \
     {                                                                                              \
-        weigh_dims(dtype, TA_ROW_BLOCK, even, 0, WEIGH_SUMS / TA_ROW_BLOCK, p, walk, at);          \
+        weigh_dims(dtype, rows, even, 0, WEIGH_SUMS / (rows), p, walk, at);                        \
     }
-TA_DTYPE_LIST(WEIGH_MANY, 0, weigh_many_)
-TA_DTYPE_LIST(WEIGH_MANY, 1, weigh_many_even_)
+TA_DTYPE_WIDE_LIST(WEIGH_MANY, TA_ROW_BLOCK, 0, weigh_many_)
+TA_DTYPE_WIDE_LIST(WEIGH_MANY, TA_ROW_BLOCK, 1, weigh_many_even_)
+#if SIMD_REGISTERS == 32
+TA_DTYPE_WIDE_LIST(WEIGH_MANY, TA_ROWS_MOST, 0, weigh_most_)
+TA_DTYPE_WIDE_LIST(WEIGH_MANY, TA_ROWS_MOST, 1, weigh_most_even_)
+#endif
 
-INLINE void weigh_many(ta_dtype dtype, int even, const weigh_pass *p, ta_walk *walk, int32_t at)
+INLINE void weigh_many(ta_dtype dtype, int rows, int even, const weigh_pass *p, ta_walk *walk,
+                       int32_t at)
 {
     switch (dtype) {
-    case TA_DTYPE_NONE:
+    default:
         break;
+#if SIMD_REGISTERS == 32
+#define WEIGH_MOST(suffix)                                                                         \
+    if (rows == TA_ROWS_MOST) {                                                                    \
+        even ? weigh_most_even_##suffix(p, walk, at) : weigh_most_##suffix(p, walk, at);           \
+        break;                                                                                     \
+    }
+#else
+#define WEIGH_MOST(suffix) (void)rows;
+#endif
 #define WEIGH_CASE(suffix, number, ...)                                                            \
     case number:                                                                                   \
+        WEIGH_MOST(suffix)                                                                         \
         even ? weigh_many_even_##suffix(p, walk, at) : weigh_many_##suffix(p, walk, at);           \
         break;
-        TA_DTYPE_LIST(WEIGH_CASE, )
+        TA_DTYPE_WIDE_LIST(WEIGH_CASE, )
     }
 }
 
@@ -136,7 +151,7 @@ INLINE void weigh_tokens(ta_dtype dtype, int rows, int even, const weigh_pass *p
         if (short_passes(dtype, rows, p->shared))
             weigh_dims(dtype, rows, even, 1, most, p, walk, at);
         else
-            weigh_many(dtype, even, p, walk, at);
+            weigh_many(dtype, rows, even, p, walk, at);
     }
     for (; most > 2 && at + PAIR <= p->v_dim; at += PAIR)
         weigh_dims(dtype, rows, even, 1, 2, p, walk, at);
@@ -158,7 +173,7 @@ INLINE void weigh_block(ta_dtype dtype, int rows, int even, ta_block b, ta_walk 
                                .weights = b.scores + h * TA_BLOCK_SCORES + t * rows,
                                .sums = b.sums + h * rows * b.dim,
                                .o = o + h * b.head_stride,
-                               .rescale = rescale + h * TA_ROW_BLOCK,
+                               .rescale = rescale + h * TA_ROWS_MOST,
                                .row_stride = b.row_stride,
                                .v_dim = b.dim,
                                .is_first = t == 0,
@@ -182,7 +197,9 @@ INLINE void weigh_rows(ta_dtype dtype, int rows, const ta_block *b, float *o, co
 
 INLINE void weigh_any(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    if (b->rows == TA_ROW_BLOCK)
+    if (SIMD_ROWS > TA_ROW_BLOCK && b->rows == SIMD_ROWS)
+        weigh_rows(dtype, SIMD_ROWS, b, o, rescale);
+    else if (b->rows == TA_ROW_BLOCK)
         weigh_rows(dtype, TA_ROW_BLOCK, b, o, rescale);
     else
         weigh_rows(dtype, 1, b, o, rescale);

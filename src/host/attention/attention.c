@@ -31,7 +31,7 @@ static size_t order_bytes(const ta_attention_work *shape)
            line(keys * sizeof *shape->key_rows);
 }
 
-static size_t attention_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
+static size_t host_bytes(const ta_device *device, const ta_attention_work *shape, int backward)
 {
     int threads = ta_pool_threads(((const ta_host *)device)->pool);
     return order_bytes(shape) + (backward ? ta_attention_backward_bytes(shape, threads)
@@ -75,31 +75,40 @@ static char *write_order(ta_device *device, const ta_token_order *order, void *w
     return (char *)workspace + order_bytes(work);
 }
 
-static ta_status attention_forward(ta_device *device, const ta_attention_work *work,
-                                   const ta_token_order *order, float *records, void *workspace,
-                                   void *stream)
+/* The job of this work, `written` out in its order; its scratch is the workspace behind that. */
+static ta_attention_job prepare(ta_device *device, const ta_attention_work *work,
+                                const ta_token_order *order, void *workspace,
+                                ta_attention_work *written)
 {
-    ta_attention_work written = *work;
-    char *scratch = write_order(device, order, workspace, &written);
-    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, &written);
+    *written = *work;
+    char *scratch = write_order(device, order, workspace, written);
+    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, written);
+    job.scratch = scratch;
+    return job;
+}
+
+static ta_status host_forward(ta_device *device, const ta_attention_work *work,
+                              const ta_token_order *order, float *records, void *workspace,
+                              void *stream)
+{
+    ta_attention_work written;
+    ta_attention_job job = prepare(device, work, order, workspace, &written);
     (void)stream;
     job.records = records;
-    job.scratch = scratch;
     ta_host_attention_forward(host_of(device)->pool, &job);
     return TA_OK;
 }
 
-static ta_status attention_backward(ta_device *device, const ta_attention_work *work,
-                                    const ta_token_order *order,
-                                    const ta_attention_work_gradient *gradient, void *workspace,
-                                    void *stream)
+static ta_status host_backward(ta_device *device, const ta_attention_work *work,
+                               const ta_token_order *order,
+                               const ta_attention_work_gradient *gradient, void *workspace,
+                               void *stream)
 {
-    ta_attention_work written = *work;
-    char *scratch = write_order(device, order, workspace, &written);
-    ta_attention_job job = ta_attention_job_of(host_of(device)->kernels, &written);
+    ta_attention_work written;
+    ta_attention_job job = prepare(device, work, order, workspace, &written);
     (void)stream;
     job.gradient = gradient;
-    ta_host_attention_backward(host_of(device)->pool, &job, scratch);
+    ta_host_attention_backward(host_of(device)->pool, &job);
     return TA_OK;
 }
 
@@ -167,6 +176,11 @@ DEFINE_TURN(finish_piece, finish_one)
 DEFINE_TURN(store_piece, store_one)
 DEFINE_TURN(delta_piece, delta_one)
 
+static pass pass_over(int32_t rows, int32_t heads, int32_t dim, ta_dtype dtype, const ta_tensor *to)
+{
+    return (pass){.rows = rows, .heads = heads, .dim = dim, .dtype = dtype, .to = to};
+}
+
 static ta_status run(ta_device *device, pass *p, ta_pool_fn piece)
 {
     p->kernels = host_of(device)->kernels;
@@ -174,41 +188,34 @@ static ta_status run(ta_device *device, pass *p, ta_pool_fn piece)
     return TA_OK;
 }
 
-static ta_status attention_finish(ta_device *device, const ta_attention_work *shape,
-                                  const float *records, int32_t rows, const ta_tensor *out,
-                                  float *lse, void *stream)
+static ta_status host_finish(ta_device *device, const ta_attention_work *shape,
+                             const float *records, int32_t rows, const ta_tensor *out, float *lse,
+                             void *stream)
 {
-    pass p = {.rows = rows,
-              .heads = shape->query_heads,
-              .dim = shape->v_dim,
-              .dtype = shape->dtype,
-              .from = records,
-              .to = out,
-              .numbers = lse};
+    pass p = pass_over(rows, shape->query_heads, shape->v_dim, shape->dtype, out);
     (void)stream;
+    p.from = records;
+    p.numbers = lse;
     return run(device, &p, finish_piece);
 }
 
-static ta_status attention_delta(ta_device *device, const ta_attention_work *shape,
-                                 const ta_tensor *dout, const ta_tensor *out, int32_t rows,
-                                 float *delta, void *stream)
+static ta_status host_delta(ta_device *device, const ta_attention_work *shape,
+                            const ta_tensor *dout, const ta_tensor *out, int32_t rows, float *delta,
+                            void *stream)
 {
-    pass p = {.rows = rows,
-              .heads = shape->query_heads,
-              .dim = shape->v_dim,
-              .dtype = shape->dtype,
-              .to = dout,
-              .other = out,
-              .numbers = delta};
+    pass p = pass_over(rows, shape->query_heads, shape->v_dim, shape->dtype, dout);
     (void)stream;
+    p.other = out;
+    p.numbers = delta;
     return run(device, &p, delta_piece);
 }
 
-static ta_status attention_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
-                                 int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
+static ta_status host_store(ta_device *device, const float *from, int32_t rows, int32_t heads,
+                            int32_t dim, ta_dtype dtype, const ta_tensor *to, void *stream)
 {
-    pass p = {.rows = rows, .heads = heads, .dim = dim, .dtype = dtype, .from = from, .to = to};
+    pass p = pass_over(rows, heads, dim, dtype, to);
     (void)stream;
+    p.from = from;
     return run(device, &p, store_piece);
 }
 
@@ -228,8 +235,8 @@ static void add_piece(void *context, int64_t piece, int thread)
         a->into[i] += a->from[i];
 }
 
-static ta_status attention_add(ta_device *device, float *into, const float *from, int64_t count,
-                               void *stream)
+static ta_status host_add(ta_device *device, float *into, const float *from, int64_t count,
+                          void *stream)
 {
     addition a = {into, from, count};
     (void)stream;
@@ -239,11 +246,11 @@ static ta_status attention_add(ta_device *device, float *into, const float *from
 }
 
 const ta_attention_ops ta_host_attention = {
-    .bytes = attention_bytes,
-    .forward = attention_forward,
-    .finish = attention_finish,
-    .delta = attention_delta,
-    .backward = attention_backward,
-    .add = attention_add,
-    .store = attention_store,
+    .bytes = host_bytes,
+    .forward = host_forward,
+    .finish = host_finish,
+    .delta = host_delta,
+    .backward = host_backward,
+    .add = host_add,
+    .store = host_store,
 };

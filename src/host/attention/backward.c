@@ -345,14 +345,13 @@ static void store_dq(void *context, int64_t item, int thread)
                                                           (int64_t)ta_dtype_bytes(dtype));
 }
 
-void ta_host_attention_backward(ta_pool *pool, ta_attention_job *job, void *workspace)
+void ta_host_attention_backward(ta_pool *pool, ta_attention_job *job)
 {
     const ta_attention_work *w = job->work;
     backward_item unused;
     job->splits = choose_splits(w);
     job->split_keys = (w->keys + job->splits - 1) / job->splits;
     job->split_keys = (job->split_keys + TILE_KEYS - 1) / TILE_KEYS * TILE_KEYS;
-    job->scratch = workspace;
     job->scratch_bytes = cut_scratch(w, NULL, &unused);
     job->dq_panels = (float *)(job->scratch + (size_t)ta_pool_threads(pool) * job->scratch_bytes);
     ta_pool_run(pool, (int64_t)job->splits * w->kv_heads, run_item, job);

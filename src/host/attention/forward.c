@@ -7,10 +7,18 @@
 #include "base/partial.h"
 #include "job.h"
 
-/* Rows of an item. Their queries and sums stay in the second cache level beside a tile; the more
- * there are, the less often a tile is loaded. */
-#define ITEM_PANELS 16
+/* The most rows of an item. Their queries and sums stay in the second cache level beside a tile;
+ * the more there are, the less often a tile is loaded. Half as many where there would be so few
+ * items that threads wait for the last ones. */
+#define ITEM_PANELS 32
 #define ITEM_ROWS (ITEM_PANELS * TA_PANEL_LANES)
+#define ITEMS_WANTED 32
+
+static int64_t item_rows(const ta_attention_job *job)
+{
+    return job->rows * job->work->kv_heads >= (int64_t)ITEM_ROWS * ITEMS_WANTED ? ITEM_ROWS
+                                                                                : ITEM_ROWS / 2;
+}
 
 /* The most keys of a tile: sums over tokens are made in runs of at most 64 (docs/numerics.md). */
 #define TILE_KEYS 64
@@ -59,10 +67,10 @@ size_t ta_attention_forward_scratch(const ta_attention_work *shape)
 static forward_item prepare(const ta_attention_job *job, int64_t item, char *scratch)
 {
     const ta_attention_work *w = job->work;
-    int64_t blocks = (job->rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    int64_t most = item_rows(job), blocks = (job->rows + most - 1) / most;
     forward_item f = {.job = job, .kv_head = (int32_t)(item % w->kv_heads)};
-    f.row = (blocks - 1 - item / w->kv_heads) * ITEM_ROWS; /* the longest first, if causal */
-    f.rows = (int)(job->rows - f.row < ITEM_ROWS ? job->rows - f.row : ITEM_ROWS);
+    f.row = (blocks - 1 - item / w->kv_heads) * most; /* the longest first, if causal */
+    f.rows = (int)(job->rows - f.row < most ? job->rows - f.row : most);
     f.k = (float *)scratch;
     f.v = (float *)(scratch += tile_bytes(w->k_dim));
     f.q = (float *)(scratch += tile_bytes(w->v_dim));
@@ -235,7 +243,7 @@ static void run_item(void *context, int64_t item, int thread)
 
 void ta_host_attention_forward(ta_pool *pool, ta_attention_job *job)
 {
-    int64_t blocks = (job->rows + ITEM_ROWS - 1) / ITEM_ROWS;
+    int64_t blocks = (job->rows + item_rows(job) - 1) / item_rows(job);
     job->scratch_bytes = ta_attention_forward_scratch(job->work);
     ta_pool_run(pool, blocks * job->work->kv_heads, run_item, job);
 }

@@ -199,9 +199,9 @@ static inline void ta_fetch_keys(const ta_attention_job *job, const ta_tensor *t
 size_t ta_attention_forward_scratch(const ta_attention_work *shape);
 void ta_host_attention_forward(ta_pool *pool, ta_attention_job *job);
 
-/* backward.c: bytes of the workspace, which starts with the threads' scratch, and the whole
- * of backward(). */
+/* backward.c: bytes of scratch of all threads, with the sums of dQ behind it, and the whole of
+ * backward(). */
 size_t ta_attention_backward_bytes(const ta_attention_work *shape, int threads);
-void ta_host_attention_backward(ta_pool *pool, ta_attention_job *job, void *workspace);
+void ta_host_attention_backward(ta_pool *pool, ta_attention_job *job);
 
 #endif

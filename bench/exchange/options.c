@@ -1,0 +1,162 @@
+/* See options.h. exchange.c uses it. */
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/device_text.h"
+#include "common/launch.h"
+#include "common/sweep.h"
+
+static const char *const placement_words[] = {"all", "root", "heads", NULL};
+static const char *const group_words[] = {"auto", "host", "ccl", NULL};
+static const char *const kind_words[] = {"doubling",   "binomial",   "scatter", "two-level",
+                                         "all-gather", "all-reduce", "direct",  "multi-level",
+                                         "bare",       NULL};
+static const int kinds[] = {TA_EXCHANGE_DOUBLING,  TA_EXCHANGE_BINOMIAL,    TA_EXCHANGE_SCATTER,
+                            TA_EXCHANGE_TWO_LEVEL, TA_EXCHANGE_ALL_GATHER,  TA_EXCHANGE_ALL_REDUCE,
+                            TA_EXCHANGE_DIRECT,    TA_EXCHANGE_MULTI_LEVEL, WAY_BARE};
+
+#define AT(field) offsetof(exchange_options, field)
+static const arg_flag flags[] = {
+    {'b', "begin", ARG_INT, AT(begin), 64, 1 << 30, NULL, "BYTES", "of the smallest partial", NULL},
+    {'e', "end", ARG_INT, AT(end), 64, 1 << 30, NULL, "BYTES", "of the largest", NULL},
+    {'f', "factor", ARG_INT, AT(factor), 2, 1024, NULL, "N", "from one to the next", NULL},
+    {'n', "iterations", ARG_INT, AT(iterations), 1, 1000000, NULL, "N", "samples of each kind",
+     NULL},
+    {'w', "warmup", ARG_INT, AT(warmup), 0, 1000000, NULL, "N", "samples before them", NULL},
+    {'r', "repeat", ARG_INT, AT(repeat), 1, 1000000, NULL, "N",
+     "steps of a sample, between which all other kinds have one", NULL},
+    {0, "ranks", ARG_INT, AT(ranks), 2, 1024, NULL, "N", "threads; under mpirun the processes",
+     NULL},
+    {0, "kinds", ARG_CHOICES, AT(kinds), 0, 0, kind_words, "LIST",
+     "of exchange; rows are compared with the first", "all that there are"},
+    {0, "head-dim", ARG_INT, AT(dim), 8, 576, NULL, "N", "head dimension, a multiple of 8", NULL},
+    {0, "placement", ARG_CHOICE, AT(placement), 0, 0, placement_words, "WORD",
+     "of the output: all, root, heads", NULL},
+    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
+     "where partials are: host, or a kind of GPU, cuda, rocm or auto, of which each rank takes one",
+     NULL},
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
+     "ccl on GPUs",
+     NULL},
+    {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "NAME",
+     "where the ranks are, for the kinds that go by nodes: h100:2x8, a file, or probe", "one node"},
+    {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results", NULL},
+    {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
+     "write every sample there; -: to standard output, and the table to standard error", NULL},
+    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    {0},
+};
+static const arg_flag *const tables[] = {flags, NULL};
+static const exchange_options defaults = {.begin = 4096,
+                                          .end = 1 << 20,
+                                          .factor = 4,
+                                          .iterations = 50,
+                                          .warmup = 5,
+                                          .repeat = 20,
+                                          .ranks = 2,
+                                          .dim = 128,
+                                          .device = "host",
+                                          .check = 1};
+
+int exchange_options_parse(int argc, char **argv, exchange_options *o, char *error, size_t capacity)
+{
+    *o = defaults;
+    if (args_parse(tables, o, argc, argv, error, capacity) != 0)
+        return -1;
+    if (launch.mpi)
+        o->ranks = launch.ranks;
+    if (launch.mpi && o->ranks < 2) {
+        snprintf(error, capacity, "there is one process: an exchange needs two or more");
+        return -1;
+    }
+    if (o->end < o->begin) {
+        snprintf(error, capacity, "--end is %lld: must be at least --begin, %lld",
+                 (long long)o->end, (long long)o->begin);
+        return -1;
+    }
+    return sweep_check_dim("head-dim", o->dim, error, capacity);
+}
+
+int exchange_options_set_device(exchange_options *o, const char *name, char *error, size_t capacity)
+{
+    o->gpu = strcmp(name, "host") != 0;
+    device_text(o->device, o->device_said, sizeof o->device_said);
+    if (o->gpu && strchr(o->device, ':')) {
+        snprintf(
+            error, capacity,
+            "--device is %s: must be a kind of GPU, such as %.*s, of which each rank takes one",
+            o->device, (int)strcspn(o->device, ":"), o->device);
+        return -1;
+    }
+    if (o->group == EXCHANGE_GROUP_CCL && !o->gpu) {
+        snprintf(error, capacity,
+                 "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda or rocm",
+                 o->device);
+        return -1;
+    }
+    snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
+    o->device = o->device_name;
+    if (o->group == EXCHANGE_GROUP_AUTO)
+        o->group = o->gpu ? EXCHANGE_GROUP_CCL : EXCHANGE_GROUP_HOST;
+    return 0;
+}
+
+/* What can be measured, as far as the flags say. Plans of what is asked for say why they can't be
+ * made. */
+static int is_there(const exchange_options *o, ta_placement placement, int kind)
+{
+    int one_host = !launch.mpi || launch.local_ranks == launch.ranks, asked = o->kinds.count;
+    if (kind == WAY_BARE)
+        return one_host && !o->gpu;
+    if (kind == TA_EXCHANGE_DOUBLING)
+        return placement != TA_PLACE_ROOT;
+    if (kind == TA_EXCHANGE_ALL_REDUCE)
+        return asked || o->group != EXCHANGE_GROUP_CCL;
+    if (kind == TA_EXCHANGE_TWO_LEVEL || kind == TA_EXCHANGE_MULTI_LEVEL)
+        return asked || o->cluster;
+    return 1;
+}
+
+/* Those that a cluster or the devices may not allow are left out, unless they are asked for. */
+static int may_fail(int kind)
+{
+    return kind == TA_EXCHANGE_TWO_LEVEL || kind == TA_EXCHANGE_MULTI_LEVEL ||
+           kind == TA_EXCHANGE_DIRECT;
+}
+
+void exchange_options_choose(const exchange_options *o, exchange_row *row)
+{
+    int all = (int)(sizeof kinds / sizeof *kinds), asked = o->kinds.count;
+    for (int i = 0; i < (asked ? asked : all); i++) {
+        int kind = kinds[asked ? o->kinds.values[i] : i];
+        if (!is_there(o, row->placement, kind))
+            continue;
+        row->optional[row->ways] = !asked && may_fail(kind);
+        row->way[row->ways++] = kind;
+    }
+    if (o->gpu) {
+        row->way[row->ways++] = WAY_GROUP_REDUCE;
+        row->way[row->ways++] = WAY_GROUP_GATHER;
+    } else if (launch.mpi) {
+        row->way[row->ways++] = WAY_MPI_REDUCE;
+        row->way[row->ways++] = WAY_MPI_GATHER;
+    }
+}
+
+void exchange_options_help(FILE *file)
+{
+    args_print(file, tables, &defaults);
+}
+
+const char *exchange_placement_name(const exchange_options *o)
+{
+    return placement_words[o->placement];
+}
+
+const char *exchange_group_name(const exchange_options *o)
+{
+    return group_words[o->group];
+}

@@ -1,0 +1,46 @@
+/* What the tests of the kernels that load K and V past shared memory have in common
+ * (hip/attend/direct_kernel.h, hip/attend/latent.hip): random decode cases that such a kernel is
+ * for, and steps with pages that are none; on the executor, unless TA_TEST_DEVICE names another
+ * device. */
+#ifndef TESTS_DIRECT_CASE_H
+#define TESTS_DIRECT_CASE_H
+
+#include "case.h"
+
+/* What a kernel takes, drawn from one source. */
+typedef struct direct_kernel {
+    uint64_t salt; /* of the seed, so that kernels have different cases */
+    int cases;     /* unless the arguments say how many */
+    void (*choose_dims)(random_source *r, decode_case *c);
+    void (*choose_rows)(random_source *r, decode_case *c); /* heads, query tokens, lengths */
+} direct_kernel;
+
+/* Up to `batch` sequences of up to `most` tokens, some of them short. */
+void direct_choose_lengths(random_source *r, decode_case *c, int most, int batch);
+
+/* Run a case of one sequence, whose length is near an edge of the division of work; then with a
+ * window that ends near the middle of it. */
+void direct_around_edge(decode_case c, int edge, int off);
+
+/* Run a case with eight sequences of these lengths, in one block of memory and in pages. */
+void direct_unequal_lengths(decode_case c, const int32_t lengths[8]);
+
+/* Run a variant of a case with a value that is not finite, in tiles of which queries see parts. */
+void direct_not_finite(decode_case c, int variant);
+
+/* Run a case with its query aligned to 16 bytes, to words and to elements: with the same bits. */
+void direct_any_query(decode_case c);
+
+/* Steps over pages of which one is none, in tiles that are seen whole, the first and later ones,
+ * and in one at the end: the result of that sequence is NaN, that of another is not touched. V is
+ * the beginning of K. */
+void direct_pages_that_are_none(int k_dim, int v_dim);
+
+/* Everything that case_random() draws, but for what the kernel of direct_main() does not take. */
+void test_random_cases(void);
+
+/* seed_main() on the executor. It prints direct_worst, which all cases go into. */
+extern bound_worst direct_worst;
+int direct_main(int argc, char **argv, const direct_kernel *kernel, void (*all)(void));
+
+#endif

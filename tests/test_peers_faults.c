@@ -1,0 +1,239 @@
+/* The direct exchange between GPUs (test_peers.c) where something goes wrong: ranks with bad
+ * arguments, ranks that do not come, a rank that aborts; and what becomes of it where devices can't
+ * reach each other. */
+#include <pthread.h>
+
+#include "exchange/peer_rank.h"
+#include "lib/peer_ranks.h"
+
+/* Rank 1 is given bad arguments: nobody waits, all hear of it, and the next step is right. */
+static ta_status run_bad_argument(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    TA_TRY(prepare(p, &step, &plan));
+    const int32_t *lengths = step.kv.lengths;
+    if (p->rank == 1)
+        step.kv.lengths = NULL;
+    ta_status status = small_step_queue(&step, plan, p->stream);
+    RANK_EXPECT((status == TA_OK) == (p->rank != 1));
+    TA_TRY(small_step_fetch(&step, p->stream));
+    RANK_EXPECT(p->rank == 1 || small_step_untouched(&step));
+    if (p->rank != 1)
+        TA_TRY(rank_expect_error(TA_ERR_INVALID, ta_plan_check(plan), "rank 1 failed", "earlier"));
+    step.kv.lengths = lengths;
+    TA_TRY(decode(p, &step, plan));
+    RANK_EXPECT(small_step_right(&step));
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void test_bad_argument(void)
+{
+    trial t = {.fn = run_bad_argument, .kind = TA_EXCHANGE_DIRECT};
+    ta_cluster *cluster;
+    for (t.threads = 0; t.threads < 2; ++t.threads)
+        EXPECT_OK(run_on(&t, 3));
+    EXPECT_OK(ta_cluster_create("local:2x3", &cluster));
+    t.threads = 0;
+    t.cluster = cluster;
+    EXPECT_OK(run_on(&t, 5));
+    ta_cluster_destroy(cluster);
+}
+
+#define SHORT_MS PATIENCE_MS(2000)
+
+static pthread_barrier_t in_turn; /* where three ranks meet outside of their group */
+
+/* All have long patience until here; in the next step on the device they have little. */
+static ta_status take_first_step(peer *p, small_step *step, ta_plan **plan)
+{
+    TA_TRY(prepare(p, step, plan));
+    TA_TRY(decode(p, step, *plan));
+    RANK_EXPECT(small_step_right(step));
+    ta_peers_params *params = &((ta_gpu_peers *)(*plan)->job.peers)->params;
+    params->patience = params->patience / LONG_WAIT_MS * SHORT_MS;
+    pthread_barrier_wait(&in_turn);
+    return TA_OK;
+}
+
+/* Rank 1 comes to one step and not to the next: the others hear its name when their time is over,
+ * and from then on at once. */
+static ta_status run_missing(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    TA_TRY(take_first_step(p, &step, &plan));
+    if (p->rank != 1) {
+        TA_TRY(decode(p, &step, plan));
+        RANK_EXPECT(small_step_untouched(&step));
+        TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, ta_plan_check(plan), "rank 1 did not come",
+                                 "timeout"));
+        TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, small_step_queue(&step, plan, p->stream),
+                                 "rank 1 did not come", "neither that step"));
+        TA_TRY(small_step_fetch(&step, p->stream));
+        RANK_EXPECT(small_step_untouched(&step));
+    }
+    pthread_barrier_wait(&in_turn); /* it does not leave before */
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void test_missing_rank(void)
+{
+    trial t = {.fn = run_missing, .kind = TA_EXCHANGE_DIRECT};
+    pthread_barrier_init(&in_turn, NULL, 3);
+    for (int shots = 1; shots <= 2; ++shots) {
+        setenv("TREEATTN_DIRECT_SHOTS", shots == 1 ? "1" : "2", 1);
+        for (t.threads = 0; t.threads < 2; ++t.threads)
+            EXPECT_OK(run_on(&t, 3));
+    }
+    pthread_barrier_destroy(&in_turn);
+}
+
+/* Rank 1 aborts the group while the others wait for it on their devices: they hear its name, and a
+ * new group works. */
+static ta_status run_aborted(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    TA_TRY(take_first_step(p, &step, &plan));
+    if (p->rank == 1) {
+        sleep_ms(SHORT_MS / 4);
+        ta_group_abort(p->group, "enough");
+    } else {
+        TA_TRY(decode(p, &step, plan));
+        RANK_EXPECT(small_step_untouched(&step));
+        ta_status status = ta_plan_check(plan);
+        RANK_EXPECT(status == TA_ERR_TIMEOUT || status == TA_ERR_ABORTED);
+        RANK_EXPECT(strstr(ta_last_error(), "rank 1 "));
+        RANK_EXPECT(small_step_queue(&step, plan, p->stream) != TA_OK);
+        RANK_EXPECT(strstr(ta_last_error(), "rank 1 "));
+    }
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void test_aborted(void)
+{
+    trial t = {.fn = run_aborted, .kind = TA_EXCHANGE_DIRECT};
+    trial again = {.fn = run_steps, .kind = TA_EXCHANGE_DIRECT, .steps = 3};
+    pthread_barrier_init(&in_turn, NULL, 3);
+    for (t.threads = again.threads = 0; t.threads < 2; t.threads = ++again.threads) {
+        EXPECT_OK(run_on(&t, 3));
+        EXPECT_OK(run_on(&again, 3));
+    }
+    pthread_barrier_destroy(&in_turn);
+}
+
+/* ---- Where it can't be had ---- */
+
+static ta_status run_refused(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    ta_cluster *cluster = NULL;
+    ta_status status = TA_OK;
+    if (p->trial->nodes)
+        TA_TRY(ta_cluster_create(p->trial->nodes, &cluster));
+    small_step_init(&step, p->rank, p->ranks);
+    step.config.exchange = p->trial->kind;
+    step.config.cluster = cluster;
+    status = ta_plan_create(p->group, p->device, &step.config, &plan);
+    ta_cluster_destroy(cluster);
+    return status;
+}
+
+static void test_refused(void)
+{
+    trial t = {.fn = run_refused, .kind = TA_EXCHANGE_DIRECT};
+    for (t.threads = 0; t.threads < 2; ++t.threads) {
+        simt_set_peers(SIMT_PEERS_NONE);
+        EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 3), "TA_EXCHANGE_DIRECT", "no peer");
+        simt_set_peers(SIMT_PEERS_PAIRS);
+        EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 3), "TA_EXCHANGE_DIRECT", "no peer");
+        simt_set_peers(SIMT_PEERS_LOSSY);
+        EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 3), "TA_EXCHANGE_DIRECT", "words from other");
+        simt_set_peers(SIMT_PEERS_ALL);
+    }
+    t.threads = 1; /* no messages of device memory */
+    t.nodes = "local:2x2";
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 4), "TA_EXCHANGE_DIRECT",
+                 "the ranks are on 2 nodes");
+    t.nodes = NULL;
+    t.one_device = 1;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 2), "TA_EXCHANGE_DIRECT", "same device");
+}
+
+/* Left to the planner, on a cluster where it costs least: ranks that can't have it take another
+ * exchange, of which ta_explain() and ta_info() say why. */
+static ta_status run_choosing(peer *p)
+{
+    trial *t = p->trial;
+    small_step step;
+    ta_plan *plan = NULL;
+    char text[8000];
+    small_step_init(&step, p->rank, p->ranks);
+    step.config.cluster = t->cluster;
+    TA_TRY(small_step_to_device(&step, p->device));
+    TA_TRY(ta_plan_create(p->group, p->device, &step.config, &plan));
+    TA_TRY(ta_explain(plan, text, sizeof text, NULL));
+    RANK_EXPECT(!strstr(text, "exchange: direct") == !!t->why_not);
+    RANK_EXPECT(!t->why_not || (strstr(text, "; not direct: ") && strstr(text, t->why_not)));
+    TA_TRY(decode(p, &step, plan));
+    RANK_EXPECT(small_step_right(&step));
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void expect_info(const char *why_not)
+{
+    char text[8000];
+    EXPECT_OK(ta_info(text, sizeof text, NULL));
+    const char *line = strstr(text, "\ndirect exchange: given up, ");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(!!why_not, !!line, text);
+    if (why_not)
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, why_not), line);
+}
+
+static void choose(trial *t, const char *cluster, simt_peers peers, const char *why_not)
+{
+    ta_cluster *made;
+    EXPECT_OK(ta_cluster_create(cluster, &made));
+    t->cluster = made;
+    t->why_not = why_not;
+    simt_set_peers(peers);
+    EXPECT_OK(run_on(t, 4));
+    simt_set_peers(SIMT_PEERS_ALL);
+    ta_cluster_destroy(made);
+    expect_info(why_not);
+}
+
+static void test_fallen_back(void)
+{
+    trial t = {.fn = run_choosing};
+    for (t.threads = 0; t.threads < 2; ++t.threads)
+        choose(&t, "local:1x4", SIMT_PEERS_ALL, NULL);
+    for (t.threads = 0; t.threads < 2; ++t.threads) {
+        choose(&t, "local:1x4", SIMT_PEERS_NONE, "its device is no peer");
+        choose(&t, "local:1x4", SIMT_PEERS_PAIRS, "its device is no peer");
+        choose(&t, "local:1x4", SIMT_PEERS_LOSSY, "words from other devices came");
+    }
+    t.threads = t.one_device = 1;
+    choose(&t, "local:1x4", SIMT_PEERS_ALL, "both have the same device");
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_fallen_back); /* first: ta_info() knows of none yet */
+    RUN_TEST(test_bad_argument);
+    RUN_TEST(test_missing_rank);
+    RUN_TEST(test_aborted);
+    RUN_TEST(test_refused);
+    return UNITY_END() != 0;
+}
