@@ -18,6 +18,7 @@ typedef struct parted_slab {
 
 static pthread_mutex_t parted_lock = PTHREAD_MUTEX_INITIALIZER;
 static parted_slab *parted;
+static unsigned looks; /* how often somebody came to look for slabs to free */
 static int opened[COUNTED_DEVICES]; /* how often each device is open */
 
 /* Have all others said that they are done? */
@@ -41,11 +42,19 @@ static int may_free(const parted_slab *p, int index)
     return p->index == index || (p->index < COUNTED_DEVICES && opened[p->index] == 0);
 }
 
-/* Those that this rank may free. */
-static parted_slab *take_parted(int index)
+static void count_look(void)
+{
+    pthread_mutex_lock(&parted_lock);
+    ++looks;
+    pthread_mutex_unlock(&parted_lock);
+}
+
+/* Those that this rank may free, and how often anybody had looked by then. */
+static parted_slab *take_parted(int index, unsigned *looked)
 {
     parted_slab *taken = NULL;
     pthread_mutex_lock(&parted_lock);
+    *looked = looks;
     for (parted_slab **link = &parted; *link;) {
         parted_slab *p = *link;
         if (!may_free(p, index)) {
@@ -60,33 +69,46 @@ static parted_slab *take_parted(int index)
     return taken;
 }
 
-static void keep_parted(parted_slab *kept)
+/* How often anybody has looked: those who did since the slab was taken did not see it. */
+static unsigned keep_parted(parted_slab *kept)
 {
     pthread_mutex_lock(&parted_lock);
     kept->next = parted;
     parted = kept;
+    unsigned count = looks;
     pthread_mutex_unlock(&parted_lock);
+    return count;
 }
 
-/* Without the lock, since it waits for devices. */
-void ta_peers_free_parted(int index)
+/* Free what can be freed; without the lock, since it waits for devices. Was a slab kept that somebody
+ * missed meanwhile, who may be the last that had to be done with it? */
+static int free_some_parted(int index)
 {
-    int before = 0;
-    parted_slab *next, *p = take_parted(index);
+    unsigned looked;
+    int missed = 0, before = 0;
+    parted_slab *next, *p = take_parted(index, &looked);
     if (!p)
-        return;
+        return 0;
     (void)hipGetDevice(&before);
     for (; p; p = next) {
         next = p->next;
         if (hipSetDevice(p->index) == hipSuccess && is_free(p)) {
             (void)hipFree(p->slab);
             free(p);
-        } else {
-            keep_parted(p);
+        } else if (keep_parted(p) != looked) {
+            missed = 1;
         }
     }
     (void)hipSetDevice(before);
     (void)hipGetLastError();
+    return missed;
+}
+
+void ta_peers_free_parted(int index)
+{
+    count_look();
+    while (free_some_parted(index))
+        ;
 }
 
 static void count_opened(int index, int change)
@@ -119,5 +141,5 @@ void ta_peers_part_with(const ta_gpu_peers *p)
     kept->rank = p->params.rank;
     kept->ranks = p->params.ranks;
     kept->blocks = p->params.blocks;
-    keep_parted(kept);
+    (void)keep_parted(kept);
 }
