@@ -42,6 +42,34 @@ static void test_bad_argument(void)
     ta_cluster_destroy(cluster);
 }
 
+/* All ranks leave at the same moment: whoever of them looks first, no slab is left behind. */
+static pthread_barrier_t all_leave;
+
+static ta_status run_leaving(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    TA_TRY(prepare(p, &step, &plan));
+    pthread_barrier_wait(&all_leave);
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void test_leaving_together(void)
+{
+    trial t = {.fn = run_leaving, .kind = TA_EXCHANGE_DIRECT};
+    pthread_barrier_init(&all_leave, NULL, 3);
+    for (int i = 0; i < 300; ++i) {
+        t.threads = i % 2;
+        EXPECT_OK(run_on(&t, 3));
+        char text[40];
+        snprintf(text, sizeof text, "slabs are left behind by round %d", i);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, count_slabs(), text);
+    }
+    pthread_barrier_destroy(&all_leave);
+}
+
 #define SHORT_MS PATIENCE_MS(2000)
 
 static pthread_barrier_t in_turn; /* where three ranks meet outside of their group */
@@ -232,6 +260,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_fallen_back); /* first: ta_info() knows of none yet */
     RUN_TEST(test_bad_argument);
+    RUN_TEST(test_leaving_together);
     RUN_TEST(test_missing_rank);
     RUN_TEST(test_aborted);
     RUN_TEST(test_refused);
