@@ -18,7 +18,7 @@ typedef struct parted_slab {
 
 static pthread_mutex_t parted_lock = PTHREAD_MUTEX_INITIALIZER;
 static parted_slab *parted;
-static unsigned looks; /* how often somebody came to look for slabs to free */
+static unsigned looks;              /* how often somebody came to look for slabs to free */
 static int opened[COUNTED_DEVICES]; /* how often each device is open */
 
 /* Have all others said that they are done? */
@@ -80,8 +80,8 @@ static unsigned keep_parted(parted_slab *kept)
     return count;
 }
 
-/* Free what can be freed; without the lock, since it waits for devices. Was a slab kept that somebody
- * missed meanwhile, who may be the last that had to be done with it? */
+/* Free what can be freed; without the lock, since it waits for devices. Was a slab kept that
+ * somebody missed meanwhile, who may be the last that had to be done with it? */
 static int free_some_parted(int index)
 {
     unsigned looked;
