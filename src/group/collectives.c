@@ -147,29 +147,49 @@ static ta_status end(ta_collective *c, ta_status status)
     return give_up(c->group, status);
 }
 
+/* How a collective with an input and an output goes, its arguments checked. */
+typedef struct way {
+    ta_label_call call;
+    /* A group's own, which moves the memory of its device. */
+    ta_status (*native)(ta_group *group, const void *from, void *to, size_t count,
+                        ta_element_kind element, ta_reduction reduction, void *stream);
+    ta_status (*over_messages)(ta_collective *c, const void *from, void *to, size_t count);
+} way;
+
+/* `c` has the element and the reduction. */
+static ta_status go(const way *w, ta_collective *c, ta_group *group, ta_device *device,
+                    const void *from, void *to, size_t count, void *stream)
+{
+    if (ta_group_size(group) == 1)
+        return copy_alone(group, device, to, from, count * ta_element_bytes(c->element), stream);
+    if (group->device)
+        return w->native(group, from, to, count, c->element, c->reduction, stream);
+    TA_TRY(begin(c, group, device, w->call, 0, count, stream));
+    return end(c, w->over_messages(c, from, to, count));
+}
+
 /* ---- The calls ------------------------------------------------------------------------------- */
 
 ta_status ta_all_reduce(ta_group *group, ta_device *device, const void *from, void *to,
                         size_t count, ta_element_kind element, ta_reduction reduction, void *stream)
 {
+    static const way all_reduce = {TA_LABEL_ALL_REDUCE, ta_group_all_reduce,
+                                   ta_collective_all_reduce};
     ta_collective c = {.element = element, .reduction = reduction};
     TA_TRY(check_memory(group, device, stream));
     TA_TRY(check_element(element, 1, reduction));
     TA_TRY(check_pair(from, to, count, element));
-    if (ta_group_size(group) == 1)
-        return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
-    if (group->device)
-        return ta_group_all_reduce(group, from, to, count, element, reduction, stream);
-    TA_TRY(begin(&c, group, device, TA_LABEL_ALL_REDUCE, 0, count, stream));
-    return end(&c, ta_collective_all_reduce(&c, from, to, count));
+    return go(&all_reduce, &c, group, device, from, to, count, stream);
 }
 
-static ta_status gather_natively(ta_group *group, const void *from, void *to, size_t block,
-                                 void *stream)
+static ta_status gather_natively(ta_group *group, const void *from, void *to, size_t count,
+                                 ta_element_kind element, ta_reduction reduction, void *stream)
 {
+    size_t block = count * ta_element_bytes(element);
     char *own = (char *)to + (size_t)group->rank * block;
     size_t *offsets;
     ta_status status = TA_OK;
+    (void)reduction;
     TA_TRY(get_offsets(group, &offsets));
     for (int r = 0; r <= group->size; ++r)
         offsets[r] = (size_t)r * block;
@@ -184,16 +204,12 @@ static ta_status gather_natively(ta_group *group, const void *from, void *to, si
 ta_status ta_all_gather(ta_group *group, ta_device *device, const void *from, void *to,
                         size_t count, ta_element_kind element, void *stream)
 {
+    static const way all_gather = {TA_LABEL_ALL_GATHER, gather_natively, ta_collective_all_gather};
     ta_collective c = {.element = element};
     TA_TRY(check_memory(group, device, stream));
     TA_TRY(check_element(element, 0, TA_REDUCE_SUM));
     TA_TRY(check_parts(group, "to", to, "from", from, count, element));
-    if (ta_group_size(group) == 1)
-        return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
-    if (group->device)
-        return gather_natively(group, from, to, count * ta_element_bytes(element), stream);
-    TA_TRY(begin(&c, group, device, TA_LABEL_ALL_GATHER, 0, count, stream));
-    return end(&c, ta_collective_all_gather(&c, from, to, count));
+    return go(&all_gather, &c, group, device, from, to, count, stream);
 }
 
 static ta_status scatter_natively(ta_group *group, const void *from, void *to, size_t count,
@@ -213,16 +229,13 @@ ta_status ta_reduce_scatter(ta_group *group, ta_device *device, const void *from
                             size_t count, ta_element_kind element, ta_reduction reduction,
                             void *stream)
 {
+    static const way reduce_scatter = {TA_LABEL_REDUCE_SCATTER, scatter_natively,
+                                       ta_collective_reduce_scatter};
     ta_collective c = {.element = element, .reduction = reduction};
     TA_TRY(check_memory(group, device, stream));
     TA_TRY(check_element(element, 1, reduction));
     TA_TRY(check_parts(group, "from", from, "to", to, count, element));
-    if (ta_group_size(group) == 1)
-        return copy_alone(group, device, to, from, count * ta_element_bytes(element), stream);
-    if (group->device)
-        return scatter_natively(group, from, to, count, element, reduction, stream);
-    TA_TRY(begin(&c, group, device, TA_LABEL_REDUCE_SCATTER, 0, count, stream));
-    return end(&c, ta_collective_reduce_scatter(&c, from, to, count));
+    return go(&reduce_scatter, &c, group, device, from, to, count, stream);
 }
 
 ta_status ta_broadcast(ta_group *group, ta_device *device, void *data, size_t count,
