@@ -133,13 +133,11 @@ int sweep_check_dim(const char *flag, int64_t dim, char *error, size_t capacity)
     return -1;
 }
 
-/* With MPI each process is a rank, and that is how many there are. */
-static int use_processes(arg_list *ranks, const arg_list *defaults, char *error, size_t capacity)
+int sweep_use_processes(arg_list *ranks, int given, char *error, size_t capacity)
 {
     if (!launch.mpi)
         return 0;
-    if (memcmp(ranks, defaults, sizeof *ranks) != 0 &&
-        (ranks->count != 1 || ranks->values[0] != launch.ranks)) {
+    if (given && (ranks->count != 1 || ranks->values[0] != launch.ranks)) {
         snprintf(error, capacity, "--ranks is given, but there are %d MPI processes: leave it out",
                  launch.ranks);
         return -1;
@@ -161,5 +159,6 @@ int sweep_parse(sweep_options *sweep, const arg_flag *const *tables, int argc, c
         lengths->end = lengths->begin ? lengths->begin : usual_end;
     if (lengths->begin == 0)
         lengths->begin = lengths->end < USUAL_BEGIN ? lengths->end : USUAL_BEGIN;
-    return use_processes(&sweep->ranks, &usual_ranks, error, capacity);
+    int given = memcmp(&sweep->ranks, &usual_ranks, sizeof usual_ranks) != 0;
+    return sweep_use_processes(&sweep->ranks, given, error, capacity);
 }

@@ -44,6 +44,10 @@ int sweep_parse(sweep_options *sweep, const arg_flag *const *tables, int argc, c
 
 int64_t sweep_count(const sweep_lengths *lengths);
 
+/* With MPI each process is a rank, and that is how many there are: `ranks` must say so if the flag
+ * was given, and does afterwards. Returns 0, or -1 with a sentence in `error`. */
+int sweep_use_processes(arg_list *ranks, int given, char *error, size_t capacity);
+
 /* The list with one number. */
 arg_list sweep_one(int64_t value);
 

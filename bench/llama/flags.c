@@ -170,14 +170,10 @@ int llama_flags_parse(int argc, char **argv, llama_flags *flags, char *error, si
     flags->ranks.count = 0;
     if (args_parse(tables, flags, argc, argv, error, capacity) != 0)
         return -1;
-    if (launch.mpi && flags->ranks.count > 0 &&
-        (flags->ranks.count != 1 || flags->ranks.values[0] != launch.ranks)) {
-        snprintf(error, capacity, "--ranks is given, but there are %d MPI processes: leave it out",
-                 launch.ranks);
+    if (sweep_use_processes(&flags->ranks, flags->ranks.count > 0, error, capacity) != 0)
         return -1;
-    }
-    if (launch.mpi || flags->ranks.count == 0)
-        flags->ranks = sweep_one(launch.mpi ? launch.ranks : 1);
+    if (flags->ranks.count == 0)
+        flags->ranks = sweep_one(1);
     const char *wrong = disagreement(flags);
     if (wrong)
         snprintf(error, capacity, "%s", wrong);
