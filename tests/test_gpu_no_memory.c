@@ -13,10 +13,11 @@
 #include "device/device.h"
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/no_memory.h"
 #include "lib/small_step.h"
 #include "simt/simt_ccl.h"
 
-#define RANKS 3
+#define RANKS NO_MEMORY_RANKS
 #define TIMEOUT_MS 60000 /* nobody may wait for it */
 #define MOST_ALLOCATIONS 40
 
@@ -92,15 +93,13 @@ typedef struct call {
 
 typedef struct trial {
     const call *call;
-    int rank, number; /* whose allocation fails, and which */
-    int failed;       /* it did */
-    ta_status status[RANKS];
-    char said[RANKS][1024];
+    refusal refused;
 } trial;
 
 static ta_status poor_rank(ta_group *group, void *context)
 {
     trial *t = context;
+    refusal *refused = &t->refused;
     int rank = ta_group_rank(group);
     char name[32];
     scene s = {.threads = group};
@@ -111,18 +110,18 @@ static ta_status poor_rank(ta_group *group, void *context)
         TA_TRY(t->call->prepare(&s));
     TA_TRY(ta_group_barrier(group, NULL));
     failed = 0;
-    countdown = rank == t->rank ? t->number : 0;
+    countdown = rank == refused->rank ? refused->number : 0;
     ta_status status = t->call->run(&s);
     countdown = 0;
-    if (rank == t->rank)
-        t->failed = failed;
-    snprintf(t->said[rank], sizeof t->said[rank], "%s", ta_last_error());
+    if (rank == refused->rank)
+        refused->failed = failed;
+    snprintf(refused->said[rank], sizeof refused->said[rank], "%s", ta_last_error());
     TA_TRY(ta_group_barrier(group, NULL));
-    if (status == TA_OK && t->failed && t->call->after) {
+    if (status == TA_OK && refused->failed && t->call->after) {
         status = t->call->after(&s);
-        snprintf(t->said[rank], sizeof t->said[rank], "%s", ta_last_error());
+        snprintf(refused->said[rank], sizeof refused->said[rank], "%s", ta_last_error());
     }
-    t->status[rank] = status;
+    refused->status[rank] = status;
     TA_TRY(ta_group_barrier(group, NULL));
     ta_plan_destroy(s.plan);
     ta_group_destroy(s.part);
@@ -132,39 +131,20 @@ static ta_status poor_rank(ta_group *group, void *context)
     return TA_OK;
 }
 
-static void expect_no_memory(const trial *t)
-{
-    char text[2048];
-    for (int rank = 0; rank < RANKS; ++rank) {
-        ta_status status = t->status[rank];
-        snprintf(text, sizeof text, "%s, allocation %d of rank %d fails: rank %d gave %s \"%s\"",
-                 t->call->name, t->number, t->rank, rank, ta_status_name(status), t->said[rank]);
-        if (rank == t->rank)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_NO_MEMORY, status, text);
-        else if (t->call->alone)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, status, text);
-        else
-            TEST_ASSERT_TRUE_MESSAGE(status != TA_OK && status != TA_ERR_TIMEOUT, text);
-        if (status != TA_OK)
-            TEST_ASSERT_NOT_NULL_MESSAGE(strstr(t->said[rank], "memory"), text);
-    }
-}
-
 static void fail_each(const call *c)
 {
     for (int rank = 0; rank < RANKS; rank += RANKS - 1) {
         int number = 1;
         for (; number <= MOST_ALLOCATIONS; ++number) {
             static trial t;
-            t = (trial){.call = c, .rank = rank, .number = number};
+            t = (trial){.call = c, .refused = {.rank = rank, .number = number}};
             alarm(300); /* whoever hangs ends the program */
             EXPECT_OK(ta_group_run_threads(RANKS, NULL, poor_rank, &t));
-            if (!t.failed) {
-                for (int i = 0; i < RANKS; ++i)
-                    TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, t.status[i], t.said[i]);
+            if (!t.refused.failed) {
+                expect_memory(&t.refused);
                 break;
             }
-            expect_no_memory(&t);
+            expect_no_memory(&t.refused, c->name, c->alone);
         }
         printf("%s: %d allocations of rank %d\n", c->name, number - 1, rank);
         TEST_ASSERT_TRUE_MESSAGE(number > 1, "nothing was allocated: there is nothing to see");

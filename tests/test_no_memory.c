@@ -14,14 +14,17 @@
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
+#include "lib/no_memory.h"
 #include "lib/patience.h"
 #include "lib/plan_config.h"
 #include "lib/small_step.h"
 #include "lib/wrapped_allocation.h"
 
-#define RANKS MEMORY_RANKS
+#define RANKS NO_MEMORY_RANKS
 #define TIMEOUT_MS LONG_WAIT_MS /* nobody may wait for it */
 #define MOST_ALLOCATIONS 400
+
+_Static_assert(MEMORY_RANKS == RANKS, "a custom group has all of them");
 
 /* ---- Memory that is not there ---- */
 
@@ -119,10 +122,7 @@ typedef struct call {
 typedef struct trial {
     const call *call;
     const ta_cluster *cluster;
-    int rank, number; /* whose allocation fails, and which */
-    int failed;       /* it did */
-    ta_status status[RANKS];
-    char said[RANKS][1024];
+    refusal refused;
     pthread_barrier_t together;
     memory_transport shared;
 } trial;
@@ -140,6 +140,7 @@ static void free_scene(scene *s)
 static ta_status poor_rank(ta_group *group, void *context)
 {
     trial *t = context;
+    refusal *refused = &t->refused;
     int rank = ta_group_rank(group);
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     scene s = {.group = group, .cluster = t->cluster, .shared = &t->shared};
@@ -151,29 +152,15 @@ static ta_status poor_rank(ta_group *group, void *context)
     TA_TRY(ta_group_barrier(group, NULL)); /* else the others may not be done with that */
     pthread_barrier_wait(&t->together); /* else one that aborts the group could end it in there */
     failed = 0;
-    countdown = rank == t->rank ? t->number : 0;
-    t->status[rank] = t->call->run(&s);
+    countdown = rank == refused->rank ? refused->number : 0;
+    refused->status[rank] = t->call->run(&s);
     countdown = 0;
-    if (rank == t->rank)
-        t->failed = failed;
-    snprintf(t->said[rank], sizeof t->said[rank], "%s", ta_last_error());
+    if (rank == refused->rank)
+        refused->failed = failed;
+    snprintf(refused->said[rank], sizeof refused->said[rank], "%s", ta_last_error());
     pthread_barrier_wait(&t->together); /* before anybody leaves the group */
     free_scene(&s);
     return TA_OK;
-}
-
-static void expect_no_memory(const trial *t)
-{
-    char text[2048];
-    for (int rank = 0; rank < RANKS; ++rank) {
-        ta_status status = t->status[rank];
-        snprintf(text, sizeof text, "%s, allocation %d of rank %d fails: rank %d gave %s \"%s\"",
-                 t->call->name, t->number, t->rank, rank, ta_status_name(status), t->said[rank]);
-        TEST_ASSERT_TRUE_MESSAGE(status != TA_OK && status != TA_ERR_TIMEOUT, text);
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(t->said[rank], "memory"), text);
-        if (rank == t->rank)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_NO_MEMORY, status, text);
-    }
 }
 
 /* Returns how many allocations there are to fail. */
@@ -183,7 +170,7 @@ static int fail_each(const call *c, const ta_cluster *cluster, int rank)
     config.timeout_ms = TIMEOUT_MS;
     for (int number = 1; number <= MOST_ALLOCATIONS; ++number) {
         static trial t;
-        t = (trial){.call = c, .cluster = cluster, .rank = rank, .number = number};
+        t = (trial){.call = c, .cluster = cluster, .refused = {.rank = rank, .number = number}};
         memory_transport_init(&t.shared);
         char text[200];
         int before = atomic_load(&live);
@@ -195,12 +182,11 @@ static int fail_each(const call *c, const ta_cluster *cluster, int rank)
         snprintf(text, sizeof text, "blocks left behind by %s, allocation %d of rank %d", c->name,
                  number, rank);
         TEST_ASSERT_EQUAL_INT_MESSAGE(before, atomic_load(&live), text);
-        if (t.failed) {
-            expect_no_memory(&t);
+        if (t.refused.failed) {
+            expect_no_memory(&t.refused, c->name, 0);
             continue;
         }
-        for (int i = 0; i < RANKS; ++i)
-            TEST_ASSERT_EQUAL_INT_MESSAGE(TA_OK, t.status[i], t.said[i]);
+        expect_memory(&t.refused);
         return number - 1;
     }
     TEST_FAIL_MESSAGE("it never ends");

@@ -235,20 +235,28 @@ static ta_status absent(ta_group *world)
                              WITHIN);
 }
 
+enum { LARGE_BYTES = 3 << 20 };
+
+/* A large message, of ranks that lose their patience. */
+static char *large_message(ta_group *world)
+{
+    char *data = malloc(LARGE_BYTES);
+    memset(data, 7, LARGE_BYTES);
+    lose_patience(world);
+    return data;
+}
+
 /* A large message that nobody takes: MPI must not touch the sender's memory any more. */
 static ta_status message_not_taken(ta_group *world)
 {
-    size_t bytes = 3 << 20;
-    char *data = malloc(bytes);
+    char *data = large_message(world);
     ta_status status = TA_OK;
-    memset(data, 7, bytes);
-    lose_patience(world);
     if (ta_group_rank(world) == 0)
-        status = rank_expect_error(TA_ERR_TIMEOUT,
-                                   ta_group_exchange(world, data, bytes, 1, NULL, 0, -1, NULL),
-                                   "rank 1 did not arrive", "rank 0 waited");
+        status = rank_expect_error(
+            TA_ERR_TIMEOUT, ta_group_exchange(world, data, LARGE_BYTES, 1, NULL, 0, -1, NULL),
+            "rank 1 did not arrive", "rank 0 waited");
     rank_meet(0);
-    memset(data, 9, bytes);
+    memset(data, 9, LARGE_BYTES);
     free(data);
     return status;
 }
@@ -256,17 +264,14 @@ static ta_status message_not_taken(ta_group *world)
 /* The sender stops in the middle: the receiver has some of it and waits for more. */
 static ta_status message_not_finished(ta_group *world)
 {
-    size_t bytes = 3 << 20;
-    char *data = malloc(bytes);
+    char *data = large_message(world);
     ta_status status = TA_OK;
-    memset(data, 7, bytes);
-    lose_patience(world);
     if (ta_group_rank(world) == 0)
-        TA_TRY(ta_group_start(world, data, bytes, 1, NULL, 0, -1, NULL));
+        TA_TRY(ta_group_start(world, data, LARGE_BYTES, 1, NULL, 0, -1, NULL));
     if (ta_group_rank(world) == 1)
-        status = rank_expect_error(TA_ERR_TIMEOUT,
-                                   ta_group_exchange(world, NULL, 0, -1, data, bytes, 0, NULL),
-                                   "rank 0 did not arrive", "rank 1 waited");
+        status = rank_expect_error(
+            TA_ERR_TIMEOUT, ta_group_exchange(world, NULL, 0, -1, data, LARGE_BYTES, 0, NULL),
+            "rank 0 did not arrive", "rank 1 waited");
     rank_meet(0);
     if (ta_group_rank(world) == 0)
         status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_finish(world, NULL),
