@@ -1,13 +1,13 @@
 /* Ranks whose plans differ (src/decode/agree.c): for every field of the config, all
  * ranks get an error that names the field and the rank, no plan is left, and the group still
  * works. */
-#include <pthread.h>
 
 #include "base/status.h"
 #include "decode/plan.h"
 #include "group/group.h"
 #include "lib/differing_plan.h"
 #include "lib/expect.h"
+#include "lib/meeting.h"
 #include "lib/small_step.h"
 
 #define RANKS 3
@@ -119,7 +119,7 @@ static void test_a_rank_without_memory(void)
 }
 
 /* A rank that never makes its plan: the others wait no longer than the timeout, and name it. */
-static ta_status missing_rank(ta_group *group, void *context)
+static ta_status missing_rank(ta_group *group, void *barrier)
 {
     ta_device *device;
     ta_plan *plan = NULL;
@@ -128,7 +128,7 @@ static ta_status missing_rank(ta_group *group, void *context)
         return TA_OK;
     small_step_init(&step, ta_group_rank(group), ta_group_size(group));
     TA_TRY(ta_device_open("host", NULL, &device));
-    pthread_barrier_wait(context); /* the others come together */
+    pthread_barrier_wait(barrier); /* the others come together */
     ta_status status = ta_plan_create(group, device, &step.config, &plan);
     RANK_EXPECT(status == TA_ERR_TIMEOUT && plan == NULL);
     RANK_EXPECT(strstr(ta_last_error(), "rank 1 did not arrive"));
@@ -138,12 +138,7 @@ static ta_status missing_rank(ta_group *group, void *context)
 
 static void test_a_rank_that_makes_no_plan(void)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    pthread_barrier_t others;
-    config.timeout_ms = 1000;
-    pthread_barrier_init(&others, NULL, RANKS - 1);
-    EXPECT_OK(ta_group_run_threads(RANKS, &config, missing_rank, &others));
-    pthread_barrier_destroy(&others);
+    EXPECT_OK(run_and_meet(RANKS, RANKS - 1, 1000, missing_rank));
 }
 
 int main(void)

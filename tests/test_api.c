@@ -2,10 +2,10 @@
  * written, and the plan still works. In a group, one rank's bad argument is an error on the others
  * too, nobody waits for long, and the next step is right. */
 #include <math.h>
-#include <pthread.h>
 
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/meeting.h"
 #include "lib/number.h"
 #include "lib/options.h"
 #include "lib/small_step.h"
@@ -352,13 +352,13 @@ static void test_a_mistake_under_every_placement(void)
 }
 
 /* A rank that never makes the step. All others come together. */
-static ta_status absent_rank(ta_group *group, void *context)
+static ta_status absent_rank(ta_group *group, void *barrier)
 {
     ta_device *device;
     ta_plan *plan;
     small_step step;
     TA_TRY(small_step_open(&step, group, &device, &plan));
-    pthread_barrier_wait(context);
+    pthread_barrier_wait(barrier);
     if (ta_group_rank(group) != 2) {
         ta_status status = small_step_decode(&step, plan);
         RANK_EXPECT(status == TA_ERR_TIMEOUT && strstr(ta_last_error(), "rank 2 did not arrive"));
@@ -375,12 +375,7 @@ static ta_status absent_rank(ta_group *group, void *context)
 
 static void test_a_rank_that_skips_the_step(void)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    pthread_barrier_t all;
-    config.timeout_ms = 1500;
-    pthread_barrier_init(&all, NULL, 5);
-    EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, &all));
-    pthread_barrier_destroy(&all);
+    EXPECT_OK(run_and_meet(5, 5, 1500, absent_rank));
 }
 
 int main(int argc, char **argv)

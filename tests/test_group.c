@@ -3,11 +3,11 @@
 #include "group/group.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "lib/ceil_log2.h"
 #include "lib/expect.h"
+#include "lib/meeting.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8};
 #define RANK_COUNTS ((int)(sizeof rank_counts / sizeof *rank_counts))
@@ -264,32 +264,27 @@ static void test_split(void)
     run_everywhere(split_rank, NULL);
 }
 
-static ta_status split_without_rank(ta_group *group, void *context)
+static ta_status split_without_rank(ta_group *group, void *barrier)
 {
     ta_group *part = NULL;
     if (ta_group_rank(group) == 1)
         return TA_OK;
-    pthread_barrier_wait(context); /* the others come together */
+    pthread_barrier_wait(barrier); /* the others come together */
     return ta_group_split(group, 0, 0, &part);
 }
 
 static void test_split_that_fails(void)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    ta_group *group, *part = (ta_group *)&config;
-    pthread_barrier_t others;
-    config.timeout_ms = 1000;
-    pthread_barrier_init(&others, NULL, 3);
-    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, split_without_rank, &others),
+    ta_group *group, *part = (ta_group *)&group;
+    EXPECT_ERROR(TA_ERR_TIMEOUT, run_and_meet(4, 3, 1000, split_without_rank),
                  "rank 1 did not arrive", NULL);
-    pthread_barrier_destroy(&others);
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(NULL, 0, 0, &part), "group is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_group_split(group, 0, 0, NULL), "part is NULL", NULL);
     ta_group_abort(group, "enough");
     EXPECT_ERROR(TA_ERR_ABORTED, ta_group_exchange(group, NULL, 0, 0, NULL, 0, -1, NULL), "enough",
                  NULL);
-    TEST_ASSERT_EQUAL_PTR(&config, part);
+    TEST_ASSERT_EQUAL_PTR(&group, part);
     ta_group_destroy(group);
 }
 

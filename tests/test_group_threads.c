@@ -9,6 +9,7 @@
 #include "base/rank_list.h"
 #include "group/signals.h"
 #include "lib/expect.h"
+#include "lib/meeting.h"
 #include "lib/patience.h"
 
 /* Who is woken does not wait until LONG_WAIT_MS is over. How soon it gets a CPU is up to the
@@ -105,30 +106,22 @@ static ta_status see(ta_group *group, double begin, ta_status status)
     return TA_OK;
 }
 
-/* Where ranks meet outside of the group: before a call that some of them come to, so that none of
- * these is late because its thread is, and after it, so that nobody leaves before. */
-static pthread_barrier_t in_turn;
-
 /* Rank 2 of 5 never comes to the barrier. */
-static ta_status absent_rank(ta_group *group, void *context)
+static ta_status absent_rank(ta_group *group, void *barrier)
 {
-    (void)context;
-    pthread_barrier_wait(&in_turn);
+    pthread_barrier_wait(barrier);
     double begin = ta_clock_s();
     if (ta_group_rank(group) != 2)
         see(group, begin, ta_group_barrier(group, NULL));
-    pthread_barrier_wait(&in_turn);
+    pthread_barrier_wait(barrier);
     return TA_OK;
 }
 
 static void test_a_rank_that_never_arrives_is_named(void)
 {
-    ta_group_config config = with_timeout(1000);
     double longest = 0; /* who waited all the time; others, who came later, hear from it */
     memset(sights, 0, sizeof sights);
-    pthread_barrier_init(&in_turn, NULL, 5);
-    EXPECT_OK(ta_group_run_threads(5, &config, absent_rank, NULL));
-    pthread_barrier_destroy(&in_turn);
+    EXPECT_OK(run_and_meet(5, 5, 1000, absent_rank));
     for (int rank = 0; rank < 5; ++rank) {
         if (rank == 2)
             continue;
@@ -143,29 +136,25 @@ static void test_a_rank_that_never_arrives_is_named(void)
 
 /* Rank 1 waits for 3, which waits for 2, and so is not to blame; rank 0 has nothing to do with it.
  * Rank 1 comes first, and its time is over first. */
-static ta_status chained_rank(ta_group *group, void *context)
+static ta_status chained_rank(ta_group *group, void *barrier)
 {
     char byte;
     int rank = ta_group_rank(group), from = rank == 1 ? 3 : 2;
     ta_status status = TA_OK;
-    (void)context;
-    pthread_barrier_wait(&in_turn);
+    pthread_barrier_wait(barrier);
     if (rank == 3)
         usleep(300000);
     if (rank % 2)
         status = ta_group_exchange(group, NULL, 0, -1, &byte, 1, from, NULL);
     see(group, ta_clock_s(), status);
-    pthread_barrier_wait(&in_turn);
+    pthread_barrier_wait(barrier);
     return TA_OK;
 }
 
 static void test_who_waits_for_whom(void)
 {
-    ta_group_config config = with_timeout(3000);
     memset(sights, 0, sizeof sights);
-    pthread_barrier_init(&in_turn, NULL, 4);
-    EXPECT_OK(ta_group_run_threads(4, &config, chained_rank, NULL));
-    pthread_barrier_destroy(&in_turn);
+    EXPECT_OK(run_and_meet(4, 4, 3000, chained_rank));
     for (int rank = 1; rank < 4; rank += 2) {
         TEST_ASSERT_EQUAL_INT_MESSAGE(TA_ERR_TIMEOUT, sights[rank].status, sights[rank].error);
         TEST_ASSERT_NOT_NULL_MESSAGE(
@@ -474,24 +463,23 @@ static void test_bad_arguments(void)
 
 /* Each rank says both things late, in turn, so that the other sleeps by then: it is woken, and does
  * not wait until its time is over. Nothing else wakes it: they meet outside of the group. */
-static ta_status late_signals(ta_group *group, void *context)
+static ta_status late_signals(ta_group *group, void *barrier)
 {
     const int ranks[] = {0, 1}, rank = ta_group_rank(group);
     const ta_fault none = ta_fault_of(TA_OK, rank);
     ta_signals *signals;
     double seconds = 0;
-    (void)context;
     TA_TRY(ta_signals_open(group, ranks, 2, &signals));
     for (int late = 0; late < 4; ++late) {
         double begin = ta_clock_s();
         usleep(late == rank ? 100000 : 0);
         ta_signal_ready(signals, &none);
         TA_TRY(ta_await_ready(signals, 1 - rank));
-        pthread_barrier_wait(&in_turn);
+        pthread_barrier_wait(barrier);
         usleep(late == 2 + rank ? 100000 : 0);
         ta_signal_merged(signals, &none);
         TA_TRY(ta_await_merged(signals, 1 - rank));
-        pthread_barrier_wait(&in_turn);
+        pthread_barrier_wait(barrier);
         seconds += ta_clock_s() - begin;
     }
     RANK_EXPECT(seconds < AT_ONCE_S);
@@ -500,10 +488,7 @@ static ta_status late_signals(ta_group *group, void *context)
 
 static void test_who_sleeps_is_woken(void)
 {
-    ta_group_config config = with_timeout(LONG_WAIT_MS);
-    pthread_barrier_init(&in_turn, NULL, 2);
-    EXPECT_OK(ta_group_run_threads(2, &config, late_signals, NULL));
-    pthread_barrier_destroy(&in_turn);
+    EXPECT_OK(run_and_meet(2, 2, LONG_WAIT_MS, late_signals));
 }
 
 int main(void)

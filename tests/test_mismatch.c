@@ -149,9 +149,7 @@ static ta_status other_rows(ta_group *group, void *context)
     ta_device *device;
     ta_plan *plan;
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(small_step_open(&step, group, &device, &plan));
     for (size_t i = 0; i < sizeof totals / sizeof *totals; ++i) {
         ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
         step.starts[1] = totals[i] < 2 ? totals[i] : 2;

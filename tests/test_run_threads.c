@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "group/group.h"
 #include "lib/expect.h"
+#include "lib/meeting.h"
 #include "lib/small_step.h"
 
 static int threads_left = -1; /* that can be started; -1: any number */
@@ -138,25 +139,19 @@ static void test_the_rank_that_found_the_cause(void)
     }
 }
 
-/* Those who come meet first: then none of them is late because its thread is. */
-static ta_status late_rank(ta_group *group, void *context)
+static ta_status late_rank(ta_group *group, void *barrier)
 {
     if (ta_group_rank(group) == 1)
         return TA_OK;
-    pthread_barrier_wait(context);
+    pthread_barrier_wait(barrier); /* those who come meet first */
     return ta_group_barrier(group, NULL);
 }
 
 /* Nobody failed but for time: it is a rank that waited, and names the one that did not come. */
 static void test_a_rank_that_did_not_come(void)
 {
-    ta_group_config config = TA_GROUP_CONFIG_INIT;
-    pthread_barrier_t those_who_come;
-    config.timeout_ms = 1000;
-    pthread_barrier_init(&those_who_come, NULL, 3);
-    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_run_threads(4, &config, late_rank, &those_who_come),
-                 "rank 1 did not arrive", NULL);
-    pthread_barrier_destroy(&those_who_come);
+    EXPECT_ERROR(TA_ERR_TIMEOUT, run_and_meet(4, 3, 1000, late_rank), "rank 1 did not arrive",
+                 NULL);
 }
 
 static ta_status silent_rank(ta_group *group, void *context)
