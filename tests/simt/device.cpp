@@ -116,7 +116,7 @@ hipError_t hipRuntimeGetVersion(int *version)
 
 hipError_t hipDriverGetVersion(int *version)
 {
-    *version = 1;
+    *version = 2;
     return hipSuccess;
 }
 
