@@ -282,6 +282,34 @@ static void test_output_in_place_of_the_query(void)
         }
 }
 
+/* One rank holds everything; of several nobody knows where their parts end. */
+static ta_status boundless_rank(ta_group *group, void *context)
+{
+    static const int32_t ends[] = {0, 4, SMALL_TOKENS};
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.map.kind = TA_SHARD_CONTIGUOUS;
+    step.config.map.block = 0;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(rank_expect_error(TA_ERR_INVALID, small_step_decode(&step, plan), "kv.bounds is NULL",
+                             "2 ranks"));
+    RANK_EXPECT(small_step_untouched(&step));
+    step.kv.bounds = ends;
+    TA_TRY(small_step_decode(&step, plan));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_no_bounds_on_several_ranks(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, boundless_rank, NULL));
+}
+
 /* A plan on several ranks, and the mistake that one of them makes. */
 typedef struct group_mistake {
     const mistake *mistake;
@@ -412,6 +440,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_each_mistake_on_one_rank);
     RUN_TEST(test_pointers);
     RUN_TEST(test_bounds);
+    RUN_TEST(test_no_bounds_on_several_ranks);
     RUN_TEST(test_output_in_place_of_the_query);
     RUN_TEST(test_each_mistake_in_a_group);
     RUN_TEST(test_a_mistake_under_every_placement);

@@ -362,6 +362,17 @@ static void test_a_device_that_does_not_answer(void)
     ta_device_close(other);
 }
 
+/* A runtime that fails when ta_info() asks it for the second time tells nothing of devices. */
+static void test_info_without_a_count(void)
+{
+    char info[8192];
+    simt_fail_count(2);
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "\nmodule simt devices: 8\n"), info);
+    TEST_ASSERT_NULL_MESSAGE(strstr(info, "\nsimt:0: "), info);
+    TEST_ASSERT_EQUAL_INT(0, hipPeekAtLastError());
+}
+
 /* A runtime that can't be used, and one without devices, are errors that say so; of either nothing
  * is left that the next call could take for its own. */
 static void test_a_runtime_without_devices(void)
@@ -579,6 +590,7 @@ int main(void)
     RUN_TEST(test_a_refused_launch_names_its_kernel);
     RUN_TEST(test_an_unknown_architecture_is_refused);
     RUN_TEST(test_info_about_devices);
+    RUN_TEST(test_info_without_a_count);
     RUN_TEST(test_a_device_that_does_not_answer);
     RUN_TEST(test_a_runtime_without_devices);
     RUN_TEST(test_an_unknown_dtype_has_no_kernel);
