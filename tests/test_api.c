@@ -282,11 +282,40 @@ static void test_output_in_place_of_the_query(void)
         }
 }
 
+/* One rank holds everything; of several nobody knows where their parts end. */
+static ta_status boundless_rank(ta_group *group, void *context)
+{
+    static const int32_t ends[] = {0, 4, SMALL_TOKENS};
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.map.kind = TA_SHARD_CONTIGUOUS;
+    step.config.map.block = 0;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    TA_TRY(rank_expect_error(TA_ERR_INVALID, small_step_decode(&step, plan), "kv.bounds is NULL",
+                             "2 ranks"));
+    RANK_EXPECT(small_step_untouched(&step));
+    step.kv.bounds = ends;
+    TA_TRY(small_step_decode(&step, plan));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_no_bounds_on_several_ranks(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, boundless_rank, NULL));
+}
+
 /* A plan on several ranks, and the mistake that one of them makes. */
 typedef struct group_mistake {
     const mistake *mistake;
     int rank;
     ta_placement query, out;
+    ta_exchange exchange;
 } group_mistake;
 
 /* With the output on a root, a rank that only sends does not hear of the others' trouble. */
@@ -306,6 +335,7 @@ static ta_status spoiled_rank(ta_group *group, void *context)
     small_step_init(&step, rank, ranks);
     step.config.query_placement = g->query;
     step.config.out_placement = g->out;
+    step.config.exchange = g->exchange;
     TA_TRY(ta_device_open("host", NULL, &device));
     TA_TRY(ta_plan_create(group, device, &step.config, &plan));
     if (rank == g->rank)
@@ -334,7 +364,8 @@ static void test_each_mistake_in_a_group(void)
 {
     for (int i = 0; i < MISTAKES; ++i)
         for (int ranks = 2; ranks <= 5; ranks += ranks == 3 ? 2 : 1) {
-            group_mistake g = {&mistakes[i], i % ranks, TA_PLACE_ALL, TA_PLACE_ALL};
+            group_mistake g = {&mistakes[i], i % ranks, TA_PLACE_ALL, TA_PLACE_ALL,
+                               TA_EXCHANGE_AUTO};
             EXPECT_OK(ta_group_run_threads(ranks, NULL, spoiled_rank, &g));
         }
 }
@@ -346,9 +377,27 @@ static void test_a_mistake_under_every_placement(void)
         for (int out = TA_PLACE_ALL; out <= TA_PLACE_HEADS; ++out)
             for (int ranks = 2; ranks <= 5; ++ranks)
                 for (int rank = 0; rank < ranks; ++rank) {
-                    group_mistake g = {&wrong, rank, (ta_placement)query, (ta_placement)out};
+                    group_mistake g = {&wrong, rank, (ta_placement)query, (ta_placement)out,
+                                       TA_EXCHANGE_AUTO};
                     EXPECT_OK(ta_group_run_threads(ranks, NULL, spoiled_rank, &g));
                 }
+}
+
+/* The call says how long messages are, and of one that cannot be read nothing is known: they are as
+ * long as those of the others all the same. With the output on a root the ranks don't compare that
+ * first. */
+static void test_a_call_of_no_size(void)
+{
+    mistake wrong = {"call.size", "is 1", spoil_call_size};
+    static const ta_exchange exchanges[] = {TA_EXCHANGE_BINOMIAL, TA_EXCHANGE_SCATTER,
+                                            TA_EXCHANGE_ALL_GATHER};
+    for (int exchange = 0; exchange < 3; ++exchange)
+        for (int out = TA_PLACE_ALL; out <= TA_PLACE_ROOT; ++out)
+            for (int rank = 0; rank < 3; ++rank) {
+                group_mistake g = {&wrong, rank, TA_PLACE_ALL, (ta_placement)out,
+                                   exchanges[exchange]};
+                EXPECT_OK(ta_group_run_threads(3, NULL, spoiled_rank, &g));
+            }
 }
 
 /* A rank that never makes the step. All others come together. */
@@ -386,9 +435,11 @@ int main(int argc, char **argv)
     RUN_TEST(test_each_mistake_on_one_rank);
     RUN_TEST(test_pointers);
     RUN_TEST(test_bounds);
+    RUN_TEST(test_no_bounds_on_several_ranks);
     RUN_TEST(test_output_in_place_of_the_query);
     RUN_TEST(test_each_mistake_in_a_group);
     RUN_TEST(test_a_mistake_under_every_placement);
+    RUN_TEST(test_a_call_of_no_size);
     RUN_TEST(test_a_rank_that_skips_the_step);
     return UNITY_END() != 0;
 }

@@ -79,6 +79,7 @@ static void test_parts_of_cpus_are_rounded_up(void)
     expect_v2("100000 100000\n", 1);
     expect_v2("100001 100000\n", 2);
     expect_v2("1000 100000\n", 1);
+    expect_v2("1 100000\n", 1);
     expect_v2("350000 100000\n", 4);
     expect_v2("200000 50000\n", 4);
     expect_v2("300000", 3); /* the period is then the usual one */

@@ -221,6 +221,20 @@ static void test_integers_of_extreme_values(void)
     }
 }
 
+/* The last of the most ranks that the integers have room for, and the one before it: neither their
+ * numbers nor the values are taken for parts of each other. */
+static void test_integers_of_the_last_ranks(void)
+{
+    const int last = 1048575;
+    ta_fault same_step[] = {step(last, 1, 2, 3), step(last - 1, 1, 2, 3)};
+    ta_fault tags[] = {step(last, 1, 2, 3), step(last - 1, 1, 2, 4)};
+    ta_fault own = ta_fault_of(TA_ERR_INVALID, last);
+    TEST_ASSERT_TRUE(same(merge_integers(same_step, 2, 1), same_step[1]));
+    expect_difference(merge_integers(tags, 2, 0), last - 1, last, TA_DIFFERS_TAG);
+    same_step[0] = own;
+    TEST_ASSERT_TRUE(same(merge_integers(same_step, 2, 1), own));
+}
+
 /* Every part is told from the others, alone and with others, by merging and through integers; and
  * one that is there from one that is not. */
 static void test_parts(void)
@@ -282,6 +296,7 @@ int main(void)
     RUN_TEST(test_ties);
     RUN_TEST(test_any_order);
     RUN_TEST(test_integers_of_extreme_values);
+    RUN_TEST(test_integers_of_the_last_ranks);
     RUN_TEST(test_parts);
     RUN_TEST(test_each_bit_mixes_into_all);
     return UNITY_END() != 0;

@@ -3,6 +3,7 @@
  * makes device memory unreadable while nothing runs on the device, so a look at it ends the
  * program. */
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -12,19 +13,69 @@
 #include "lib/wrapped_allocation.h"
 #include "simt/simt_control.h"
 
-static atomic_int kept;  /* what was allocated and not freed yet */
-static atomic_int fails; /* the allocation that fails; 0: none */
+static atomic_int kept;     /* what was allocated and not freed yet */
+static atomic_int fails;    /* the allocation that fails; 0: none */
+static atomic_int overruns; /* what was freed with another mark behind it */
+
+/* Behind what calloc() gives are words that nobody may write to; as a length, of one token. The
+ * address sanitizer looks itself. */
+static const int32_t mark[] = {1, 1};
+#ifdef __SANITIZE_ADDRESS__
+#define MARK_BYTES 0
+#else
+#define MARK_BYTES sizeof mark
+#endif
+static struct {
+    char *memory, *end;
+} marked[64];
+static pthread_mutex_t marked_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* The place of this memory, or a free one for NULL; -1: there is none. */
+static int find_marked(const char *memory)
+{
+    for (int i = 0; i < 64; ++i)
+        if (marked[i].memory == memory)
+            return i;
+    return -1;
+}
+
+static void set_mark(char *memory, size_t bytes)
+{
+    pthread_mutex_lock(&marked_mutex);
+    int at = find_marked(NULL);
+    if (at >= 0) {
+        marked[at].memory = memory;
+        marked[at].end = memory + bytes;
+        memcpy(marked[at].end, mark, MARK_BYTES);
+    }
+    pthread_mutex_unlock(&marked_mutex);
+}
+
+static void look_at_mark(const char *memory)
+{
+    pthread_mutex_lock(&marked_mutex);
+    int at = memory ? find_marked(memory) : -1;
+    if (at >= 0) {
+        atomic_fetch_add(&overruns, memcmp(marked[at].end, mark, MARK_BYTES) != 0);
+        marked[at].memory = NULL;
+    }
+    pthread_mutex_unlock(&marked_mutex);
+}
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {
     if (atomic_load(&fails) > 0 && atomic_fetch_sub(&fails, 1) == 1)
         return NULL;
     atomic_fetch_add(&kept, 1);
-    return __real_calloc(count, bytes);
+    char *memory = __real_calloc(1, count * bytes + MARK_BYTES);
+    if (memory)
+        set_mark(memory, count * bytes);
+    return memory;
 }
 
 void __wrap_free(void *memory)
 {
+    look_at_mark(memory);
     atomic_fetch_sub(&kept, memory != NULL);
     __real_free(memory);
 }
@@ -49,6 +100,7 @@ void tearDown(void)
     small_step_release(&step);
     ta_device_close(device);
     simt_reset();
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&overruns));
 }
 
 static void make_plan(void)
@@ -78,6 +130,26 @@ static void expect_refused(const char *what, const char *value)
     EXPECT_ERROR(TA_ERR_INVALID, small_step_queue(&step, plan, NULL), what, value);
     EXPECT_OK(small_step_fetch(&step, NULL));
     TEST_ASSERT_TRUE(small_step_untouched(&step));
+}
+
+/* Each copy that there is no memory for is an error, and nothing of the others is kept: of `least`
+ * copies or more. */
+static void expect_no_memory(int least)
+{
+    int failed = 0;
+    for (ta_status status = TA_ERR_NO_MEMORY; status != TA_OK; failed += status != TA_OK) {
+        EXPECT_OK(small_step_fill(&step));
+        int before = atomic_load(&kept);
+        atomic_store(&fails, failed + 1);
+        status = small_step_queue(&step, plan, NULL);
+        atomic_store(&fails, 0);
+        TEST_ASSERT_EQUAL_INT(before, atomic_load(&kept));
+        EXPECT_OK(small_step_fetch(&step, NULL));
+        TEST_ASSERT_EQUAL_INT(status != TA_OK, small_step_untouched(&step));
+        if (status != TA_OK)
+            EXPECT_ERROR(TA_ERR_NO_MEMORY, status, "no memory to check", "device memory");
+    }
+    TEST_ASSERT_TRUE(failed >= least);
 }
 
 /* Of the last sequence, so that all are looked at. */
@@ -114,7 +186,45 @@ static void test_bounds(void)
     device->ops->free(device, memory);
 }
 
-static void test_pages(void)
+/* Of two ranks, so that a sequence has more of them than there are sequences. */
+static ta_status look_at_bounds(ta_group *group, void *context)
+{
+    static const int32_t bounds[SMALL_BATCH][3] = {{0, 4, SMALL_TOKENS}, {0, 2, 3}};
+    ta_device *own;
+    ta_plan *with = NULL;
+    small_step s;
+    (void)context;
+    TA_TRY(ta_device_open("simt", NULL, &own));
+    small_step_init(&s, ta_group_rank(group), ta_group_size(group));
+    s.config.check = 1;
+    s.config.map.kind = TA_SHARD_CONTIGUOUS;
+    s.config.map.block = 0;
+    s.config.max_tokens = SMALL_TOKENS;
+    memcpy(s.bounds, bounds, sizeof bounds);
+    s.kv.bounds = s.bounds;
+    s.kv.bounds_stride = 3;
+    TA_TRY(small_step_to_device(&s, own));
+    TA_TRY(ta_plan_create(group, own, &s.config, &with));
+    TA_TRY(small_step_decode(&s, with));
+    RANK_EXPECT(!small_step_untouched(&s));
+    s.bounds[5] = 2; /* of the second sequence, which has three tokens */
+    TA_TRY(rank_expect_error(TA_ERR_INVALID, small_step_decode(&s, with),
+                             "kv.bounds of sequence 1 end at 2", "kv.lengths[1], 3"));
+    RANK_EXPECT(small_step_untouched(&s));
+    ta_plan_destroy(with);
+    small_step_release(&s);
+    ta_device_close(own);
+    return TA_OK;
+}
+
+static void test_bounds_of_ranks(void)
+{
+    EXPECT_OK(ta_group_run_threads(2, NULL, look_at_bounds, NULL));
+}
+
+/* Pages of one token, one behind the other. Returns the table, which comes along with the arrays of
+ * the step. */
+static int32_t *give_pages(void)
 {
     int32_t *pages = step.bounds; /* whose memory is a page table here */
     for (int i = 0; i < SMALL_BATCH * SMALL_TOKENS; ++i)
@@ -126,6 +236,12 @@ static void test_pages(void)
     step.kv.page_tokens = 1;
     step.kv.page_count = SMALL_BATCH * SMALL_TOKENS;
     step.kv.bounds = NULL;
+    return pages;
+}
+
+static void test_pages(void)
+{
+    int32_t *pages = give_pages();
     make_plan();
     expect_right();
     pages[1] = -2;
@@ -147,6 +263,26 @@ static void test_pages(void)
     EXPECT_OK(small_step_decode(&step, plan));
 }
 
+/* Where device memory ends with the last entry in use. */
+static void test_the_end_of_the_pages(void)
+{
+    int32_t pages[64] = {0}; /* all that an allocation is rounded up to */
+    void *memory = NULL;
+    const int used = SMALL_TOKENS + step.lengths[1];
+    for (int i = 0; i < used; ++i)
+        pages[64 - used + i] = i;
+    EXPECT_OK(small_step_to_device(&step, device));
+    EXPECT_OK(device->ops->alloc(device, sizeof pages, &memory));
+    EXPECT_OK(device->ops->copy(device, memory, pages, sizeof pages, NULL));
+    step.kv.page_table = (const int32_t *)memory + 64 - used;
+    step.kv.page_table_stride = SMALL_TOKENS;
+    step.kv.page_tokens = 1;
+    step.kv.page_count = SMALL_BATCH * SMALL_TOKENS;
+    make_plan();
+    expect_right();
+    device->ops->free(device, memory);
+}
+
 /* Of each sequence and KV head, and one for all. */
 static void test_scales(void)
 {
@@ -164,6 +300,7 @@ static void test_scales(void)
     make_plan();
     EXPECT_OK(small_step_decode(&step, plan));
     expect_nothing_kept();
+    expect_no_memory(11); /* the same, with two of scales and without pages */
     for (int i = 0; i < 2 * EACH; ++i) {
         float spoiled[2 * EACH];
         char what[80];
@@ -219,6 +356,15 @@ static void test_lists(void)
     step.call.prefix_lengths = there->lengths;
     make_plan();
     expect_right();
+    const ta_call both = step.call;
+    step.call.selected = NULL;
+    step.call.selected_count = 0;
+    expect_right();
+    step.call = (ta_call)TA_CALL_INIT;
+    step.call.selected = both.selected;
+    step.call.selected_count = both.selected_count;
+    expect_right();
+    step.call = both;
     lists.selected[1][0] = 2;
     copy_lists(memory);
     expect_refused("call.selected of row 1, list 0, place 5 is 2", "twice");
@@ -235,27 +381,13 @@ static void test_lists(void)
     device->ops->free(device, memory);
 }
 
-/* Each copy that there is no memory for is an error, and nothing of the others is kept. */
 static void test_no_memory_for_copies(void)
 {
-    int failed = 0;
-    EXPECT_OK(small_step_to_device(&step, device));
+    (void)give_pages();
     small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS);
     make_plan();
     expect_right();
-    for (ta_status status = TA_ERR_NO_MEMORY; status != TA_OK; failed += status != TA_OK) {
-        EXPECT_OK(small_step_fill(&step));
-        int before = atomic_load(&kept);
-        atomic_store(&fails, failed + 1);
-        status = small_step_queue(&step, plan, NULL);
-        atomic_store(&fails, 0);
-        TEST_ASSERT_EQUAL_INT(before, atomic_load(&kept));
-        EXPECT_OK(small_step_fetch(&step, NULL));
-        TEST_ASSERT_EQUAL_INT(status != TA_OK, small_step_untouched(&step));
-        if (status != TA_OK)
-            EXPECT_ERROR(TA_ERR_NO_MEMORY, status, "no memory to check", "device memory");
-    }
-    TEST_ASSERT_TRUE(failed >= 8); /* lengths, bounds, starts, two of heads, and lists */
+    expect_no_memory(10); /* lengths, bounds, pages, starts, two of heads, four of lists */
 }
 
 static void test_calls(void)
@@ -322,7 +454,9 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_lengths);
     RUN_TEST(test_bounds);
+    RUN_TEST(test_bounds_of_ranks);
     RUN_TEST(test_pages);
+    RUN_TEST(test_the_end_of_the_pages);
     RUN_TEST(test_scales);
     RUN_TEST(test_calls);
     RUN_TEST(test_no_memory_for_copies);

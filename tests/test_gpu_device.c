@@ -324,6 +324,25 @@ static void test_an_unknown_architecture_is_refused(void)
     expect_refused_arch("gfx942", "is of architecture gfx942:", "compiled for simt");
 }
 
+/* What ta_info() says of the runtime and of each device, to the end of its line. */
+static void test_info_about_devices(void)
+{
+    char info[8192];
+    simt_device_config config = simt_get_device_config();
+    config.devices = 2;
+    config.compute_units = 19;
+    config.memory_bytes = (size_t)5 << 29;
+    simt_set_device_config(&config);
+    simt_set_wave(64);
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(info, "\nsimt runtime version: 1\nsimt driver version: 2\n"
+                     "simt:0: SIMT executor, wave 64, simt, 19 units, 2.5 GiB\n"
+                     "simt:1: SIMT executor, wave 64, simt, 19 units, 2.5 GiB\nsimt collectives: "),
+        info);
+    simt_reset();
+}
+
 /* A device that does not answer is left out of ta_info(), the others are not, and it is named when
  * it is opened. */
 static void test_a_device_that_does_not_answer(void)
@@ -341,6 +360,17 @@ static void test_a_device_that_does_not_answer(void)
     TEST_ASSERT_NULL(other);
     EXPECT_OK(ta_device_open("simt:1", NULL, &other));
     ta_device_close(other);
+}
+
+/* A runtime that fails when ta_info() asks it for the second time tells nothing of devices. */
+static void test_info_without_a_count(void)
+{
+    char info[8192];
+    simt_fail_count(2);
+    EXPECT_OK(ta_info(info, sizeof info, NULL));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(info, "\nmodule simt devices: 8\n"), info);
+    TEST_ASSERT_NULL_MESSAGE(strstr(info, "\nsimt:0: "), info);
+    TEST_ASSERT_EQUAL_INT(0, hipPeekAtLastError());
 }
 
 /* A runtime that can't be used, and one without devices, are errors that say so; of either nothing
@@ -559,6 +589,8 @@ int main(void)
     RUN_TEST(test_a_bad_step_leaves_the_one_before_alone);
     RUN_TEST(test_a_refused_launch_names_its_kernel);
     RUN_TEST(test_an_unknown_architecture_is_refused);
+    RUN_TEST(test_info_about_devices);
+    RUN_TEST(test_info_without_a_count);
     RUN_TEST(test_a_device_that_does_not_answer);
     RUN_TEST(test_a_runtime_without_devices);
     RUN_TEST(test_an_unknown_dtype_has_no_kernel);

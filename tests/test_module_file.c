@@ -185,27 +185,52 @@ static void test_variables_of_threads(void)
     expect_error("module interface 4242", "segments", 32);
 }
 
-/* The table may begin with the dynamic section: the loader goes by types, and so does the check. */
-static void test_the_dynamic_section_first(void)
+/* The module with its dynamic section first in the table of segments, or as it is; and maybe with a
+ * first segment to load that nobody may read. */
+static void write_first(int dynamic_first, int unreadable)
 {
     ElfW(Ehdr) header;
     memcpy(&header, whole, sizeof header);
     ElfW(Phdr) segments[64], first;
     size_t bytes = header.e_phnum * sizeof *segments;
     memcpy(segments, whole + header.e_phoff, bytes);
-    int at = 0;
-    while (at < header.e_phnum && segments[at].p_type != PT_DYNAMIC)
-        ++at;
-    TEST_ASSERT_TRUE(at > 0 && at < header.e_phnum);
-    first = segments[at];
-    memmove(segments + 1, segments, (size_t)at * sizeof *segments);
-    segments[0] = first;
+    int dynamic = 0;
+    while (dynamic < header.e_phnum && segments[dynamic].p_type != PT_DYNAMIC)
+        ++dynamic;
+    TEST_ASSERT_TRUE(dynamic > 0 && dynamic < header.e_phnum);
+    first = segments[dynamic];
+    if (dynamic_first) {
+        memmove(segments + 1, segments, (size_t)dynamic * sizeof *segments);
+        segments[0] = first;
+    }
+    int load = 0;
+    while (load < header.e_phnum && segments[load].p_type != PT_LOAD)
+        ++load;
+    TEST_ASSERT_TRUE(load == dynamic_first && (segments[load].p_flags & PF_R));
+    if (unreadable)
+        segments[load].p_flags &= ~(ElfW(Word))PF_R;
     char *copy = malloc(whole_bytes);
     memcpy(copy, whole, whole_bytes);
     memcpy(copy + header.e_phoff, segments, bytes);
     write_module(copy, whole_bytes);
     free(copy);
-    expect_error("module interface 4242", "dynamic section from", (size_t)at);
+}
+
+/* The table may begin with the dynamic section: the loader goes by types, and so does the check. */
+static void test_the_dynamic_section_first(void)
+{
+    write_first(1, 0);
+    expect_error("module interface 4242", "dynamic section", 0);
+}
+
+/* The first segment that is loaded has the header, which the loader reads: whatever stands before
+ * it in the table. */
+static void test_the_first_segment_must_be_readable(void)
+{
+    for (int dynamic_first = 0; dynamic_first < 2; ++dynamic_first) {
+        write_first(dynamic_first, 1);
+        expect_error("table of segments is damaged", "unreadable", (size_t)dynamic_first);
+    }
 }
 
 /* Fill a field with a byte, in turn for each segment that the loader needs. */
@@ -390,6 +415,7 @@ int main(void)
     RUN_TEST(test_the_most_segments);
     RUN_TEST(test_variables_of_threads);
     RUN_TEST(test_the_dynamic_section_first);
+    RUN_TEST(test_the_first_segment_must_be_readable);
     RUN_TEST(test_damaged_segments);
     RUN_TEST(test_a_damaged_dynamic_section);
     RUN_TEST(test_a_table_is_missing);

@@ -62,6 +62,14 @@ static void test_relative_directories(void)
     expect_said("looked in . (not looked into: it is not an absolute path)");
 }
 
+/* Behind all others; this program has one of its own (meson.build). */
+static void test_the_run_path(void)
+{
+    ask("/", scratch);
+    expect_said(", /nowhere/treeattn\n");
+    expect_not_said("beside,");
+}
+
 static void test_directories_that_all_may_write_to(void)
 {
     char link[sizeof scratch + 32];
@@ -126,6 +134,7 @@ int main(int argc, char **argv)
     UNITY_BEGIN();
     RUN_TEST(test_directories_in_turn);
     RUN_TEST(test_relative_directories);
+    RUN_TEST(test_the_run_path);
     RUN_TEST(test_directories_that_all_may_write_to);
     RUN_TEST(test_another_name_for_the_program);
     RUN_TEST(test_a_program_in_the_root_directory);

@@ -182,12 +182,17 @@ SPOIL(negative_prefix, s->lengths[1] = -1)
 SPOIL(long_prefix, s->lengths[1] = 4)
 SPOIL(reserved, s->step.call.reserved = 1)
 
-static void no_page(listed_step *s)
+static void give_pages(listed_step *s)
 {
     s->step.kv.page_table = s->pages;
     s->step.kv.page_table_stride = SMALL_TOKENS;
     s->step.kv.page_tokens = 1;
     s->step.kv.page_count = SMALL_BATCH * SMALL_TOKENS;
+}
+
+static void no_page(listed_step *s)
+{
+    give_pages(s);
     s->pages[SMALL_TOKENS + 1] = -1;
 }
 
@@ -237,6 +242,43 @@ static void test_bad_arguments(void)
         EXPECT_OK(small_step_decode(&s.step, plan));
         TEST_ASSERT_TRUE(small_step_right(&s.step));
     }
+    for (int b = 0; b < SMALL_BATCH; ++b) /* a prefix may be all that its sequence has */
+        s.lengths[b] = s.step.lengths[b];
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    TEST_ASSERT_TRUE(small_step_right(&s.step));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
+/* Pages that are out of everybody's window may have been given back, also those of a prefix: a
+ * sequence of the group that has no queries needs none of them. */
+static void test_a_prefix_that_was_given_back(void)
+{
+    static listed_step s;
+    ta_device *device;
+    ta_plan *plan;
+    listed_step_init(&s, 0, 1);
+    give_pages(&s);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.step.config, &plan));
+    s.step.call.selected = NULL;
+    s.step.call.selected_count = s.step.call.selected_lists = 0;
+    s.step.call.window = 2;
+    small_step_ragged(&s.step, SMALL_QUERY_TOKENS); /* all of the first sequence */
+    s.step.starts[2] = SMALL_QUERY_TOKENS;
+    s.step.call.prefix_groups = 1;
+    s.starts[1] = SMALL_BATCH;
+    s.lengths[0] = 3;
+    for (int i = 0; i < 4; ++i)
+        s.pages[i] = -1;
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    s.pages[4] = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&s.step, plan),
+                 "page 4 of sequence 0 in kv.page_table is -1", NULL);
+    s.pages[4] = 4;
+    s.step.starts[1] = 1; /* now the second one has a query, at the end of the prefix */
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&s.step, plan),
+                 "page 1 of sequence 0 in kv.page_table is -1", NULL);
     ta_plan_destroy(plan);
     ta_device_close(device);
 }
@@ -350,6 +392,7 @@ static void all(void)
     RUN_TEST(test_reproducible);
     if (options_host()) {
         RUN_TEST(test_bad_arguments);
+        RUN_TEST(test_a_prefix_that_was_given_back);
         RUN_TEST(test_plans_without_room);
     }
     RUN_TEST(test_algorithms);
