@@ -93,6 +93,25 @@ static void test_a_call_s_options(void)
     }
 }
 
+/* The narrowest window is one, and no other than the plan's own of that size. */
+static void test_the_narrowest_window(void)
+{
+    small_step of_plan, of_call, without;
+    small_step_init(&of_plan, 0, 1);
+    small_step_init(&of_call, 0, 1);
+    small_step_init(&without, 0, 1);
+    ta_plan *plan = NULL;
+    of_plan.config.window = 1;
+    EXPECT_OK(ta_plan_create(NULL, device, &of_plan.config, &plan));
+    EXPECT_OK(small_step_decode(&of_plan, plan));
+    ta_plan_destroy(plan);
+    of_call.call.window = 1;
+    decode(&of_call, WINDOW, 0, 0);
+    decode(&without, WINDOW, 0, 0);
+    expect_same(&of_call, &of_plan, 1, "window 1");
+    expect_same(&without, &of_plan, 0, "no window");
+}
+
 /* Below 0: none, whatever the plan has. */
 static void test_no_window_and_no_softcap(void)
 {
@@ -180,6 +199,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_call_s_options);
+    RUN_TEST(test_the_narrowest_window);
     RUN_TEST(test_no_window_and_no_softcap);
     RUN_TEST(test_wrong_options);
     RUN_TEST(test_odd_addresses);
