@@ -93,13 +93,20 @@ typedef struct ta_direct_params {
     float *pieces;         /* [block][2][row of the group], of split_floats each */
     ta_direct_span *spans; /* [item] */
     int32_t split_floats;
+    int32_t token_scales; /* of 8 bits: bits of TA_TOKEN_SCALES_… */
     ta_tell tell;
 } ta_direct_params;
+
+/* Tokens of a sequence and KV head have scales of their own: of K, of V. */
+#define TA_TOKEN_SCALES_K 1
+#define TA_TOKEN_SCALES_V 2
 
 /* One file for each head dimension. */
 ta_launched ta_launch_direct_64(const ta_direct_params *params, int wave, void *stream);
 ta_launched ta_launch_direct_128(const ta_direct_params *params, int wave, void *stream);
 ta_launched ta_launch_direct_256(const ta_direct_params *params, int wave, void *stream);
+/* K and V of 8 bits, of all of these. */
+ta_launched ta_launch_direct_narrow(const ta_direct_params *params, int wave, void *stream);
 
 /* K of 576 and V of 512 dimensions, which is the first 512 of K (latent.hip); and let the kernels
  * use their shared memory, once for each device. */

@@ -71,6 +71,72 @@ TA_DEVICE ta_vec16 ta_widen8(const ta_narrow_rule &rule, const ta_vec16 &from)
     return to;
 }
 
+/* ---- Two at a time ----
+ *
+ * The same in both halves of a word, where the codes go straight to registers of an operand: a code
+ * in the upper byte of a half, shifted to the place of bf16's exponent and fraction, times a power
+ * of two. What is no number is found by an addition that makes the highest bit of its half 1. */
+
+struct ta_pair_rule {
+    uint32_t shift;
+    uint32_t factor;  /* bf16, in both halves, as all of these */
+    uint32_t above;   /* plus a magnitude: its highest bit is 1 if that is above the limit … */
+    uint32_t fnuz;    /* … or with all bits here: if it is not 0, else its code may be 0x80 */
+    uint32_t special; /* bits that then are set, as in ta_narrow_rule */
+};
+
+TA_DEVICE ta_pair_rule ta_pair_rule_of(ta_dtype dtype)
+{
+    bool fnuz = dtype == TA_E4M3_FNUZ || dtype == TA_E5M2_FNUZ;
+    bool e4m3 = dtype == TA_E4M3 || dtype == TA_E4M3_FNUZ;
+    uint32_t exponent = 127u + 127u - (e4m3 ? 7u : 15u) - (fnuz ? 1u : 0u);
+    ta_pair_rule rule;
+    int32_t factor = static_cast<int32_t>(exponent << 7 | exponent << 23);
+    int32_t above = fnuz ? 0x7f007f00 : e4m3 ? 0x01000100 : 0x04000400;
+    int32_t special = fnuz ? 0x7fc07fc0 : 0x7f807f80;
+    ta_opaque(factor); /* as above */
+    ta_opaque(above);
+    ta_opaque(special);
+    rule.shift = e4m3 ? 4u : 3u;
+    rule.factor = static_cast<uint32_t>(factor);
+    rule.above = static_cast<uint32_t>(above);
+    rule.fnuz = fnuz ? ~0u : 0u;
+    rule.special = static_cast<uint32_t>(special);
+    return rule;
+}
+
+/* Has the device an instruction for the dialect that is worth a version of a loop? */
+TA_DEVICE bool ta_pairs_native(ta_dtype dtype)
+{
+    return (dtype == TA_E4M3 && ta_converts_narrow(false)) ||
+           (dtype == TA_E4M3_FNUZ && ta_converts_narrow(true));
+}
+
+/* The first two codes of a word, or of Half 1 the last, as two of bf16. Native: by the instruction,
+ * of whose dialect they are. */
+template <bool Native, int Half>
+TA_DEVICE uint32_t ta_widen_pair(const ta_pair_rule &rule, uint32_t codes)
+{
+    if constexpr (Native) {
+        float first, second;
+        ta_convert_narrow(true, codes >> 16 * Half, first, second);
+        return ta_high_halves(ta_as_bits(ta_quiet(first)), ta_as_bits(ta_quiet(second)));
+    } else {
+        uint32_t x = ta_spread_bytes<Half>(codes), magnitude = x & 0x7f007f00u;
+        uint32_t number = ta_scale_pair(magnitude >> rule.shift | (x & 0x80008000u), rule.factor);
+        uint32_t found = magnitude + rule.above;
+        found = (found & ~rule.fnuz) | (x & ~found & rule.fnuz);
+        return number | (ta_spread_signs(found) & rule.special);
+    }
+}
+
+/* Not 0 if one of 4 codes is no finite number. */
+TA_DEVICE uint32_t ta_find_special(const ta_pair_rule &rule, uint32_t codes)
+{
+    uint32_t found = (codes & 0x7f7f7f7fu) + (rule.above | rule.above >> 8);
+    return ((found & ~rule.fnuz) | (codes & ~found & rule.fnuz)) & 0x80808080u;
+}
+
 /* Single elements of any type that a cache may have, for copies that convert. */
 TA_DEVICE float ta_load_any(ta_dtype dtype, const void *data, int64_t index)
 {

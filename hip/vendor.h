@@ -45,6 +45,14 @@
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
  *     ta_to_f16_pair(x, y)                       two of them in a word
  *     ta_low_halves(a, b) ta_high_halves(a, b)   a word of half of a, and above it half of b
+ *     ta_mix_bytes<Half>(a, b)                   the first two bytes of each, in turn: a, b, a, b;
+ *                                                of Half 1 the last two
+ *     ta_spread_bytes<Half>(word)                the first (last) two bytes as the upper ones of
+ *                                                two halves, with zeros below
+ *     ta_spread_signs(word)                      of halves whose highest bit is 1 all lower bits
+ *                                                are, the highest or not; 0 of others
+ *     ta_scale_pair(word, factor)                both bf16 halves times a power of two, which both
+ *                                                halves of `factor` are
  *     ta_converts_narrow(fnuz)                   has the device instructions for 8 bits, of OCP or
  *                                                of FNUZ?
  *     ta_convert_narrow(e4m3, two, a, b)         two codes, the lower bytes of `two`, as floats

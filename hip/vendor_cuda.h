@@ -176,6 +176,36 @@ TA_DEVICE float ta_from_f16(uint16_t bits)
     return __half2float(__ushort_as_half(bits));
 }
 
+TA_DEVICE uint32_t ta_permute_bytes(uint32_t first, uint32_t second, uint32_t selector)
+{
+    uint32_t word;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(first), "r"(second), "r"(selector));
+    return word;
+}
+
+template <int Half> TA_DEVICE uint32_t ta_mix_bytes(uint32_t first, uint32_t second)
+{
+    return ta_permute_bytes(first, second, Half ? 0x7362 : 0x5140);
+}
+
+template <int Half> TA_DEVICE uint32_t ta_spread_bytes(uint32_t word)
+{
+    return ta_permute_bytes(word, 0, Half ? 0x3424 : 0x1404);
+}
+
+TA_DEVICE uint32_t ta_spread_signs(uint32_t word)
+{
+    return ta_permute_bytes(word, 0, 0xbb99); /* the sign of byte 3, and of byte 1 */
+}
+
+/* Adding −0 changes nothing. */
+TA_DEVICE uint32_t ta_scale_pair(uint32_t word, uint32_t factor)
+{
+    uint32_t product;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(word), "r"(factor), "r"(0x80008000u));
+    return product;
+}
+
 TA_DEVICE bool ta_converts_narrow(bool fnuz)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890

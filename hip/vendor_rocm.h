@@ -57,6 +57,29 @@ TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
     return __builtin_amdgcn_perm(second, first, 0x07060302u);
 }
 
+template <int Half> TA_DEVICE uint32_t ta_mix_bytes(uint32_t first, uint32_t second)
+{
+    return __builtin_amdgcn_perm(second, first, Half ? 0x07030602u : 0x05010400u);
+}
+
+template <int Half> TA_DEVICE uint32_t ta_spread_bytes(uint32_t word)
+{
+    return __builtin_amdgcn_perm(word, word, Half ? 0x030c020cu : 0x010c000cu);
+}
+
+TA_DEVICE uint32_t ta_spread_signs(uint32_t word)
+{
+    uint32_t signs = word & 0x80008000u;
+    return signs - (signs >> 15);
+}
+
+TA_DEVICE uint32_t ta_scale_pair(uint32_t word, uint32_t factor)
+{
+    float by = ta_as_float(factor & 0xffff0000u);
+    return ta_high_halves(ta_as_bits(ta_as_float(word << 16) * by),
+                          ta_as_bits(ta_as_float(word & 0xffff0000u) * by));
+}
+
 /* The same instructions read FNUZ on MI300 and OCP's dialects on what came after it. */
 #if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
 #define TA_NARROW_FNUZ 1

@@ -90,6 +90,33 @@ TA_DEVICE void ta_convert_narrow(bool e4m3, uint32_t two, float &first, float &s
     second = simt::convert_narrow(e4m3, two >> 8 & 0xffu, where);
 }
 
+template <int Half> TA_DEVICE uint32_t ta_mix_bytes(uint32_t first, uint32_t second)
+{
+    first >>= 16 * Half;
+    second >>= 16 * Half;
+    return (first & 0xffu) | (second & 0xffu) << 8 | (first & 0xff00u) << 8 |
+           (second & 0xff00u) << 16;
+}
+
+template <int Half> TA_DEVICE uint32_t ta_spread_bytes(uint32_t word)
+{
+    word >>= 16 * Half;
+    return (word & 0xffu) << 8 | (word & 0xff00u) << 16;
+}
+
+TA_DEVICE uint32_t ta_spread_signs(uint32_t word)
+{
+    uint32_t signs = word & 0x80008000u;
+    return signs - (signs >> 15);
+}
+
+TA_DEVICE uint32_t ta_scale_pair(uint32_t word, uint32_t factor)
+{
+    float by = ta_float_from_bits(factor & 0xffff0000u);
+    return ta_high_halves(ta_float_bits(ta_float_from_bits(word << 16) * by),
+                          ta_float_bits(ta_float_from_bits(word & 0xffff0000u) * by));
+}
+
 TA_DEVICE float ta_quiet(float value)
 {
     uint32_t bits = ta_float_bits(value);

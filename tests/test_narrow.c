@@ -261,8 +261,10 @@ static void check_values(coded *c, ta_dtype dtype)
         for (int d = 0; d < HEADS * c->dim; ++d) {
             float got = ((const float *)c->out.host)[code * HEADS * c->dim + d];
             float expected = (float)((d < c->dim ? 2 : 3) * number);
-            check_coded(c, dtype, code, d / c->dim, d % c->dim,
-                        isnan(number) ? isnan(got) : got == expected);
+            bool right = isnan(number) ? isnan(got) : got == expected;
+            if (isinf(number) && !options_host()) /* a part of a weight can be 0: numerics.md */
+                right = !isfinite(got);
+            check_coded(c, dtype, code, d / c->dim, d % c->dim, right);
         }
     }
 }

@@ -20,21 +20,27 @@ static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
     return p->k_dim == 256 || p->query_heads / p->kv_heads * p->query_tokens <= 8 ? 8 : 16;
 }
 
-/* Converting f16 takes more registers than there are if there are 256 dimensions (mma.h). */
+/* If there are 256 dimensions, converting f16 takes more registers than there are (mma.h), and
+ * widening 8 bits in waves of 64 more scalar ones. */
 static int direct_fits(const ta_gpu_device *gpu, const ta_problem *p)
 {
     if (p->kv_dtype == TA_F16 && p->k_dim == 256 && ta_arch_converts_f16(gpu->properties.arch))
         return 0;
-    if (!gpu->limits.matrix || !ta_type_in_matrices(p->kv_dtype) || p->query_dtype != p->kv_dtype)
+    int narrow = ta_dtype_is_narrow(p->kv_dtype);
+    if (narrow && p->k_dim == 256 && gpu->limits.wave == 64)
         return 0;
-    return ta_latent_rows(&gpu->limits, p) ||
+    if (!gpu->limits.matrix || p->query_dtype != (narrow ? TA_BF16 : p->kv_dtype) ||
+        !ta_type_in_matrices(p->query_dtype))
+        return 0;
+    return (!narrow && ta_latent_rows(&gpu->limits, p)) ||
            (p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256));
 }
 
-static int is_aligned(const ta_tensor *t)
+static int is_aligned(const ta_problem *p, const ta_tensor *t)
 {
-    return (uintptr_t)t->data % 16 == 0 && t->batch_stride % 8 == 0 && t->token_stride % 8 == 0 &&
-           t->head_stride % 8 == 0;
+    int64_t unit = 16 / (int64_t)ta_dtype_bytes(p->kv_dtype);
+    return (uintptr_t)t->data % 16 == 0 && t->batch_stride % unit == 0 &&
+           t->token_stride % unit == 0 && t->head_stride % unit == 0;
 }
 
 /* The tokens of a tile are found by 32-bit offsets. */
@@ -49,7 +55,7 @@ static int direct_fits_call(const ta_problem *p, const ta_kv *kv)
 {
     if (p->k_dim == TA_LATENT_K_DIM && !ta_latent_view(&kv->k, &kv->v))
         return 0;
-    return is_aligned(&kv->k) && is_aligned(&kv->v) && is_near(&kv->k) && is_near(&kv->v);
+    return is_aligned(p, &kv->k) && is_aligned(p, &kv->v) && is_near(&kv->k) && is_near(&kv->v);
 }
 
 /* Items of a call with so many sequences and rows. */
@@ -138,6 +144,12 @@ static int is_plain(const ta_problem *p, const ta_kv *kv, const ta_score_rule *r
                                is_short_page(&kv->v));
 }
 
+/* Have tokens of a sequence and KV head scales of their own? */
+static int of_tokens(const ta_kv *kv, const ta_scales *s)
+{
+    return s->data && (s->token_stride != 0 || (kv->page_table && s->batch_stride != 0));
+}
+
 static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *problem,
                            const ta_tensor *q, const ta_kv *kv, float *records, void *workspace,
                            ta_direct_params *params)
@@ -164,10 +176,14 @@ static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *proble
         params->spans =
             (ta_direct_span *)(void *)((char *)workspace + pieces_bytes(limits, problem));
     params->split_floats = ta_split_floats(problem);
+    params->token_scales = (of_tokens(kv, &kv->k_scale) ? TA_TOKEN_SCALES_K : 0) |
+                           (of_tokens(kv, &kv->v_scale) ? TA_TOKEN_SCALES_V : 0);
 }
 
 static ta_launched launch_direct(const ta_direct_params *params, int wave, void *stream)
 {
+    if (ta_dtype_is_narrow(params->problem.kv_dtype))
+        return ta_launch_direct_narrow(params, wave, stream);
     switch (params->problem.k_dim) {
     case 64:
         return ta_launch_direct_64(params, wave, stream);

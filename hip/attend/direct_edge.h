@@ -58,7 +58,8 @@ TA_DEVICE void ta_hide_values(int32_t t, uint32_t lacks, int32_t first, int32_t 
 
 /* Is a value of the tile, of a token that has a place, not finite? */
 template <class Type, int Words>
-TA_DEVICE bool ta_find_not_finite(const uint32_t (&v)[4][Words], uint32_t lacks)
+TA_DEVICE bool ta_find_not_finite(const ta_direct_elements<Type> &operands,
+                                  const uint32_t (&v)[4][Words], uint32_t lacks)
 {
     uint32_t found = 0;
 #pragma unroll
@@ -66,7 +67,7 @@ TA_DEVICE bool ta_find_not_finite(const uint32_t (&v)[4][Words], uint32_t lacks)
         uint32_t of_token = 0;
 #pragma unroll
         for (int w = 0; w < Words; w++)
-            of_token |= ta_not_finite(Type(), v[i][w]);
+            of_token |= operands.not_finite(v[i][w]);
         found |= lacks >> i & 1 ? 0u : of_token;
     }
     return ta_any(found != 0);
@@ -76,10 +77,10 @@ TA_DEVICE bool ta_find_not_finite(const uint32_t (&v)[4][Words], uint32_t lacks)
 template <class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                   const ta_direct_piece &b, int32_t t, uint32_t lacks,
-                                  const uint32_t (&weights)[Type::weight_parts][4],
+                                  const uint32_t (&weights)[Type::staged::weight_parts][4],
                                   const float (&rescale)[ta_row_slots<Wave, Rows>::count])
 {
-    bool careful = ta_find_not_finite<Type>(w.v, lacks);
+    bool careful = ta_find_not_finite(w.operands, w.v, lacks);
     int32_t token = 0, last = 0;
     if (careful) {
         token = ta_uniform(b.rows[0].token);
@@ -99,7 +100,7 @@ TA_DEVICE void ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                 rows |= static_cast<uint32_t>(b.rows[ta_lanes<Wave>::row(r)].token == token) << r;
         }
         ta_hide_values<Wave>(t, lacks, first, end, hide);
-        w.template add_values<true>(weights, rescale, hide, rows, t);
+        w.template add_values<true, false>(weights, rescale, hide, rows, t);
     }
 }
 
@@ -111,19 +112,21 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
 {
     const int slots = ta_row_slots<Wave, Rows>::count;
     float dots[slots][4], rescale[slots];
-    uint32_t weights[Type::weight_parts][4];
-    typedef typename ta_direct_wave<Type, Dim, Wave, Rows>::v_words v_words;
-    ta_any_addresses<Wave, v_words::bytes> addresses(p, c, t);
+    uint32_t weights[Type::staged::weight_parts][4];
+    typename ta_direct_wave<Type, Dim, Wave, Rows>::any_addresses addresses(p, c, t);
     w.load_k(addresses);
     if (w.v_ahead)
         w.load_v(addresses);
-    w.multiply_keys(dots);
+    w.scales.look_up(ta_params_again(p), c, t);
+    w.template multiply_keys<false>(dots);
     if (!w.v_ahead)
         w.load_v(addresses);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
+        w.scales.scale_dots(dots[r]);
         ta_score_edge<Wave, Any>(ta_params_again(p), b, t, r, addresses.lacking, dots[r]);
         rescale[r] = w.weigh(dots[r], r);
+        w.scales.template scale_weights<true>(dots[r]);
         w.take_weights(dots[r], r, weights);
     }
     ta_add_edge_values(w, b, t, addresses.lacking, weights, rescale);

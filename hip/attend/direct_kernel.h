@@ -1,17 +1,17 @@
 /* attend_direct. Grid: a block for each that the device holds at a time, or for each item if there
  * are more, of 4 waves; in reproducible mode one for each tile, sequence, KV head and row group.
  *
- * Attention of up to 16 query rows over 16-bit caches of 64, 128 or 256 dimensions. Every wave
- * works by itself on its own tiles of 16 tokens: K and V go from memory straight into the operands
- * of the matrix cores, and the loop has no barrier and no shared memory.
+ * Attention of up to 16 query rows over caches of 16 or 8 bits and 64, 128 or 256 dimensions. Every
+ * wave works by itself on its own tiles of 16 tokens: K and V go from memory straight into the
+ * operands of the matrix cores, and the loop has no barrier and no shared memory.
  *
  *     block's piece   |tile 0|tile 1|tile 2|tile 3|tile 4|tile 5| …
  *     wave            |  0   |  1   |  2   |  3   |  0   |  1   | …
  *
  * At the end of a piece the waves merge what they have, in their order, and the record is written:
  * to its place if the piece is a whole item, else to the workspace for merge_pieces (merge.hip).
- * shares.h says which pieces a block has, direct_lanes.h which lane has what. The .hip file of each
- * head dimension includes this. */
+ * shares.h says which pieces a block has, direct_lanes.h which lane has what, direct_elements.h
+ * what becomes of 8 bits. The .hip files of the head dimensions and of 8 bits include this. */
 #ifndef TA_HIP_DIRECT_KERNEL_H
 #define TA_HIP_DIRECT_KERNEL_H
 
@@ -63,18 +63,18 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
                            ta_team_partials<Dim, Rows, Teams> &all)
 {
     typedef ta_lanes<Wave> lanes;
-    const int columns = ta_direct_wave<Type, Dim, Wave, Rows>::columns;
+    typedef ta_direct_wave<Type, Dim, Wave, Rows> wave;
     int32_t team = w.team();
 #pragma unroll
     for (int r = 0; r < w.slots; r++) {
         int32_t row = lanes::row(r);
         float scale = ta_merge_scale(ta_teams_largest(all, row), all.m[team][row]).b *
-                      (1.0f / ta_weight_scale(Type()));
+                      (1.0f / ta_weight_scale(typename Type::staged()));
 #pragma unroll
         for (int t = 0; t < w.products; t++)
 #pragma unroll
             for (int i = 0; i < lanes::elements; i++) {
-                float &to = all.o[row][w.first_column() + ta_value_column<Wave, columns>(t, i)];
+                float &to = all.o[row][wave::first_column() + wave::column(t, i)];
                 float own = w.o[r][t][i] * scale;
                 to = team == 0 ? own : to + own;
             }
@@ -110,7 +110,7 @@ TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 }
 
 /* The tiles from `t` to `last`, which all rows see whole, while the next is on its way. */
-template <class Type, int Dim, int Wave, int Rows>
+template <bool Native, class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                   const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
                                   int32_t last)
@@ -130,24 +130,45 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     w.load_k(addresses);
     if (w.v_ahead)
         w.load_v(addresses);
+    w.scales.load(p, addresses);
 #pragma unroll 1
     for (; t + step <= last; t += step)
-        w.template take_seen_tile<true>(p, addresses, t + step);
-    w.template take_seen_tile<false>(p, addresses, t);
+        w.template take_seen_tile<true, Native>(p, addresses, t + step);
+    w.template take_seen_tile<false, Native>(p, addresses, t);
 }
 
-/* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there is a
- * reason to take all of them for such. */
+/* Of 8 bits there are two loops, one of them with the device's own instructions. */
+template <class Type, int Dim, int Wave, int Rows>
+TA_DEVICE void ta_take_seen_tiles_by(ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                                     const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
+                                     int32_t last)
+{
+    if (ta_direct_elements<Type>::bytes == 1 && ta_pairs_native(p.problem.kv_dtype))
+        ta_take_seen_tiles<true>(w, p, c, t, last);
+    else
+        ta_take_seen_tiles<false>(w, p, c, t, last);
+}
+
+/* Of 8 bits one kernel takes everything: it has both loops, and the longer way with soft-cap and
+ * ALiBi. */
+template <class Type, bool Any> TA_INLINE constexpr bool ta_has_seen_tiles()
+{
+    return !Any || std::is_same<Type, ta_type_narrow>::value;
+}
+
+/* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there may
+ * be a reason to take all of them for such. */
 template <bool Any, class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_direct_params &p,
                              const ta_direct_piece &b)
 {
+    const int bytes = ta_direct_elements<Type>::bytes;
     const int32_t step = w.step;
-    ta_direct_cache c = ta_find_direct_cache(p, b);
-    c.v += w.first_column() * 2;
+    ta_direct_cache c = ta_find_direct_cache<bytes>(p, b);
+    c.v += w.first_column() * bytes;
     int32_t end = ta_uniform(b.end), own = ta_uniform(b.first) + w.team() * ta_direct_tile;
     int32_t first = end, last = -1; /* of those that every row sees */
-    if (!Any) {
+    if (ta_has_seen_tiles<Type, Any>() && (!Any || p.plain)) {
         int32_t before = max(ta_uniform(b.all_see.first) - own, 0);
         first = own + (before + step - 1) / step * step;
         last = min(ta_uniform(b.all_see.end), c.end) - ta_direct_tile;
@@ -159,9 +180,9 @@ TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_
         else
             ta_take_edge_tile<Any>(w, ta_params_again(p), b, c, t);
     }
-    if constexpr (!Any)
+    if constexpr (ta_has_seen_tiles<Type, Any>())
         if (first <= last)
-            ta_take_seen_tiles(w, ta_params_again(p), c, first, last);
+            ta_take_seen_tiles_by(w, ta_params_again(p), c, first, last);
 }
 
 template <class Type, int Dim, int Wave, int Rows, bool Any>
@@ -193,16 +214,23 @@ static ta_launch_result ta_launch_rows(const ta_direct_params &p, hipStream_t st
 {
     dim3 grid(static_cast<unsigned>(p.grid));
     const unsigned threads = Wave * TA_DIRECT_WAVES;
-    if (p.plain)
-        return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, false>), grid, threads, 0, stream,
-                         p);
+    if constexpr (!ta_has_seen_tiles<Type, true>())
+        if (p.plain)
+            return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, false>), grid, threads, 0,
+                             stream, p);
     return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, true>), grid, threads, 0, stream, p);
+}
+
+/* On AMD there are too few scalar registers for them (attend.c). */
+template <class Type, int Dim> TA_INLINE constexpr bool ta_is_wide_narrow()
+{
+    return Dim == 256 && std::is_same<Type, ta_type_narrow>::value;
 }
 
 template <class Type, int Dim, int Wave>
 static ta_launch_result ta_launch_wave(const ta_direct_params &p, hipStream_t stream)
 {
-    if constexpr (!ta_mma_has(Wave))
+    if constexpr (!ta_mma_has(Wave) || (Wave == 64 && ta_is_wide_narrow<Type, Dim>()))
         return {hipErrorInvalidValue, "attend_direct"};
     else if constexpr (Wave == 64)
         return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);
@@ -214,7 +242,7 @@ static ta_launch_result ta_launch_wave(const ta_direct_params &p, hipStream_t st
         return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);
 }
 
-/* The launcher of one head dimension. */
+/* The launchers of one head dimension. */
 template <int Dim>
 static ta_launched ta_launch_dim(const ta_direct_params *params, int wave, void *stream)
 {
@@ -222,6 +250,15 @@ static ta_launched ta_launch_dim(const ta_direct_params *params, int wave, void 
     ta_launch_result result = ta_no_type("attend_direct", params->problem.kv_dtype);
     TA_TYPE_SWITCH(TA_MATRIX_TYPES, params->problem.kv_dtype, Type,
                    TA_WAVE_SWITCH(wave, Wave, result = ta_launch_wave<Type, Dim, Wave>(*params, s)))
+    return ta_launched_of(result);
+}
+
+template <int Dim>
+static ta_launched ta_launch_narrow_dim(const ta_direct_params *params, int wave, void *stream)
+{
+    hipStream_t s = static_cast<hipStream_t>(stream);
+    ta_launch_result result = ta_no_type("attend_direct", params->problem.kv_dtype);
+    TA_WAVE_SWITCH(wave, Wave, result = ta_launch_wave<ta_type_narrow, Dim, Wave>(*params, s))
     return ta_launched_of(result);
 }
 

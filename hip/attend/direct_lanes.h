@@ -115,20 +115,21 @@ template <int Wave, int Rows> struct ta_row_slots {
     static const int count = Wave == 32 ? Rows / 8 : 1;
 };
 
-/* Words of V that a lane has of one token, and how they are loaded. */
-template <int Wave, int Dim> struct ta_v_words {
-    static const int chunks = Wave == 32 ? 8 : 16;           /* that all lanes load at once */
-    static const int bytes = Dim * 2 / chunks < 16 ? 8 : 16; /* of a chunk */
-    static const int loads = Dim * 2 / (chunks * bytes);
-    static const int words = loads * bytes / 4;
+/* Words of V that a lane has of one token, and how they are loaded. Bytes: of an element. */
+template <int Wave, int Dim, int Bytes = 2> struct ta_v_words {
+    static const int chunks = Wave == 32 ? 8 : 16;        /* that all lanes load at once */
+    static const int of_lane = Dim * Bytes / chunks;      /* bytes */
+    static const int bytes = of_lane < 16 ? of_lane : 16; /* of a chunk: 4, 8 or 16 */
+    static const int loads = of_lane / bytes;
+    static const int words = of_lane / 4;
 };
 
 /* The column of V that element i of product t is in. */
-template <int Wave, int Dim> TA_DEVICE int32_t ta_value_column(int t, int i)
+template <int Wave, int Dim, int Bytes = 2> TA_DEVICE int32_t ta_value_column(int t, int i)
 {
-    const int chunk = ta_v_words<Wave, Dim>::bytes / 2; /* columns */
-    return (ta_lanes<Wave>::sum_chunk(i) + t / chunk * ta_v_words<Wave, Dim>::chunks) * chunk +
-           t % chunk;
+    typedef ta_v_words<Wave, Dim, Bytes> words;
+    const int chunk = words::bytes / Bytes; /* columns */
+    return (ta_lanes<Wave>::sum_chunk(i) + t / chunk * words::chunks) * chunk + t % chunk;
 }
 
 /* c += rows · columns. Of scores the columns are 8 or 16 tokens, of which `columns` are 2 words (of
@@ -178,14 +179,18 @@ struct ta_direct_cache {
     int32_t end;          /* no token from here on has a place */
 };
 
+/* Bytes: of an element. */
+template <int Bytes>
 TA_DEVICE ta_direct_cache ta_find_direct_cache(const ta_direct_params &p, const ta_direct_piece &b)
 {
     const ta_tensor &k = p.kv.k, &v = p.kv.v;
     int32_t sequence = ta_uniform(b.walk.sequence), head = ta_uniform(b.kv_head);
     int64_t dense = p.kv.page_table ? 0 : sequence;
     ta_direct_cache c;
-    c.k = static_cast<const char *>(k.data) + (dense * k.batch_stride + head * k.head_stride) * 2;
-    c.v = static_cast<const char *>(v.data) + (dense * v.batch_stride + head * v.head_stride) * 2;
+    c.k =
+        static_cast<const char *>(k.data) + (dense * k.batch_stride + head * k.head_stride) * Bytes;
+    c.v =
+        static_cast<const char *>(v.data) + (dense * v.batch_stride + head * v.head_stride) * Bytes;
     c.pages = nullptr;
     if (p.kv.page_table)
         c.pages = p.kv.page_table + sequence * p.kv.page_table_stride;
@@ -194,18 +199,19 @@ TA_DEVICE ta_direct_cache ta_find_direct_cache(const ta_direct_params &p, const 
 }
 
 /* The tokens of a tile follow each other in memory. VBytes: of V that a lane loads at once. */
-template <int Wave, int VBytes> struct ta_plain_addresses {
+template <int Wave, int VBytes, int Bytes> struct ta_plain_addresses {
     typedef ta_lanes<Wave> lanes;
     const ta_direct_params &p;
     const ta_direct_cache &c;
     uint32_t k_lane, v_lane;     /* byte offsets of the lane's first token in a tile */
     const char *k_tile, *v_tile; /* the tile that was found last */
     int32_t page;                /* of the tile after */
+    uint32_t here, at;           /* the page of k_tile, or 0, and its first token there */
     int32_t entries;             /* of the page table that may be read */
 
     __device__ __forceinline__ ta_plain_addresses(const ta_direct_params &params,
                                                   const ta_direct_cache &cache)
-        : p(params), c(cache), k_tile(nullptr), v_tile(nullptr), page(0), entries(0)
+        : p(params), c(cache), k_tile(nullptr), v_tile(nullptr), page(0), here(0), at(0), entries(0)
     {
         k_lane = static_cast<uint32_t>(lanes::k_token(0)) * k_stride() +
                  static_cast<uint32_t>(lanes::k_chunk()) * 16;
@@ -219,12 +225,12 @@ template <int Wave, int VBytes> struct ta_plain_addresses {
 
     __device__ __forceinline__ uint32_t k_stride() const
     {
-        return static_cast<uint32_t>(p.kv.k.token_stride) * 2;
+        return static_cast<uint32_t>(p.kv.k.token_stride) * Bytes;
     }
 
     __device__ __forceinline__ uint32_t v_stride() const
     {
-        return static_cast<uint32_t>(p.kv.v.token_stride) * 2;
+        return static_cast<uint32_t>(p.kv.v.token_stride) * Bytes;
     }
 
     /* Ask for the page of the tile at `t`, which will be found next. */
@@ -245,20 +251,20 @@ template <int Wave, int VBytes> struct ta_plain_addresses {
     /* Find the tile at `t`. If it does not exist, another that does: the first page. */
     __device__ __forceinline__ void find(int32_t t)
     {
-        uint32_t at = static_cast<uint32_t>(t), here = 0;
+        at = static_cast<uint32_t>(t);
+        here = 0;
         if (c.pages) {
             here = static_cast<uint32_t>(ta_uniform(exists() ? page : 0));
             at &= (1u << p.page_shift) - 1;
         }
-        k_tile = tile(c.k, p.kv.k, here, at);
-        v_tile = tile(c.v, p.kv.v, here, at);
+        k_tile = tile(c.k, p.kv.k);
+        v_tile = tile(c.v, p.kv.v);
     }
 
-    __device__ __forceinline__ const char *tile(const char *data, const ta_tensor &t, uint32_t here,
-                                                uint32_t at) const
+    __device__ __forceinline__ const char *tile(const char *data, const ta_tensor &t) const
     {
-        uint64_t page_stride = static_cast<uint32_t>(t.batch_stride) * 2u;
-        uint64_t token_stride = static_cast<uint32_t>(t.token_stride) * 2u;
+        uint64_t page_stride = static_cast<uint32_t>(t.batch_stride) * Bytes;
+        uint64_t token_stride = static_cast<uint32_t>(t.token_stride) * Bytes;
         return data + here * page_stride + at * token_stride;
     }
 
@@ -273,8 +279,29 @@ template <int Wave, int VBytes> struct ta_plain_addresses {
     }
 };
 
+/* Where a token is: in which page, or 0, and at which place in it. */
+struct ta_token_place {
+    int64_t page, within;
+    bool has; /* one at all */
+};
+
+TA_DEVICE ta_token_place ta_find_token(const ta_direct_params &p, const ta_direct_cache &c,
+                                       int32_t token)
+{
+    ta_token_place place = {0, token, token < c.end};
+    if (c.pages && place.has) {
+        uint32_t entry =
+            p.plain ? static_cast<uint32_t>(token) >> p.page_shift
+                    : static_cast<uint32_t>(token) / static_cast<uint32_t>(p.kv.page_tokens);
+        place.within = token - static_cast<int32_t>(entry) * p.kv.page_tokens;
+        place.page = entry < p.kv.page_table_stride ? ta_load_global(c.pages + entry) : -1;
+        place.has = place.page >= 0 && place.page < p.kv.page_count;
+    }
+    return place;
+}
+
 /* Any tile: each token of a lane is looked up by itself, and zeros are read where there is none. */
-template <int Wave, int VBytes> struct ta_any_addresses {
+template <int Wave, int VBytes, int Bytes> struct ta_any_addresses {
     typedef ta_lanes<Wave> lanes;
     const char *k_tokens[lanes::k_tokens], *v_tokens[4];
     uint32_t lacking; /* a bit for each of the 4 tokens whose V this lane loads, and no place has */
@@ -302,20 +329,11 @@ template <int Wave, int VBytes> struct ta_any_addresses {
                                                           const char *data, const ta_tensor &t,
                                                           int32_t offset, uint32_t &lacks)
     {
-        int64_t page = 0, within = token;
-        bool has = token < c.end;
-        if (c.pages && has) {
-            uint32_t entry =
-                p.plain ? static_cast<uint32_t>(token) >> p.page_shift
-                        : static_cast<uint32_t>(token) / static_cast<uint32_t>(p.kv.page_tokens);
-            within = token - static_cast<int32_t>(entry) * p.kv.page_tokens;
-            page = entry < p.kv.page_table_stride ? ta_load_global(c.pages + entry) : -1;
-            has = page >= 0 && page < p.kv.page_count;
-        }
-        lacks = !has;
-        if (!has)
+        ta_token_place at = ta_find_token(p, c, token);
+        lacks = !at.has;
+        if (!at.has)
             return reinterpret_cast<const char *>(ta_fills) + offset;
-        return data + (page * t.batch_stride + within * t.token_stride) * 2 + offset;
+        return data + (at.page * t.batch_stride + at.within * t.token_stride) * Bytes + offset;
     }
 
     __device__ __forceinline__ const char *k_token(int i) const

@@ -5,12 +5,14 @@
 #ifndef TA_HIP_DIRECT_WAVE_H
 #define TA_HIP_DIRECT_WAVE_H
 
+#include "direct_elements.h"
 #include "wave_rows.h"
 
 template <class Type, int Dim, int Wave, int Rows>
-struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count> {
+struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<Wave, Rows>::count> {
     typedef ta_lanes<Wave> lanes;
-    typedef ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count> own_rows;
+    typedef typename Type::staged multiplied; /* what the matrix cores get */
+    typedef ta_wave_rows<multiplied, Wave, ta_row_slots<Wave, Rows>::count> own_rows;
     using own_rows::l;
     using own_rows::m;
     using own_rows::take_weights;
@@ -21,16 +23,23 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
     static const int sharers = Dim / columns;
     static const int teams = TA_DIRECT_WAVES / sharers; /* of waves that share tiles */
     static const int step = ta_direct_tile * teams;     /* from a team's tile to its next */
-    typedef ta_v_words<Wave, columns> v_words;
-    typedef ta_plain_addresses<Wave, v_words::bytes> plain_addresses;
-    static const int k_loads = Dim / 32; /* of a token, each lane one chunk */
+    static const int bytes = ta_direct_elements<Type>::bytes;
+    typedef ta_v_words<Wave, columns, bytes> v_words;
+    typedef ta_plain_addresses<Wave, v_words::bytes, bytes> plain_addresses;
+    typedef ta_any_addresses<Wave, v_words::bytes, bytes> any_addresses;
+    static const int chunk = 16 / bytes;          /* elements of K that are loaded at once */
+    static const int k_loads = Dim / (4 * chunk); /* of a token, each lane one chunk */
+    static const int k_products = Dim / 16;       /* each lane 4 elements */
+    static const int parts = multiplied::weight_parts;
     static const int slots = ta_row_slots<Wave, Rows>::count;
     static const int products = columns / lanes::columns;
 
-    uint32_t q[2 * k_loads][4]; /* as ta_multiply_rows() takes them */
+    uint32_t q[k_products][4]; /* as ta_multiply_rows() takes them */
     ta_vec16 k[lanes::k_tokens][k_loads];
     uint32_t v[4][v_words::words];
     float o[slots][products][lanes::elements];
+    ta_direct_elements<Type> operands;
+    ta_lane_scales<Type, Wave> scales;
 
     static __device__ __forceinline__ int32_t team()
     {
@@ -42,8 +51,16 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
         return ta_wave_id() % sharers * columns;
     }
 
+    /* Of V, of those that this wave sums: where element i of product t is. */
+    static __device__ __forceinline__ int32_t column(int t, int i)
+    {
+        return ta_value_column<Wave, columns, bytes>(t, i);
+    }
+
     __device__ __forceinline__ void start(const ta_direct_params &p, const ta_direct_piece &b)
     {
+        operands.start(p.problem.kv_dtype);
+        scales.start(p, b);
         load_query(p, b);
         own_rows::start_rows();
 #pragma unroll
@@ -73,7 +90,7 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
         const char *from = static_cast<const char *>(p.q.data) + at * 2;
         if (lanes::row(r) >= b.row_count)
             from = reinterpret_cast<const char *>(ta_fills);
-        from += lanes::k_chunk() * 16;
+        from += lanes::k_chunk() * chunk * 2;
         if (ta_any(!ta_is_multiple(from, 4)))
             load_query_words<false>(from, r);
         else
@@ -83,8 +100,8 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
     template <bool Whole> __device__ __forceinline__ void load_query_words(const char *from, int r)
     {
 #pragma unroll
-        for (int i = 0; i < 4 * k_loads; i++) {
-            const char *word = from + i / 4 * 64 + i % 4 * 4;
+        for (int i = 0; i < 2 * k_products; i++) {
+            const char *word = from + i / (chunk / 2) * chunk * 8 + i % (chunk / 2) * 4;
             q[i / 2][i % 2 * 2 + r] = Whole ? ta_load_word(reinterpret_cast<const uint32_t *>(word))
                                             : ta_load_halves(word);
         }
@@ -108,7 +125,9 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
             const char *from = addresses.v_token(i);
 #pragma unroll
             for (int j = 0; j < v_words::loads; j++) {
-                if constexpr (v_words::bytes == 8) {
+                if constexpr (v_words::bytes == 4) {
+                    v[i][0] = ta_load_word(reinterpret_cast<const uint32_t *>(from));
+                } else if constexpr (v_words::bytes == 8) {
                     ta_vec8 x = ta_load8_stream(from);
                     v[i][0] = x.word[0];
                     v[i][1] = x.word[1];
@@ -124,6 +143,7 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
 
     /* The dot products of the tile's tokens, those whose V this lane loads, with its rows. A sum
      * for each 64 elements: matrix cores round towards zero, so their sums must not be long. */
+    template <bool Native>
     __device__ __forceinline__ void multiply_keys(float (&dots)[slots][4]) const
     {
         const int sums = Dim / 64;
@@ -131,9 +151,10 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
         for (int i = 0; i < lanes::k_tokens; i++) {
             float c[sums][4] = {};
 #pragma unroll
-            for (int j = 0; j < 2 * k_loads; j++) {
-                uint32_t key[2] = {k[i][j / 2].word[j % 2 * 2], k[i][j / 2].word[j % 2 * 2 + 1]};
-                ta_multiply_rows<Type, Wave>(c[j % sums], q[j], key);
+            for (int j = 0; j < k_products; j++) {
+                uint32_t key[2];
+                operands.template take_key<Native>(k[i], j, key);
+                ta_multiply_rows<multiplied, Wave>(c[j % sums], q[j], key);
             }
 #pragma unroll
             for (int e = 0; e < slots * lanes::elements; e++) {
@@ -150,15 +171,15 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
     /* o = o · rescale + weights · values. `hide` has zeros where tokens must not be seen, a half
      * of a word each; only the rows in `rows` are changed, a bit for each slot. `tile` is not
      * negative. */
-    template <bool Hide>
+    template <bool Hide, bool Native>
     __device__ __forceinline__ void
-    add_values(const uint32_t (&w)[Type::weight_parts][4], const float (&rescale)[slots],
+    add_values(const uint32_t (&w)[parts][4], const float (&rescale)[slots],
                const uint32_t (&hide)[2], uint32_t rows, int32_t tile)
     {
 #pragma unroll
         for (int t = 0; t < products; t++) {
             uint32_t values[2];
-            ta_take_values(v, t, values);
+            operands.template take_values<Native>(v, t, values);
             if (Hide) {
                 values[0] &= hide[0];
                 values[1] &= hide[1];
@@ -174,7 +195,7 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
 
     /* Is V of a tile loaded while the one before is computed, as K is? Else it is when the scores
      * of its own are made, into registers that K had. */
-    static const bool v_ahead = Dim < 256;
+    static const bool v_ahead = Dim * bytes < 512;
 
     __device__ __forceinline__ void find_next(plain_addresses &addresses, int32_t next)
     {
@@ -186,31 +207,35 @@ struct ta_direct_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, Rows>::count
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */
-    template <bool More>
+    template <bool More, bool Native>
     __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p,
                                                    plain_addresses &addresses, int32_t next)
     {
         float dots[slots][4], rescale[slots];
-        uint32_t w[Type::weight_parts][4];
+        uint32_t w[parts][4];
         const uint32_t none[2] = {0, 0};
-        multiply_keys(dots);
+        multiply_keys<Native>(dots);
         if (!v_ahead)
             load_v(addresses);
         else if (More)
             find_next(addresses, next);
 #pragma unroll
         for (int r = 0; r < slots; r++) {
+            scales.scale_dots(dots[r]);
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 dots[r][i] *= p.rule.factor;
             rescale[r] = weigh(dots[r], r);
+            scales.template scale_weights<false>(dots[r]);
             take_weights(dots[r], r, w);
         }
-        add_values<false>(w, rescale, none, 0, next);
+        add_values<false, Native>(w, rescale, none, 0, next);
         if (More && v_ahead)
             load_v(addresses);
         else if (More)
             find_next(addresses, next);
+        if (More)
+            scales.load(p, addresses);
     }
 
     /* Tokens that every row sees have no place. */

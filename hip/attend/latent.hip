@@ -49,7 +49,7 @@ template <int Threads> struct ta_latent_copy {
 
     __device__ __forceinline__ void begin(const ta_direct_params &p, const ta_direct_piece &b)
     {
-        ta_direct_cache c = ta_find_direct_cache(p, b);
+        ta_direct_cache c = ta_find_direct_cache<2>(p, b);
         k = c.k;
         pages = c.pages;
         held_end = c.end;
