@@ -37,7 +37,7 @@ static void choose_rows(random_source *r, decode_case *c)
     direct_choose_lengths(r, c, most, most > 200 ? 2 : 6);
 }
 
-static const direct_kernel taken = {7777, 250, choose_dims, choose_rows};
+static const direct_kernel taken = {7777, 250, false, choose_dims, choose_rows};
 
 static decode_case case_of(int dim, int heads, int tokens, int32_t length)
 {
@@ -97,7 +97,7 @@ static void test_values_that_are_not_finite(void)
 
 static void test_pages_that_are_none(void)
 {
-    direct_pages_that_are_none(64, 64);
+    direct_pages_that_are_none(TA_BF16, 64, 64);
 }
 
 static void test_any_query(void)

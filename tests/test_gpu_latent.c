@@ -44,7 +44,7 @@ static void choose_rows(random_source *r, decode_case *c)
     direct_choose_lengths(r, c, most, most > 40 ? 2 : 4);
 }
 
-static const direct_kernel taken = {8888, 24, choose_dims, choose_rows};
+static const direct_kernel taken = {8888, 24, false, choose_dims, choose_rows};
 
 static decode_case case_of(int heads, int tokens, int32_t length)
 {
@@ -123,7 +123,7 @@ static void test_values_that_are_not_finite(void)
 
 static void test_pages_that_are_none(void)
 {
-    direct_pages_that_are_none(K_DIM, V_DIM);
+    direct_pages_that_are_none(TA_BF16, K_DIM, V_DIM);
 }
 
 static void test_any_query(void)

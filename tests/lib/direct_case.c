@@ -19,10 +19,23 @@ static const direct_kernel *taken;
 /* Neighbours of 16 bytes stay neighbours. */
 static void align(case_layout *layout)
 {
-    layout->pad_head -= layout->pad_head % 8;
-    layout->pad_token -= layout->pad_token % 8;
-    layout->pad_batch -= layout->pad_batch % 8;
+    int unit = taken->narrow ? 16 : 8;
+    layout->pad_head -= layout->pad_head % unit;
+    layout->pad_token -= layout->pad_token % unit;
+    layout->pad_batch -= layout->pad_batch % unit;
     layout->offset = 0;
+}
+
+static void choose_types(uint64_t seed, random_source *r, decode_case *c)
+{
+    c->plan.kv_dtype = c->plan.query_dtype = seed % 2 ? TA_BF16 : TA_F16;
+    c->k_scale = c->v_scale = CASE_SCALES_NONE;
+    if (!taken->narrow)
+        return;
+    c->plan.kv_dtype = (ta_dtype)random_int(r, NUMBER_DTYPE_END, NUMBER_NARROW_END - 1);
+    c->plan.query_dtype = TA_BF16;
+    c->k_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
+    c->v_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
 }
 
 void direct_choose_lengths(random_source *r, decode_case *c, int most, int batch)
@@ -50,8 +63,7 @@ static decode_case direct_case(uint64_t seed)
     random_source source = random_from(seed + taken->salt), *r = &source;
     c.selected = 0;
     c.prefixes = false; /* they were drawn for other lengths, too */
-    c.plan.kv_dtype = c.plan.query_dtype = seed % 2 ? TA_BF16 : TA_F16;
-    c.k_scale = c.v_scale = CASE_SCALES_NONE;
+    choose_types(seed, r, &c);
     c.v_offset = 0;
     taken->choose_dims(r, &c);
     c.page_tokens = RANDOM_PICK(r, pages);
@@ -130,13 +142,15 @@ void direct_any_query(decode_case c)
 
 /* Two sequences of zeros in pages of 16 tokens, the first with an entry of its table that is no
  * page. */
-static void run_without_page(int k_dim, int v_dim, int32_t length, int entry, int32_t page)
+static void run_without_page(ta_dtype dtype, int k_dim, int v_dim, int32_t length, int entry,
+                             int32_t page)
 {
     enum { PAGES = 8, PAGE = 16 }; /* too few tokens to be cut: a wave has two tiles */
     device_array q, kv, numbers, out;
     ta_device *device = NULL;
     ta_plan *plan = NULL;
-    ta_plan_config config = plan_config(TA_BF16, 2, 1, k_dim, PAGES * PAGE);
+    ta_plan_config config = plan_config(dtype, 2, 1, k_dim, PAGES * PAGE);
+    config.query_dtype = TA_BF16;
     config.v_dim = v_dim;
     config.out_dtype = TA_F32;
     EXPECT_OK(ta_device_open(options.device, NULL, &device));
@@ -175,13 +189,13 @@ static void run_without_page(int k_dim, int v_dim, int32_t length, int entry, in
     ta_device_close(device);
 }
 
-void direct_pages_that_are_none(int k_dim, int v_dim)
+void direct_pages_that_are_none(ta_dtype dtype, int k_dim, int v_dim)
 {
     static const int32_t wrong[] = {-1, 16, INT32_MAX};
     for (int i = 0; i < 3; ++i) {
-        run_without_page(k_dim, v_dim, 128, 0, wrong[i]);
-        run_without_page(k_dim, v_dim, 128, 5, wrong[i]);
-        run_without_page(k_dim, v_dim, 121, 7, wrong[i]);
+        run_without_page(dtype, k_dim, v_dim, 128, 0, wrong[i]);
+        run_without_page(dtype, k_dim, v_dim, 128, 5, wrong[i]);
+        run_without_page(dtype, k_dim, v_dim, 121, 7, wrong[i]);
     }
 }
 

@@ -11,6 +11,7 @@
 typedef struct direct_kernel {
     uint64_t salt; /* of the seed, so that kernels have different cases */
     int cases;     /* unless the arguments say how many */
+    bool narrow;   /* K and V of 8 bits with scales, else of 16 */
     void (*choose_dims)(random_source *r, decode_case *c);
     void (*choose_rows)(random_source *r, decode_case *c); /* heads, query tokens, lengths */
 } direct_kernel;
@@ -34,7 +35,7 @@ void direct_any_query(decode_case c);
 /* Steps over pages of which one is none, in tiles that are seen whole, the first and later ones,
  * and in one at the end: the result of that sequence is NaN, that of another is not touched. V is
  * the beginning of K. */
-void direct_pages_that_are_none(int k_dim, int v_dim);
+void direct_pages_that_are_none(ta_dtype dtype, int k_dim, int v_dim);
 
 /* Everything that case_random() draws, but for what the kernel of direct_main() does not take. */
 void test_random_cases(void);

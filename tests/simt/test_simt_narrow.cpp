@@ -102,6 +102,59 @@ static void test_eight_codes_at_a_time(void)
     });
 }
 
+/* Each code in every byte of a word, with another one beside it. */
+template <int Wave> __global__ void widen_pairs(ta_dtype dtype, int native, uint32_t *to)
+{
+    TA_ONLY_WAVE(Wave);
+    ta_pair_rule rule = ta_pair_rule_of(dtype);
+    for (uint32_t first = threadIdx.x; first < 256; first += Wave) {
+        uint32_t codes = first * 0x01010101u + 0x03020100u; /* carries change other bytes alone */
+        codes = (codes & 0xffffff00u) | first;
+        uint32_t *words = to + first * 4;
+        words[0] = codes;
+        if (native) {
+            words[1] = ta_widen_pair<true, 0>(rule, codes);
+            words[2] = ta_widen_pair<true, 1>(rule, codes);
+        } else {
+            words[1] = ta_widen_pair<false, 0>(rule, codes);
+            words[2] = ta_widen_pair<false, 1>(rule, codes);
+        }
+        words[3] = ta_find_special(rule, codes);
+    }
+}
+
+static void check_pairs(ta_dtype dtype, bool native)
+{
+    device_array<uint32_t> to(4 * 256);
+    unsigned wave = static_cast<unsigned>(device_wave());
+    LAUNCH_WAVE(widen_pairs, 1, wave, 0, nullptr, dtype, native ? 1 : 0, to.data);
+    std::vector<uint32_t> got = to.read();
+    for (size_t first = 0; first < 256; first++) {
+        const uint32_t *words = &got[first * 4];
+        bool special = false;
+        for (size_t i = 0; i < 4; i++) {
+            uint32_t code = words[0] >> i * 8 & 0xffu;
+            check_code(dtype, code, (words[1 + i / 2] >> i % 2 * 16 & 0xffffu) << 16);
+            uint32_t number = ta_narrow_decode(ta_narrow_format_of(dtype), code);
+            special |= (number & 0x7f800000u) == 0x7f800000u;
+        }
+        TEST_ASSERT_EQUAL_INT(special, words[3] != 0);
+    }
+}
+
+/* Where pairs have an instruction, of e4m3 alone, also without it. */
+static void test_pairs_of_codes(void)
+{
+    on_all_devices([](simt_narrow has) {
+        for (ta_dtype dtype : dialects) {
+            check_pairs(dtype, false);
+            if ((dtype == TA_E4M3 && has == SIMT_NARROW_OCP) ||
+                (dtype == TA_E4M3_FNUZ && has == SIMT_NARROW_FNUZ))
+                check_pairs(dtype, true);
+        }
+    });
+}
+
 /* ---- What instructions do ------------------------------------------------------------------ */
 
 __global__ void ask_device(uint32_t *native)
@@ -193,6 +246,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_single_codes);
     RUN_TEST(test_eight_codes_at_a_time);
+    RUN_TEST(test_pairs_of_codes);
     RUN_TEST(test_the_choice);
     RUN_TEST(test_fnuz_reads_ocp_as_something_else);
     RUN_TEST(test_a_nan_of_lower_bits);
