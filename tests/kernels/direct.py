@@ -20,10 +20,19 @@ WAVES = 4  # of a block
 LIMITS = {(32, 8): 20, (32, 16): 32, (64, 16): 30}
 NO_LIMIT = {('gfx90a', 'f16')}
 
+# Of 8 bits, of which 16 bytes are twice the elements, each widened: by integer operations, or by
+# the device's own instructions where the other loop has them.
+LIMITS_NARROW = {(32, 8): 130, (32, 16): 140, (64, 16): 240}
+LIMITS_NATIVE = {(32, 8): 90, (32, 16): 100, (64, 16): 150}
+
 # How often what Little's law asks for must be in flight, on these devices. On H100 a block of 256
 # dimensions has no registers for more: V of a tile is asked for where K of it was, 1.84 times.
 IN_FLIGHT = {'H100': 2, 'MI300X': 2}
-IN_FLIGHT_LESS = {('H100', 256): 1.8}
+# A tile of 8 bits has half the bytes: 1.84 times on H100, of 64 dimensions 1.38 times, on MI300X
+# 1.76.
+IN_FLIGHT_LESS = {('H100', 'bf16', 256): 1.8, ('H100', 'f16', 256): 1.8,
+                  ('H100', 'narrow', 256): 1.8, ('H100', 'narrow', 128): 1.8,
+                  ('H100', 'narrow', 64): 1.3, ('MI300X', 'narrow', 64): 1.7}
 
 # What 16 bytes of K and V took before, by (architecture, rows of the group): attend_fma with 1 and
 # 4 rows, attend_mma with 8 and 16, 128 dimensions in bf16. Counted once, in SASS; of AMD's,
@@ -52,12 +61,13 @@ def find_nvdisasm():
 class DirectLoop:
     """What one loop over tiles has, of one kernel and architecture."""
 
-    def __init__(self, name, arch, code):
-        self.name, self.arch = name, arch
+    def __init__(self, name, arch, loop, native=False):
+        self.name, self.arch, self.native = name, arch, native
         self.arguments = re.search(r'<(.*)>', name)[1].split(', ')
         self.dim, self.wave, self.rows = (int(n) for n in self.arguments[1:4])
-        self.plain = self.arguments[4] == 'plain'
-        loop = smallest_loop(code)
+        self.narrow = self.arguments[0] == 'narrow'
+        self.bytes = 1 if self.narrow else 2  # of an element
+        self.plain = self.arguments[4] == 'plain' or self.narrow
         self.instructions = len(loop)
         self.loaded = sum(map(load_bytes, loop))
         self.loads = sum(load_bytes(i) > 0 for i in loop)
@@ -74,24 +84,32 @@ class DirectLoop:
     @property
     def per_load(self):
         """Instructions for each 16 bytes of K and V."""
-        return self.instructions * self.sharers / (TILE * self.dim * 4 / 16 / self.wave)
+        pieces = TILE * self.dim * 2 * self.bytes / 16 / self.wave
+        return self.instructions * self.sharers / pieces
 
     @property
     def tile_bytes(self):
         """Of K and V that a wave, or the waves that share a tile, have on the way while they
         compute: of K or V alone where V waits. K that both of them ask for crosses the memory once,
         and counts once."""
-        both = TILE * self.dim * 4
-        return both // 2 if self.dim == 256 else both
+        both = TILE * self.dim * 2 * self.bytes
+        return both // 2 if self.dim * self.bytes == 512 else both
+
+    def limit(self):
+        """Of instructions for 16 bytes; None if there is none."""
+        if self.dim != 128 or (self.arch, self.arguments[0]) in NO_LIMIT:
+            return None
+        limits = LIMITS
+        if self.narrow:
+            limits = LIMITS_NATIVE if self.native else LIMITS_NARROW
+        return limits.get((self.wave, self.rows))
 
     def complaints(self):
         if not self.plain:
             return
         where = f'{self.name} on {self.arch}: its loop over tiles'
-        limit = LIMITS.get((self.wave, self.rows))
-        if (self.arch, self.arguments[0]) in NO_LIMIT:
-            limit = None
-        if self.dim == 128 and limit and self.per_load > limit:
+        limit = self.limit()
+        if limit and self.per_load > limit:
             yield (f'{where} has {self.per_load:.1f} instructions for 16 bytes of K and V: '
                    f'at most {limit}')
         if self.barriers:
@@ -100,7 +118,9 @@ class DirectLoop:
             yield f'{where} has {self.shared} accesses of shared memory'
         if self.local:
             yield f'{where} has {self.local} accesses of spilled registers'
-        expected = TILE * (self.dim * 2 + self.dim * 2 // self.sharers) / self.wave
+        expected = TILE * (self.dim + self.dim // self.sharers) * self.bytes / self.wave
+        if self.wave == 64 and self.dim * self.bytes == 64:
+            expected /= 2  # V comes by 4 bytes, as other things do
         if self.loaded != expected:
             yield (f'{where} loads {self.loaded} bytes of K and V in a thread: '
                    f'expected {expected:.0f}')
@@ -111,6 +131,7 @@ class DirectLoop:
 BARRIER = re.compile(r'BAR\b|s_barrier')
 SHARED = re.compile(r'(?:LDS|STS|LDSM|ATOMS)\b|ds_(?!bpermute|permute|swizzle)')
 LOCAL = re.compile(r'(?:LDL|STL)\b|scratch_|buffer_(?:load|store)')
+NATIVE = re.compile(r'F2FP\S*\.E4M3|v_cvt_pk_f32_fp8')
 WIDTHS = {'128': 16, 'dwordx4': 16, 'b128': 16, '64': 8, 'dwordx2': 8, 'b64': 8}
 LOAD = re.compile(r'(?:LDG\S*\.|global_load_)(128|64|dwordx4|dwordx2|b128|b64)\b')
 
@@ -121,16 +142,23 @@ def load_bytes(instruction):
     return WIDTHS[found[1]] if found else 0
 
 
-def smallest_loop(code):
-    """The instructions of the loop over tiles: the shortest with several wide loads."""
+def tile_loops(name, arch, code):
+    """The loop over tiles of a kernel: the shortest with several wide loads. Of 8 bits there are
+    two if the device has instructions for a dialect, the shorter one with them."""
     loops = {}
     for instruction in code:
         for head in instruction.loops:
             loops.setdefault(head, []).append(instruction)
-    wide = [body for body in loops.values() if sum(map(load_bytes, body)) >= 64]
+    least = 16 if 'narrow' in name else 64
+    wide = sorted((body for body in loops.values() if sum(map(load_bytes, body)) >= least),
+                  key=len)
     if not wide:
         sys.exit('direct.py: a kernel has no loop over tiles of K and V')
-    return min(wide, key=len)
+    native = [body for body in wide if any(NATIVE.match(i.name) for i in body)]
+    if 'narrow' in name and native:
+        yield DirectLoop(name, arch, native[0], True)
+        wide = [body for body in wide if body not in native]
+    yield DirectLoop(name, arch, wide[0])
 
 
 def demangle(symbol, yes, no):
@@ -153,8 +181,8 @@ def read_sections(path, nvdisasm):
 def read_cubin(path, nvdisasm):
     for symbol, arch, lines in read_sections(path, nvdisasm):
         if FAMILY in symbol:
-            yield DirectLoop(demangle(symbol, 'any', 'plain'), arch,
-                             assembly.read_kernel(lines, {}, Sass))
+            yield from tile_loops(demangle(symbol, 'any', 'plain'), arch,
+                                  assembly.read_kernel(lines, {}, Sass))
 
 
 @functools.lru_cache(maxsize=None)
@@ -201,7 +229,8 @@ def table(loops, devices, units, before):
             if device['arch'] == loop.arch:
                 least = little(loop, device, units[loop.arch])
                 needed = f'{flight / least:.2f} × {least / 1024:.0f} KiB ({name})'
-                times = IN_FLIGHT_LESS.get((name, loop.dim), IN_FLIGHT.get(name, 0))
+                times = IN_FLIGHT_LESS.get((name, loop.arguments[0], loop.dim),
+                                           IN_FLIGHT.get(name, 0))
                 if flight < times * least:
                     wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, {times} '
                                  f'times {least:.0f} are needed')
@@ -209,11 +238,13 @@ def table(loops, devices, units, before):
         if loop.arguments[:2] != ['bf16', '128']:
             known = ()
         old = ', '.join(f'{n:.0f}' for n in known) or '–'
-        rows.append(f'| `{loop.name}` | {loop.arch} | {loop.instructions} | {loop.matrix} | '
+        by = ', by its own instructions' if loop.native else ''
+        rows.append(f'| `{loop.name}`{by} | {loop.arch} | {loop.instructions} | {loop.matrix} | '
                     f'{loop.loads} | {loop.per_load:.1f} | {old} | {loop.barriers}, '
                     f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
     return '\n'.join(rows), wrong
 
 
 def read_amd(kernels):
-    return [DirectLoop(k.name, k.arch, k.code) for k in kernels if k.family == FAMILY]
+    return [loop for k in kernels if k.family == FAMILY
+            for loop in tile_loops(k.name, k.arch, k.code)]
