@@ -37,6 +37,16 @@ def few_rows(heads, lengths):
             for layout in ('head', 'token') for length, batch in lengths}
 
 
+# Of one thread: steps out of memory, and of K and V that stay in the second level of cache.
+OVERLAP = {
+    '8/8': ('-b 32k --heads 8 --kv-heads 8', '-b 128 --heads 4 --kv-heads 4'),
+    '32/8': ('-b 32k --heads 32 --kv-heads 8', '-b 128 --heads 16 --kv-heads 4'),
+    '64/8': ('-b 8k --heads 64 --kv-heads 8', '-b 128 --heads 32 --kv-heads 4'),
+    '32/8, 4 query tokens': ('-b 8k --heads 32 --kv-heads 8 --query-tokens 4',
+                             '-b 128 --heads 16 --kv-heads 4 --query-tokens 4'),
+    '32/8, chunks of 512': ('-b 2k --heads 32 --kv-heads 8 --query-tokens 512',
+                            '-b 512 --heads 4 --kv-heads 1 --query-tokens 512'),
+}
 LENGTHS = [('16k', ''), ('32k', ''), ('128k', ''), ('16k', ' --batch 8')]
 # Name: what it is, the aim, which figure of a row, and the commands by what differs in them.
 FIGURES = {
@@ -67,6 +77,10 @@ FIGURES = {
                {f'{layout}-major': f'decode -b 64k --threads 1 --heads 8,32 --kv-heads 8 '
                                    f'--batch 16 --dtype bf16,f32 --layout {layout}'
                 for layout in ('head', 'token')}),
+    'overlap': ('computing and reading', {}, 'overlap',
+                {f'{case}{where}': f'decode {flags} --threads 1 {ALL_DTYPES} --layout head'
+                 for case, both in OVERLAP.items()
+                 for where, flags in zip(('', ', in cache'), both)}),
     'exchange': ('exchange of partials', {}, 'exchange',
                  {'2 threads': 'exchange -b 16k -e 256k --ranks 2'}),
 }
@@ -182,21 +196,42 @@ def show_prefix(options, program):
     print('\n'.join(shown))
 
 
+def show_overlap(options, program):
+    _, _, kind, commands = FIGURES['overlap']
+    print('\n## overlap: computing alone, reading alone, and a step out of memory, in GB/s\n')
+    print('| case | cell | computing | of fma | reading | step | of fma | of the slower | '
+          'of one after the other |')
+    print('| --- | --- | --- | --- | --- | --- | --- | --- | --- |')
+    for case in OVERLAP:
+        pair = [run([program] + command_of(commands[name], options, kind), [])
+                for name in (case, f'{case}, in cache')]
+        for row, cached in zip(*pair):
+            computing, reading, step = cached['kv_gbps'], row['read_gbps'], row['kv_gbps']
+            print(f'| {case} | {row["dtype"]} | {computing:.3g} | {cached["fma_fraction"]:.2f} | '
+                  f'{reading:.3g} | {step:.3g} | {row["fma_fraction"]:.2f} | '
+                  f'{step / min(computing, reading):.2f} | '
+                  f'{step * (1 / computing + 1 / reading):.2f} |', flush=True)
+    for flags in commands.values():
+        print(f'    treeattn-bench {" ".join(command_of(flags, options, kind))}')
+
+
 def show_exchange(options, program):
     _, _, kind, commands = FIGURES['exchange']
     launches = [([], case, flags) for case, flags in commands.items()]
     if options.mpirun:
         launches.append((shlex.split(options.mpirun), 'processes', 'exchange -b 16k -e 256k'))
     print('\n## exchange: median of a step, and as a part of others\n')
-    print('| ranks | bytes | kind | us | of doubling | of bare |')
-    print('| --- | --- | --- | --- | --- | --- |')
+    print('| ranks | bytes | kind | us | of doubling | of MPI_Allreduce | of bare |')
+    print('| --- | --- | --- | --- | --- | --- | --- |')
     for launcher, case, flags in launches:
         rows = run([program] + command_of(flags, options, kind), launcher)
         for row in rows:
             same = {other['kind']: other['median_us'] for other in rows
                     if other['bytes'] == row['bytes']}
+            of_mpi = (f'{row["median_us"] / same["MPI_Allreduce"]:.2f}'
+                      if 'MPI_Allreduce' in same else '')
             print(f'| {case} | {row["bytes"]} | {row["kind"]} | {row["median_us"]:.2f} | '
-                  f'{row["median_us"] / same["doubling"]:.2f} | '
+                  f'{row["median_us"] / same["doubling"]:.2f} | {of_mpi} | '
                   f'{row["median_us"] / same["bare"]:.2f} |')
 
 
@@ -213,7 +248,8 @@ def main():
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         parser.error(f'--only {unknown[0]}: must be of {", ".join(FIGURES)}')
-    own = {'narrow': show_narrow, 'prefix': show_prefix, 'exchange': show_exchange}
+    own = {'narrow': show_narrow, 'prefix': show_prefix, 'overlap': show_overlap,
+           'exchange': show_exchange}
     for name in names:
         if name in own:
             own[name](options, options.program)

@@ -18,7 +18,7 @@ parts = {part.split(":")[0]: part for part in text.split("\n## ")[1:]}
 # Cases times types, and where there are several times threads, heads or passes.
 expected = {"one-row": 8 * 3 * 2, "four-rows": 8 * 3 * 2, "huge-pages": 2 * 3 * 2 * 2,
             "many-rows": 7 * 3, "pages": 4 * 3 * 2, "prefill": 2 * 2, "narrow": 4 * 2,
-            "prefix": 2 * 2 * 2, "exchange": 3 * 7}
+            "prefix": 2 * 2 * 2, "overlap": 5 * 3, "exchange": 3 * 7}
 assert list(parts) == list(expected), list(parts)
 for name, count in expected.items():
     rows = [line for line in parts[name].split("\n") if re.match(r"\|.* \d+\.\d\d \|", line)]
