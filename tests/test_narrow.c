@@ -288,6 +288,8 @@ static void test_every_code_of_a_cache(void)
 /* ---- Bad input ---- */
 
 SPOIL(misaligned, s->kv.k_scale.data = (float *)(void *)((char *)s->k_scales + 1))
+SPOIL(misaligned_values, s->kv.v_scale.data = (float *)(void *)((char *)s->v_scales + 2))
+SPOIL(negative_batch_stride, s->kv.k_scale.batch_stride = -7)
 SPOIL(negative_stride, s->kv.v_scale.token_stride = -1)
 SPOIL(negative_head_stride, s->kv.v_scale.head_stride = -5)
 SPOIL(far_stride, s->kv.k_scale.token_stride = INT64_MAX / 2)
@@ -299,6 +301,8 @@ SPOIL(infinite_scale, s->k_scales[0] = INFINITY)
 
 static const mistake mistakes[] = {
     {"kv.k_scale.data is ", "aligned to 4 bytes", spoil_misaligned, NULL},
+    {"kv.v_scale.data is ", "aligned to 4 bytes", spoil_misaligned_values, NULL},
+    {"kv.k_scale.batch_stride is -7", "0 ", spoil_negative_batch_stride, NULL},
     {"kv.v_scale.token_stride is -1", "0 ", spoil_negative_stride, NULL},
     {"kv.v_scale.head_stride is -5", "0 ", spoil_negative_head_stride, NULL},
     {"kv.k_scale.token_stride is 4611686018427387903", "address space", spoil_far_stride, NULL},
