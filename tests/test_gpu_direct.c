@@ -112,6 +112,16 @@ static void test_any_query(void)
     }
 }
 
+static void test_ranks_and_pages_of_reproducible_mode(void)
+{
+    static const int dims[] = {64, 128, 256};
+    for (int i = 0; i < 6; ++i) {
+        decode_case c = case_of(dims[i % 3], 3, 1 + i % 2 * 2, 700 + 13 * i);
+        c.plan.window = i % 2 ? 0 : 300;
+        direct_same_bits(c);
+    }
+}
+
 static void test_all(void)
 {
     RUN_TEST(test_random_cases);
@@ -121,6 +131,7 @@ static void test_all(void)
     RUN_TEST(test_values_that_are_not_finite);
     RUN_TEST(test_pages_that_are_none);
     RUN_TEST(test_any_query);
+    RUN_TEST(test_ranks_and_pages_of_reproducible_mode);
 }
 
 int main(int argc, char **argv)

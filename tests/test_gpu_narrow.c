@@ -321,6 +321,16 @@ static void test_any_query(void)
     }
 }
 
+static void test_ranks_and_pages_of_reproducible_mode(void)
+{
+    for (int i = 0; i < 8; ++i) {
+        decode_case c = case_of(dialects[i % 4], i < 4 ? 64 : 128, 3, 1 + i % 2 * 2, 700 + 13 * i);
+        c.k_scale = c.v_scale = (case_scales)(i % 4);
+        c.plan.window = i % 3 ? 0 : 300;
+        direct_same_bits(c);
+    }
+}
+
 static void test_all(void)
 {
     RUN_TEST(test_random_cases);
@@ -333,6 +343,7 @@ static void test_all(void)
     RUN_TEST(test_every_code_in_every_place);
     RUN_TEST(test_what_is_not_seen);
     RUN_TEST(test_any_query);
+    RUN_TEST(test_ranks_and_pages_of_reproducible_mode);
 }
 
 int main(int argc, char **argv)

@@ -2,6 +2,7 @@
 #include "direct_case.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,46 @@ void direct_any_query(decode_case c)
         TEST_ASSERT_EQUAL_MEMORY(first.out, kept.out, (size_t)first.out_count * sizeof *first.out);
         TEST_ASSERT_EQUAL_MEMORY(first.lse, kept.lse, (size_t)first.lse_count * sizeof *first.lse);
         case_kept_free(&kept);
+    }
+    case_kept_free(&first);
+}
+
+/* Results to the bit those of `first`. */
+static void expect_bits(const case_kept *first, const decode_case *c)
+{
+    static char failure[2048], line[1024];
+    case_kept kept;
+    if (!case_run_keep(c, &direct_worst, &kept, failure, sizeof failure))
+        TEST_FAIL_MESSAGE(failure);
+    bool same = !memcmp(first->out, kept.out, (size_t)first->out_count * sizeof *first->out) &&
+                !memcmp(first->lse, kept.lse, (size_t)first->lse_count * sizeof *first->lse);
+    case_kept_free(&kept);
+    if (same)
+        return;
+    case_describe(c, line, sizeof line);
+    snprintf(failure, sizeof failure, "other bits than on one rank\n    case: %s", line);
+    TEST_FAIL_MESSAGE(failure);
+}
+
+void direct_same_bits(decode_case c)
+{
+    static const int32_t pages[] = {0, 16, 64};
+    static char failure[2048];
+    case_kept first;
+    if (!options_chosen(c.seed))
+        return;
+    case_reproducible(&c, 128); /* each wave has two tiles of 16 tokens, or four */
+    c.plan.map.kind = TA_SHARD_BLOCK_CYCLIC;
+    c.plan.map.block = 128;
+    c.want_lse = true;
+    if (!case_run_keep(&c, &direct_worst, &first, failure, sizeof failure))
+        TEST_FAIL_MESSAGE(failure);
+    for (int i = 0; i < 9; ++i) {
+        c.ranks = 1 + i / 3;
+        c.paged = pages[i % 3] > 0;
+        c.page_tokens = c.paged ? pages[i % 3] : 0;
+        if (i > 0)
+            expect_bits(&first, &c);
     }
     case_kept_free(&first);
 }

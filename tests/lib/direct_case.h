@@ -32,6 +32,10 @@ void direct_not_finite(decode_case c, int variant);
 /* Run a case with its query aligned to 16 bytes, to words and to elements: with the same bits. */
 void direct_any_query(decode_case c);
 
+/* Run a case in reproducible mode on one, two and three ranks, with K and V in one block of memory
+ * and in pages: with the same bits. */
+void direct_same_bits(decode_case c);
+
 /* Steps over pages of which one is none, in tiles that are seen whole, the first and later ones,
  * and in one at the end: the result of that sequence is NaN, that of another is not touched. V is
  * the beginning of K. */
