@@ -1,8 +1,9 @@
 #!/bin/bash
 # The tables and plots of docs/llama.md, on a machine that is quiet: the shapes of Llama 3.2 1B with
 # random weights, 8k tokens with their prompt and 32k without, on 1 to 8 ranks that are threads, and
-# on 2 to 8 emulated hosts. Takes some 20 minutes on two CPUs, and some GB of memory. JSON, tables
-# and plots go to FOLDER; --page puts the tables into docs/llama.md and their plots beside it.
+# on 2 to 8 emulated hosts; then on threads with divided weights. Takes some 20 minutes on two CPUs,
+# and some GB of memory. JSON, tables and plots go to FOLDER; --page puts the tables into
+# docs/llama.md and their plots beside it.
 #
 #     demonstration.sh [--small] [--page] BUILD_DIR FOLDER [FLAG...]
 #
@@ -46,9 +47,11 @@ run 8k --tokens "$short" --ranks 1,2,4,8 --ring expanded --new 10
 run 32k --tokens "$long" --ranks 1,2,4,8 --prefill none --new 10
 run 8k-hosts --tokens "$short" --ranks 2,4,8 --ring expanded --new 5 --link "$link"
 run 32k-hosts --tokens "$long" --ranks 2,4,8 --prefill none --new 5 --link "$link"
+run 8k-tensor --tokens "$short" --ranks 2,4,8 --weights tensor --new 10
+run 32k-tensor --tokens "$long" --ranks 2,4,8 --weights tensor --prefill none --new 10
 
 files=()
-for name in 8k 32k 8k-hosts 32k-hosts; do
+for name in {8k,32k}{,-hosts,-tensor}; do
     files+=("$folder/$name.json")
     "$tree/bench/plot/plot.py" --prefix "llama-$name-" "$folder/$name.json" "$folder/plots"
 done

@@ -55,10 +55,13 @@ def title(report):
     prompt = ("no prompt: random numbers in the cache" if options["prefill"] == "none"
               else f"prompt by {options['prefill']}, products of many rows by "
                    f"{rows[0]['many_rows_by']}")
+    weights = ("weights divided over the ranks" if options["weights"] == "tensor"
+               else "all weights read by every rank")
     link = options.get("link", {}).get("what")
-    return (f"{report['model']['name']}, {lengths} tokens, {prompt}; "
+    machine = report["machine"]
+    return (f"{report['model']['name']}, {lengths} tokens, {prompt}; {weights}; "
             f"{link or 'ranks are threads that share the memory of this machine'}; "
-            f"{options['new']} words.")
+            f"{options['new']} words; {machine['cpu']}, {machine['cpus']} CPUs.")
 
 
 def section(path):

@@ -203,6 +203,7 @@ assert sum("together, s" in line for line in lines) == 1, lines
 assert sum("prefill, s" in line for line in lines) == 1, lines
 text = " ".join(lines)
 assert "emulated links of 2000 us" in text and "no prompt: random numbers" in text, lines
+assert text.count("all weights read by every rank") == 2 and "CPUs. " in text, lines
 assert max(len(line) for line in lines if not line.startswith("|")) <= 120, lines
 PYTHON
 sed -i '/begin/d' "$work/page"
