@@ -7,7 +7,7 @@
 #include "group/group.h"
 #include "lib/differing_plan.h"
 #include "lib/expect.h"
-#include "lib/meeting.h"
+#include "lib/run_and_meet.h"
 #include "lib/small_step.h"
 
 #define RANKS 3

@@ -5,9 +5,9 @@
 
 #include "group/group.h"
 #include "lib/expect.h"
-#include "lib/meeting.h"
 #include "lib/number.h"
 #include "lib/options.h"
+#include "lib/run_and_meet.h"
 #include "lib/small_step.h"
 #include "lib/spoil.h"
 

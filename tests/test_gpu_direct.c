@@ -19,38 +19,7 @@ void tearDown(void)
 {
 }
 
-static void choose_dims(random_source *r, decode_case *c)
-{
-    static const int dims[] = {64, 128, 128, 256};
-    c->plan.k_dim = c->plan.v_dim = RANDOM_PICK(r, dims);
-    c->v_in_k = false;
-}
-
-static void choose_rows(random_source *r, decode_case *c)
-{
-    static const int tokens[] = {1, 1, 1, 1, 2, 3, 4, 8}, longest[] = {5, 40, 40, 200, 700, 3000};
-    c->plan.query_tokens = RANDOM_PICK(r, tokens);
-    c->plan.kv_heads = random_int(r, 1, 3);
-    int most = random_one_in(r, 5) ? 40 : 16; /* rows; above 16 in several groups */
-    c->plan.query_heads = c->plan.kv_heads * random_int(r, 1, most / c->plan.query_tokens);
-    most = RANDOM_PICK(r, longest);
-    direct_choose_lengths(r, c, most, most > 200 ? 2 : 6);
-}
-
-static const direct_kernel taken = {7777, 250, false, choose_dims, choose_rows};
-
-static decode_case case_of(int dim, int heads, int tokens, int32_t length)
-{
-    decode_case c = case_plain();
-    c.seed = (uint64_t)(1000 * dim + 100 * heads + 10 * tokens + length);
-    c.plan.kv_dtype = c.plan.query_dtype = length % 2 ? TA_BF16 : TA_F16;
-    c.plan.k_dim = c.plan.v_dim = dim;
-    c.plan.query_heads = heads;
-    c.plan.query_tokens = tokens;
-    c.lengths[0] = length;
-    c.spare_tokens = 1000; /* so that sequences are cut for a whole device */
-    return c;
-}
+static const direct_kernel taken = {7777, 250, false, direct_choose_dims, direct_choose_rows};
 
 /* A launch that is refused says which kernel it was. */
 static void test_they_run(void)
@@ -58,7 +27,7 @@ static void test_they_run(void)
     static const int dims[] = {64, 96, 128, 256};
     for (int d = 0; d < 4; ++d)
         for (int heads = 1; heads <= 17; heads += 8) {
-            decode_case c = case_of(dims[d], heads, 1, 200);
+            decode_case c = direct_plain(dims[d], heads, 1, 200);
             simt_fail_launch(1);
             TEST_ASSERT_FALSE(case_run(&c, &direct_worst, failure, sizeof failure));
             simt_fail_launch(0);
@@ -73,7 +42,7 @@ static void test_lengths_around_tiles_and_shares(void)
     static const int edges[] = {16, 32, 64, 128, 192, 1024, 2048, 4096};
     for (int i = 0; i < 8; ++i)
         for (int off = -1; off <= 1; ++off) {
-            decode_case c = case_of(64, 1 + i * 2, 1 + i % 2, edges[i] + off);
+            decode_case c = direct_plain(64, 1 + i * 2, 1 + i % 2, edges[i] + off);
             direct_around_edge(c, edges[i], off);
         }
 }
@@ -83,7 +52,7 @@ static void test_unequal_lengths(void)
 {
     static const int32_t lengths[] = {3, 5000, 0, 17, 64, 0, 130, 1};
     for (int heads = 1; heads <= 3; ++heads) {
-        decode_case c = case_of(64, 2 * heads, 1, 0);
+        decode_case c = direct_plain(64, 2 * heads, 1, 0);
         c.plan.kv_heads = heads;
         direct_unequal_lengths(c, lengths);
     }
@@ -92,7 +61,7 @@ static void test_unequal_lengths(void)
 static void test_values_that_are_not_finite(void)
 {
     for (int variant = 0; variant < 24; ++variant)
-        direct_not_finite(case_of(variant % 3 ? 64 : 128, 2, 4, 30 + variant), variant);
+        direct_not_finite(direct_plain(variant % 3 ? 64 : 128, 2, 4, 30 + variant), variant);
 }
 
 static void test_pages_that_are_none(void)
@@ -104,7 +73,7 @@ static void test_any_query(void)
 {
     static const int dims[] = {64, 128, 256};
     for (int i = 0; i < 6; ++i) {
-        decode_case c = case_of(dims[i % 3], 9, 2, 99 + i);
+        decode_case c = direct_plain(dims[i % 3], 9, 2, 99 + i);
         c.want_lse = true;
         if (i >= 3)
             case_reproducible(&c, 32);

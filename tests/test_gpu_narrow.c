@@ -35,37 +35,18 @@ void tearDown(void)
 
 static void choose_dims(random_source *r, decode_case *c)
 {
-    static const int dims[] = {64, 128, 128, 256};
-    c->plan.k_dim = c->plan.v_dim = RANDOM_PICK(r, dims);
-    c->v_in_k = false;
+    direct_choose_dims(r, c);
     simt_set_narrow(RANDOM_PICK(r, instructions));
 }
 
-static void choose_rows(random_source *r, decode_case *c)
-{
-    static const int tokens[] = {1, 1, 1, 1, 2, 3, 4, 8}, longest[] = {5, 40, 40, 200, 700, 3000};
-    c->plan.query_tokens = RANDOM_PICK(r, tokens);
-    c->plan.kv_heads = random_int(r, 1, 3);
-    int most = random_one_in(r, 5) ? 40 : 16; /* rows; above 16 in several groups */
-    c->plan.query_heads = c->plan.kv_heads * random_int(r, 1, most / c->plan.query_tokens);
-    most = RANDOM_PICK(r, longest);
-    direct_choose_lengths(r, c, most, most > 200 ? 2 : 6);
-}
-
-static const direct_kernel taken = {9999, 100, true, choose_dims, choose_rows};
+static const direct_kernel taken = {9999, 100, true, choose_dims, direct_choose_rows};
 
 static decode_case case_of(ta_dtype dtype, int dim, int heads, int tokens, int32_t length)
 {
-    decode_case c = case_plain();
-    c.seed = (uint64_t)(1000 * dim + 100 * heads + 10 * tokens + length);
+    decode_case c = direct_plain(dim, heads, tokens, length);
     c.plan.kv_dtype = dtype;
     c.plan.query_dtype = TA_BF16;
     c.plan.out_dtype = TA_F32;
-    c.plan.k_dim = c.plan.v_dim = dim;
-    c.plan.query_heads = heads;
-    c.plan.query_tokens = tokens;
-    c.lengths[0] = length;
-    c.spare_tokens = 1000; /* so that sequences are cut for a whole device */
     return c;
 }
 

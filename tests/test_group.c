@@ -7,7 +7,7 @@
 
 #include "lib/ceil_log2.h"
 #include "lib/expect.h"
-#include "lib/meeting.h"
+#include "lib/run_and_meet.h"
 
 static const int rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8};
 #define RANK_COUNTS ((int)(sizeof rank_counts / sizeof *rank_counts))

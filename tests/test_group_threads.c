@@ -9,8 +9,8 @@
 #include "base/rank_list.h"
 #include "group/signals.h"
 #include "lib/expect.h"
-#include "lib/meeting.h"
 #include "lib/patience.h"
+#include "lib/run_and_meet.h"
 
 /* Who is woken does not wait until LONG_WAIT_MS is over. How soon it gets a CPU is up to the
  * machine. */

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "group/group.h"
 #include "lib/expect.h"
-#include "lib/meeting.h"
+#include "lib/run_and_meet.h"
 #include "lib/small_step.h"
 
 static int threads_left = -1; /* that can be started; -1: any number */

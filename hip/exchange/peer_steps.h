@@ -99,7 +99,7 @@ TA_DEVICE void put_lane(const ta_peers_params &p, int64_t floats)
     }
 }
 
-/* ---- Meeting ---- */
+/* ---- Waiting for each other ---- */
 
 TA_DEVICE bool is_other(const ta_peers_params &p)
 {

@@ -48,6 +48,24 @@ void direct_choose_lengths(random_source *r, decode_case *c, int most, int batch
         c->plan.window = random_int(r, 1, most + 3);
 }
 
+void direct_choose_dims(random_source *r, decode_case *c)
+{
+    static const int dims[] = {64, 128, 128, 256};
+    c->plan.k_dim = c->plan.v_dim = RANDOM_PICK(r, dims);
+    c->v_in_k = false;
+}
+
+void direct_choose_rows(random_source *r, decode_case *c)
+{
+    static const int tokens[] = {1, 1, 1, 1, 2, 3, 4, 8}, longest[] = {5, 40, 40, 200, 700, 3000};
+    c->plan.query_tokens = RANDOM_PICK(r, tokens);
+    c->plan.kv_heads = random_int(r, 1, 3);
+    int most = random_one_in(r, 5) ? 40 : 16; /* rows; above 16 in several groups */
+    c->plan.query_heads = c->plan.kv_heads * random_int(r, 1, most / c->plan.query_tokens);
+    most = RANDOM_PICK(r, longest);
+    direct_choose_lengths(r, c, most, most > 200 ? 2 : 6);
+}
+
 /* Some query tokens for each sequence, and one at least. */
 static void choose_tokens(random_source *r, decode_case *c)
 {
@@ -88,6 +106,19 @@ static void run_seed(uint64_t seed)
 void test_random_cases(void)
 {
     run_seeds(run_seed, 1, options.cases ? options.cases : taken->cases);
+}
+
+decode_case direct_plain(int dim, int heads, int tokens, int32_t length)
+{
+    decode_case c = case_plain();
+    c.seed = (uint64_t)(1000 * dim + 100 * heads + 10 * tokens + length);
+    c.plan.kv_dtype = c.plan.query_dtype = length % 2 ? TA_BF16 : TA_F16;
+    c.plan.k_dim = c.plan.v_dim = dim;
+    c.plan.query_heads = heads;
+    c.plan.query_tokens = tokens;
+    c.lengths[0] = length;
+    c.spare_tokens = 1000;
+    return c;
 }
 
 void direct_around_edge(decode_case c, int edge, int off)

@@ -19,6 +19,15 @@ typedef struct direct_kernel {
 /* Up to `batch` sequences of up to `most` tokens, some of them short. */
 void direct_choose_lengths(random_source *r, decode_case *c, int most, int batch);
 
+/* What attend_direct takes: its head dimensions; and heads, query tokens and lengths, of which some
+ * make several groups of rows. */
+void direct_choose_dims(random_source *r, decode_case *c);
+void direct_choose_rows(random_source *r, decode_case *c);
+
+/* One sequence, of bf16 if its length is odd, else of f16, with so much memory that it is cut for a
+ * whole device. */
+decode_case direct_plain(int dim, int heads, int tokens, int32_t length);
+
 /* Run a case of one sequence, whose length is near an edge of the division of work; then with a
  * window that ends near the middle of it. */
 void direct_around_edge(decode_case c, int edge, int off);

@@ -1,7 +1,7 @@
 /* Ranks on threads that meet outside of their group: before a call that some of them come to, so
  * that none of these is late because its thread is, and after it, so that nobody leaves before. */
-#ifndef TESTS_MEETING_H
-#define TESTS_MEETING_H
+#ifndef TESTS_RUN_AND_MEET_H
+#define TESTS_RUN_AND_MEET_H
 
 #include <pthread.h>
 
