@@ -24,6 +24,7 @@ says out "usage: treeattn-bench COMMAND"
 run 2
 says err "usage: treeattn-bench COMMAND"
 run 2 encode
+head -n 1 "$work/err" | grep -q '^usage: treeattn-bench COMMAND' || fail "usage does not come first"
 says err "unknown command 'encode'"
 says err "did you mean 'decode'?"
 run 2 xyzzy

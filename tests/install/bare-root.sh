@@ -23,7 +23,9 @@ short=
     short=1
     shift
 }
-[ $# -gt 0 ] || fail "usage: $0 [--short] SUITE... (such as bookworm, trixie)"
+case ${1:-} in
+'' | -*) fail "usage: $0 [--short] SUITE... (such as bookworm, trixie)" ;;
+esac
 need_tools
 
 trap remove_root EXIT
@@ -133,6 +135,9 @@ for suite; do
 
     home='/home/guest/a clone' # with a space, which must not matter
     make_clone guest "$home"
+    as guest "$home" './quickstart tools --help' >"$root/tmp/said"
+    head -n 1 "$root/tmp/said" | grep -q '^usage: ./quickstart' ||
+        fail "$suite: ./quickstart tools --help does not begin with its usage"
     must_say 'may not install' as guest "$home" ./quickstart
     must_say 'offline?' unshare -n chroot "$root" sh -c "cd '$home' && ./quickstart"
 

@@ -2,7 +2,8 @@
 # Does `pip install .` work on a machine that has nothing? Makes a bare Debian root for each suite
 # named, installs there what ./quickstart installs and python3-venv, and runs the commands and the
 # Python of README.md; then a source distribution, a wheel made from that one, and the wheel in an
-# environment without a compiler. By hand only: it needs root, a mirror, PyPI and some minutes.
+# environment without a compiler. By hand, and in .ci/full: it needs root, a mirror, PyPI and some
+# minutes.
 #
 #     sudo tests/install/python-root.sh bookworm trixie
 #
@@ -17,7 +18,9 @@ root=
 # shellcheck source=tests/install/debian-root.sh
 . "$tree/tests/install/debian-root.sh"
 
-[ $# -gt 0 ] || fail "usage: $0 SUITE... (such as bookworm, trixie)"
+case ${1:-} in
+'' | -*) fail "usage: $0 SUITE... (such as bookworm, trixie)" ;;
+esac
 need_tools
 
 # step WHAT COMMAND...: inside the root, in the clone; its output matters only if it fails.
