@@ -122,6 +122,9 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
         int32_t of_row = lane % 16, of_token = lane % 16, low = lane / 16;
         if constexpr (Wave == 32)
             of_token = lane % 8 + lane / 16 * 8;
+#pragma unroll
+        for (int e = 0; e < slots * 4; e++)
+            dots[e / 4][e % 4] = 0.0f; /* for the compiler: the first sum takes its place */
         const char *keys[2], *rows[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
