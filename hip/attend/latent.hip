@@ -169,6 +169,9 @@ __global__ void __launch_bounds__(TA_LATENT_WAVES(Rows) * Wave, TA_LATENT_BLOCKS
     attend_latent(ta_direct_params params)
 {
     TA_ONLY_WAVE(Wave);
+    /* Never launched: there are not enough registers (latent.h). */
+    if (TA_MMA_CONVERTS_F16 && Rows == 64 && std::is_same<Type, ta_type_f16>::value)
+        return;
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_direct_piece, b);
     static_assert(sizeof(ta_direct_piece) <= TA_LATENT_PIECE_BYTES, "or a block may not fit");
@@ -226,7 +229,8 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
     ta_launch_result result = {hipSuccess, "attend_latent"};
     if constexpr (ta_mma_has(Wave)) {
         for (ta_dtype dtype : ta_matrix_dtypes)
-            for (int32_t rows = 16; rows <= TA_LATENT_ROWS_MAX && result.error == hipSuccess; rows *= 2) {
+            for (int32_t rows = 16; rows <= TA_LATENT_ROWS_MAX && result.error == hipSuccess;
+                 rows *= 2) {
                 if (ta_latent_block_bytes(rows, Wave) > shared_bytes)
                     break;
                 result = pick<Wave>(dtype, rows, [&](const char *name, auto kernel) {
