@@ -310,6 +310,7 @@ static ta_status prepare(ta_gpu_device *gpu)
     gpu->limits.matrix = ta_mma_runs(g->wave);
     gpu->limits.shared_bytes = g->shared_bytes;
     gpu->limits.shared_bytes_per_unit = g->shared_bytes_per_unit;
+    gpu->limits.converts_f16 = ta_arch_converts_f16(g->arch);
     if (!gpu->limits.matrix)
         return TA_OK;
     static ta_launched (*const prepares[])(int, int) = {ta_prepare_attend_mma, ta_prepare_latent,

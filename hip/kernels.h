@@ -69,7 +69,7 @@ int ta_mma_runs(int wave);
 #define TA_DIRECT_BLOCKS_MAX 1024
 
 /* The most rows of a row group. */
-#define TA_PIECE_ROWS 32
+#define TA_PIECE_ROWS 64
 
 /* Where the records of an item are that was cut into pieces: in `blocks` blocks from the first one
  * on. 1: it was not cut, its records are in their place already. */
@@ -83,7 +83,7 @@ typedef struct ta_direct_params {
     ta_kv kv;
     ta_score_rule rule;
     int64_t items;         /* of all sequences, at most */
-    int32_t rows;          /* of a row group: 8 or 16; of attend_latent 16 or 32 */
+    int32_t rows;          /* of a row group: 8 or 16; of attend_latent 16 to 64 */
     int32_t page_shift;    /* log2 of the tokens of a page, if `plain` */
     int32_t plain;         /* 1: pages of a power of two, at least 16; no soft-cap, no ALiBi */
     int32_t blocks;        /* that run at a time; 0: items are never cut */

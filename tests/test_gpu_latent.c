@@ -32,7 +32,7 @@ static void choose_dims(random_source *r, decode_case *c)
 
 static void choose_rows(random_source *r, decode_case *c)
 {
-    static const int rows[] = {1, 5, 16, 16, 17, 32, 33, 40};
+    static const int rows[] = {1, 5, 16, 17, 32, 33, 40, 64, 65, 100};
     static const int tokens[] = {1, 1, 1, 2, 3, 5}, longest[] = {5, 40, 40, 120, 200};
     int most = RANDOM_PICK(r, rows);
     c->plan.query_tokens = RANDOM_PICK(r, tokens);
@@ -78,8 +78,10 @@ static void test_it_runs(void)
     assert_runs(&c, "attend_latent<16>");
     c = case_of(32, 1, 40);
     assert_runs(&c, "attend_latent<32>");
+    c = case_of(33, 1, 41);
+    assert_runs(&c, "attend_latent<64>");
     c = case_of(64, 2, 41);
-    assert_runs(&c, "attend_latent<32>");
+    assert_runs(&c, "attend_latent<64>");
     c.v_in_k = false; /* V has memory of its own */
     assert_runs(&c, "attend_mma");
     c.v_in_k = true;
@@ -94,7 +96,7 @@ static void test_it_runs(void)
 /* Just below, at and above tiles of 16, units of 64, and shares of several pieces. */
 static void test_lengths_around_tiles_and_shares(void)
 {
-    static const int edges[] = {16, 32, 64, 128, 192, 1024}, heads[] = {1, 16, 32, 64, 20, 16};
+    static const int edges[] = {16, 32, 64, 128, 192, 1024}, heads[] = {1, 16, 32, 64, 40, 16};
     for (int i = 0; i < 6; ++i)
         for (int off = -1; off <= 1; ++off) {
             decode_case c = case_of(heads[i], 1 + i % 2, edges[i] + off);

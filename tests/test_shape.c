@@ -1,17 +1,19 @@
 /* The shapes of attend blocks: hip/attend/shape.h, for every head dimension and many row counts on
- * devices with little and with much shared memory. What the kernels take for granted must hold. */
+ * devices with little and with much shared memory, and hip/attend/latent.h. What the kernels take
+ * for granted must hold. */
 #include <stdio.h>
 
-#include "../hip/attend/shape.h"
+#include "../hip/attend/latent.h"
 #include "lib/number.h"
 #include "unity.h"
 
 static const ta_gpu_limits devices[] = {
-    {104, 64, 1, 65536, 65536},   /* AMD CDNA */
-    {108, 32, 1, 166912, 167936}, /* sm_80 */
-    {128, 32, 1, 101376, 102400}, /* sm_89 */
-    {132, 32, 1, 232448, 233472}, /* sm_90 */
-    {96, 32, 0, 65536, 65536},    /* without matrix cores */
+    {104, 64, 1, 65536, 65536},    /* AMD CDNA */
+    {108, 32, 1, 166912, 167936},  /* sm_80 */
+    {128, 32, 1, 101376, 102400},  /* sm_89 */
+    {132, 32, 1, 232448, 233472},  /* sm_90 */
+    {96, 32, 0, 65536, 65536},     /* without matrix cores */
+    {104, 64, 1, 65536, 65536, 1}, /* gfx90a */
 };
 
 static const int row_counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 48, 64, 65, 128, 500, 65536};
@@ -153,11 +155,38 @@ static void test_usual_shapes_have_one_group(void)
         }
 }
 
+/* Latent attention: as many rows as there are and as a block has room for, so that up to 64 rows
+ * read a token once, and 128 twice; half as many on devices with less shared memory. */
+static void test_rows_of_latent_blocks(void)
+{
+    static const struct {
+        int device, rows, block;
+    } expected[] = {{0, 1, 16},  {0, 33, 64},  {0, 128, 64}, {1, 16, 16},  {1, 17, 32},
+                    {1, 33, 64}, {1, 65, 64},  {2, 16, 16},  {2, 33, 32},  {2, 128, 32},
+                    {3, 32, 32}, {3, 128, 64}, {4, 16, 16},  {4, 128, 16}, {5, 128, 64}};
+    for (unsigned i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const ta_gpu_limits *device = &devices[expected[i].device];
+        ta_problem p = problem(expected[i].rows, TA_LATENT_K_DIM, TA_LATENT_V_DIM, TA_BF16);
+        name_case(&p, device);
+        int32_t rows = ta_latent_rows(device, &p);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(expected[i].block, rows, text);
+        TEST_ASSERT_TRUE_MESSAGE(ta_latent_block_bytes(rows, device->wave) <= device->shared_bytes,
+                                 text);
+        TEST_ASSERT_TRUE_MESSAGE(TA_LATENT_WAVES(rows) * device->wave <= 512, text);
+        p.kv_dtype = TA_F16;
+        TEST_ASSERT_EQUAL_INT_MESSAGE(device->converts_f16 && rows == 64 ? 32 : rows,
+                                      ta_latent_rows(device, &p), text);
+        p.v_dim = 128;
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, ta_latent_rows(device, &p), text);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_every_dimension);
     RUN_TEST(test_mixed_types_go_to_fma);
     RUN_TEST(test_usual_shapes_have_one_group);
+    RUN_TEST(test_rows_of_latent_blocks);
     return UNITY_END() != 0;
 }

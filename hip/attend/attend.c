@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "archs.h"
 #include "gpu.h"
 #include "latent.h"
 #include "shares.h"
@@ -24,7 +23,7 @@ static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
  * widening 8 bits in waves of 64 more scalar ones. */
 static int direct_fits(const ta_gpu_device *gpu, const ta_problem *p)
 {
-    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && ta_arch_converts_f16(gpu->properties.arch))
+    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && gpu->limits.converts_f16)
         return 0;
     int narrow = ta_dtype_is_narrow(p->kv_dtype);
     if (narrow && p->k_dim == 256 && gpu->limits.wave == 64)

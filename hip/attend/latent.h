@@ -13,10 +13,12 @@
 
 #define TA_LATENT_TILE 16 /* tokens of a stage */
 
-/* A block has 16 or 32 rows. So many waves share 16 of them: each makes a part of the dot products,
- * and sums a part of the columns. */
-#define TA_LATENT_SHARERS 4
-#define TA_LATENT_WAVES(rows) ((rows) / 16 * TA_LATENT_SHARERS)
+/* A block has 16, 32 or 64 rows. So many waves share 16 of them: each makes a part of the dot
+ * products, and sums a part of the columns. The more rows, the less often a token is brought; 8
+ * waves have all registers of a unit, so of 64 rows two share what four share of fewer. */
+#define TA_LATENT_ROWS_MAX 64
+#define TA_LATENT_SHARERS(rows) ((rows) == 64 ? 2 : 4)
+#define TA_LATENT_WAVES(rows) ((rows) / 16 * TA_LATENT_SHARERS(rows))
 
 /* Blocks that the registers of a unit are shared out to. */
 #define TA_LATENT_BLOCKS(rows) ((rows) == 16 ? 2 : 1)
@@ -40,13 +42,15 @@ static inline int32_t ta_latent_block_bytes(int32_t rows, int32_t wave)
     return TA_LATENT_BYTES(rows, wave) + TA_LATENT_PIECE_BYTES;
 }
 
-/* Query rows of a block; 0 if a block does not fit the device or the plan is not for it. */
+/* Query rows of a block; 0 if a block does not fit the device or the plan is not for it. Converting
+ * f16 takes more registers than 64 rows leave. */
 static inline int32_t ta_latent_rows(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (p->k_dim != TA_LATENT_K_DIM || p->v_dim != TA_LATENT_V_DIM)
         return 0;
     int32_t needed = p->query_heads / p->kv_heads * p->query_tokens;
-    for (int32_t rows = needed <= 16 ? 16 : 32; rows >= 16; rows /= 2)
+    int32_t most = limits->converts_f16 && p->kv_dtype == TA_F16 ? 32 : TA_LATENT_ROWS_MAX;
+    for (int32_t rows = needed <= 16 ? 16 : needed <= 32 ? 32 : most; rows >= 16; rows /= 2)
         if (ta_latent_block_bytes(rows, limits->wave) <= limits->shared_bytes)
             return rows;
     return 0;

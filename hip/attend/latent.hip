@@ -1,7 +1,7 @@
 /* attend_latent. Grid: as attend_direct (direct_kernel.h): equal shares of all items, or a block
  * for each item or tile; TA_LATENT_WAVES waves, TA_LATENT_BYTES of shared memory.
  *
- * Latent attention of 16 or 32 query rows over a 16-bit cache whose tokens are rows of 576
+ * Latent attention of 16, 32 or 64 query rows over a 16-bit cache whose tokens are rows of 576
  * elements, all of which are the key and the first 512 the value. A row is brought once, for both,
  * and for all query rows of the block:
  *
@@ -103,22 +103,23 @@ TA_DEVICE void add_tile(ta_latent_wave<Type, Wave, Rows> &w, const ta_direct_par
                         const ta_direct_piece &b, const char *tokens, int32_t t, char *parts)
 {
     const int slots = ta_latent_wave<Type, Wave, Rows>::slots;
-    float dots[slots][4], rescale[slots];
+    float rescale[slots];
     uint32_t weights[Type::weight_parts][4];
     const uint32_t none[2] = {0, 0};
-    w.take_dots(parts, dots);
     bool edge = ta_uniform(p.rule.cap > 0.0f || p.rule.alibi || t < b.all_see.first ||
                            t + TA_LATENT_TILE > min(b.all_see.end, b.end));
 #pragma unroll
     for (int r = 0; r < slots; r++) {
-        w.score(p, b, t, edge, r, dots[r]);
-        rescale[r] = w.weigh(dots[r], r);
-        w.take_weights(dots[r], r, weights);
+        float dots[4];
+        w.take_dots(parts, r, dots);
+        w.score(p, b, t, edge, r, dots);
+        rescale[r] = w.weigh(dots, r);
+        w.take_weights(dots, r, weights);
     }
     if (edge && w.finds_not_finite(tokens))
         w.add_edge_values(b, tokens, t, weights, rescale);
     else
-        w.template add_values<false>(tokens, weights, rescale, none, 0);
+        w.template add_values<false>(tokens, weights, rescale, none, 0, t);
 }
 
 template <class Type, int Wave, int Rows>
@@ -168,6 +169,9 @@ __global__ void __launch_bounds__(TA_LATENT_WAVES(Rows) * Wave, TA_LATENT_BLOCKS
     attend_latent(ta_direct_params params)
 {
     TA_ONLY_WAVE(Wave);
+    /* Never launched: there are not enough registers (latent.h). */
+    if (TA_MMA_CONVERTS_F16 && Rows == 64 && std::is_same<Type, ta_type_f16>::value)
+        return;
     TA_SHARED_DYNAMIC(char, shared);
     TA_SHARED(ta_direct_piece, b);
     static_assert(sizeof(ta_direct_piece) <= TA_LATENT_PIECE_BYTES, "or a block may not fit");
@@ -189,7 +193,9 @@ template <class Type, int Wave, class Do> static ta_launch_result pick_rows(int3
 {
     if (rows == 16)
         return act("attend_latent<16>", attend_latent<Type, Wave, 16>);
-    return act("attend_latent<32>", attend_latent<Type, Wave, 32>);
+    if (rows == 32)
+        return act("attend_latent<32>", attend_latent<Type, Wave, 32>);
+    return act("attend_latent<64>", attend_latent<Type, Wave, TA_LATENT_ROWS_MAX>);
 }
 
 template <int Wave, class Do> static ta_launch_result pick(ta_dtype dtype, int32_t rows, Do act)
@@ -223,7 +229,8 @@ template <int Wave> static ta_launch_result prepare(int shared_bytes)
     ta_launch_result result = {hipSuccess, "attend_latent"};
     if constexpr (ta_mma_has(Wave)) {
         for (ta_dtype dtype : ta_matrix_dtypes)
-            for (int32_t rows = 16; rows <= 32 && result.error == hipSuccess; rows *= 2) {
+            for (int32_t rows = 16; rows <= TA_LATENT_ROWS_MAX && result.error == hipSuccess;
+                 rows *= 2) {
                 if (ta_latent_block_bytes(rows, Wave) > shared_bytes)
                     break;
                 result = pick<Wave>(dtype, rows, [&](const char *name, auto kernel) {

@@ -18,14 +18,14 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     typedef ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> own_rows;
     typedef ta_stage<TA_LATENT_K_DIM> stage;
     static const int slots = ta_row_slots<Wave, 16>::count;
-    static const int sharers = TA_LATENT_SHARERS;
+    static const int sharers = TA_LATENT_SHARERS(Rows);
     static const int columns = TA_LATENT_V_DIM / sharers;
     static const int products = columns / lanes::columns;
     static const int pairs = TA_LATENT_K_DIM / 32;
     static const int own_pairs = (pairs + sharers - 1) / sharers;
     static const int pair_step = sharers / 2 * 128; /* bytes from one of its pairs to the next */
-    /* Matrix cores round towards zero, so their sums must not be long: 8 for each dot product. */
-    static const int sums = 8 / sharers;
+    /* Matrix cores round towards zero, so their sums must not be long: of 96 elements at most. */
+    static const int sum_pairs = 3;
 
     ta_vec16 q[Wave == 64 ? own_pairs : 1];
     float o[slots][products][lanes::elements];
@@ -118,14 +118,13 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     __device__ __forceinline__ void multiply_keys(const char *tokens, const char *queries,
                                                   float (&dots)[slots][4]) const
     {
-        ta_product<Wave> c[sums];
-#pragma unroll
-        for (int i = 0; i < sums; i++)
-            ta_product_clear(c[i]);
         const int32_t lane = ta_lane();
         int32_t of_row = lane % 16, of_token = lane % 16, low = lane / 16;
         if constexpr (Wave == 32)
             of_token = lane % 8 + lane / 16 * 8;
+#pragma unroll
+        for (int e = 0; e < slots * 4; e++)
+            dots[e / 4][e % 4] = 0.0f; /* for the compiler: the first sum takes its place */
         const char *keys[2], *rows[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -133,31 +132,36 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
             rows[i] = queries + first_row() * stage::row_bytes + first_at(of_row, low, i);
         }
 #pragma unroll
-        for (int i = 0; i < own_pairs; i++) {
-            if (!has_pair(i))
-                continue;
-            ta_product<Wave> &sum = c[i % sums];
-            if constexpr (Wave == 32) {
+        for (int first = 0; first < own_pairs; first += sum_pairs) {
+            ta_product<Wave> sum;
+            ta_product_clear(sum);
 #pragma unroll
-                for (int half = 0; half < 2; half++)
-                    ta_mma<Type>(sum, ta_load_matrices(rows[half] + i * pair_step),
-                                 ta_load_matrices(keys[half] + i * pair_step));
-            } else {
-                ta_vec16 k = ta_load16(keys[0] + i * pair_step);
-                ta_mma<Type>(sum, ta_operand<Wave>{{k.word[0], k.word[1]}},
-                             ta_operand<Wave>{{q[i].word[0], q[i].word[1]}});
-                ta_mma<Type>(sum, ta_operand<Wave>{{k.word[2], k.word[3]}},
-                             ta_operand<Wave>{{q[i].word[2], q[i].word[3]}});
+            for (int i = first; i < first + sum_pairs && i < own_pairs; i++)
+                if (has_pair(i))
+                    multiply_pair(i, keys, rows, sum);
+#pragma unroll
+            for (int e = 0; e < slots * 4; e++) {
+                float x = sum.x[Wave == 32 ? e % 4 / 2 * 4 + e / 4 * 2 + e % 2 : e];
+                dots[e / 4][e % 4] = first ? dots[e / 4][e % 4] + x : x;
             }
         }
+    }
+
+    __device__ __forceinline__ void multiply_pair(int i, const char *const (&keys)[2],
+                                                  const char *const (&rows)[2],
+                                                  ta_product<Wave> &sum) const
+    {
+        if constexpr (Wave == 32) {
 #pragma unroll
-        for (int e = 0; e < slots * 4; e++) {
-            int at = Wave == 32 ? e % 4 / 2 * 4 + e / 4 * 2 + e % 2 : e;
-            float sum = c[0].x[at];
-#pragma unroll
-            for (int i = 1; i < sums; i++)
-                sum += c[i].x[at];
-            dots[e / 4][e % 4] = sum;
+            for (int half = 0; half < 2; half++)
+                ta_mma<Type>(sum, ta_load_matrices(rows[half] + i * pair_step),
+                             ta_load_matrices(keys[half] + i * pair_step));
+        } else {
+            ta_vec16 k = ta_load16(keys[0] + i * pair_step);
+            ta_mma<Type>(sum, ta_operand<Wave>{{k.word[0], k.word[1]}},
+                         ta_operand<Wave>{{q[i].word[0], q[i].word[1]}});
+            ta_mma<Type>(sum, ta_operand<Wave>{{k.word[2], k.word[3]}},
+                         ta_operand<Wave>{{q[i].word[2], q[i].word[3]}});
         }
     }
 
@@ -180,29 +184,31 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     }
 
     /* All sharers add up the parts in the same order, so they have the same weights. */
-    __device__ __forceinline__ void take_dots(char *parts, float (&dots)[slots][4]) const
+    __device__ __forceinline__ void take_dots(char *parts, int slot, float (&dots)[4]) const
     {
 #pragma unroll
-        for (int r = 0; r < slots; r++)
+        for (int part = 0; part < sharers; part++) {
+            ta_vec16 x = ta_load16(part_at(parts, ta_wave_id() / sharers * sharers + part, slot));
 #pragma unroll
-            for (int part = 0; part < sharers; part++) {
-                ta_vec16 x = ta_load16(part_at(parts, ta_wave_id() / sharers * sharers + part, r));
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    dots[r][i] =
-                        part ? dots[r][i] + ta_as_float(x.word[i]) : ta_as_float(x.word[i]);
-            }
+            for (int i = 0; i < 4; i++)
+                dots[i] = part ? dots[i] + ta_as_float(x.word[i]) : ta_as_float(x.word[i]);
+        }
     }
 
-    /* Go through the values of the wave's columns as operands: act(product, its 2 words). */
+    /* Go through the values of the wave's columns as operands: act(product, its 2 words). `tile` is
+     * not negative. */
     template <class Do>
-    static __device__ __forceinline__ void for_each_value(const char *tokens, Do act)
+    static __device__ __forceinline__ void for_each_value(const char *tokens, int32_t tile, Do act)
     {
         const char *own = tokens + sharer() * columns * 2;
         if constexpr (Wave == 32) {
             int32_t at = stage::at_first(ta_lane() % 16, ta_lane() / 16);
 #pragma unroll
             for (int n = 0; n < columns / 16; n++) {
+                /* Never so. Without branches more products would be made before any is added to o
+                 * than there are registers for; no condition follows from the one before. */
+                if (sharers == 2 && n > 0 && n % 4 == 0 && tile < n - columns / 16)
+                    return;
                 ta_operand<32> v = ta_load_matrices_transposed(own + stage::at_pair(at, n));
 #pragma unroll
                 for (int half = 0; half < 2; half++) {
@@ -237,9 +243,10 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     template <bool Hide>
     __device__ __forceinline__ void
     add_values(const char *tokens, const uint32_t (&w)[Type::weight_parts][4],
-               const float (&rescale)[slots], const uint32_t (&hide)[2], uint32_t rows)
+               const float (&rescale)[slots], const uint32_t (&hide)[2], uint32_t rows,
+               int32_t tile)
     {
-        for_each_value(tokens, [&](int t, uint32_t(&values)[2]) {
+        for_each_value(tokens, tile, [&](int t, uint32_t(&values)[2]) {
             if (Hide) {
                 values[0] &= hide[0];
                 values[1] &= hide[1];
@@ -251,7 +258,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     static __device__ __forceinline__ bool finds_not_finite(const char *tokens)
     {
         uint32_t found = 0;
-        for_each_value(tokens, [&](int, uint32_t(&values)[2]) {
+        for_each_value(tokens, 0, [&](int, uint32_t(&values)[2]) {
             found |= ta_not_finite(Type(), values[0]) | ta_not_finite(Type(), values[1]);
         });
         return ta_any(found != 0);
@@ -276,7 +283,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
             for (int r = 0; r < slots; r++)
                 rows |= static_cast<uint32_t>(b.rows[row(r)].token == token) << r;
             ta_hide_values<Wave>(t, 0, sees.first, sees.end, hide);
-            add_values<true>(tokens, w, rescale, hide, rows);
+            add_values<true>(tokens, w, rescale, hide, rows, t);
         }
     }
 

@@ -21,6 +21,7 @@ typedef struct ta_gpu_limits {
     int32_t matrix;       /* 1: attend_mma runs here */
     int32_t shared_bytes; /* of a block, at most */
     int32_t shared_bytes_per_unit;
+    int32_t converts_f16; /* ta_arch_converts_f16() */
 } ta_gpu_limits;
 
 /* The kernels use at most 128 registers on NVIDIA and 256 on AMD (docs/kernels.md), so this many
