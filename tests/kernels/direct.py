@@ -74,7 +74,7 @@ class DirectLoop:
         self.barriers = sum(bool(BARRIER.match(i.name)) for i in loop)
         self.shared = sum(bool(SHARED.match(i.name)) for i in loop)
         self.local = sum(bool(LOCAL.match(i.name)) for i in loop)
-        self.matrix = sum(i.name.startswith(('HMMA', 'v_mfma')) for i in loop)
+        self.matrix = sum(map(is_product, loop))
 
     @property
     def sharers(self):
@@ -142,16 +142,20 @@ def load_bytes(instruction):
     return WIDTHS[found[1]] if found else 0
 
 
+def is_product(instruction):
+    return instruction.name.startswith(('HMMA', 'v_mfma'))
+
+
 def tile_loops(name, arch, code):
-    """The loop over tiles of a kernel: the shortest with several wide loads. Of 8 bits there are
-    two if the device has instructions for a dialect, the shorter one with them."""
+    """The loop over tiles of a kernel: the shortest with several wide loads and with products. Of 8
+    bits there are two if the device has instructions for a dialect, the shorter one with them."""
     loops = {}
     for instruction in code:
         for head in instruction.loops:
             loops.setdefault(head, []).append(instruction)
     least = 16 if 'narrow' in name else 64
-    wide = sorted((body for body in loops.values() if sum(map(load_bytes, body)) >= least),
-                  key=len)
+    wide = sorted((body for body in loops.values() if sum(map(load_bytes, body)) >= least and
+                   any(is_product(i) for i in body)), key=len)
     if not wide:
         sys.exit('direct.py: a kernel has no loop over tiles of K and V')
     native = [body for body in wide if any(NATIVE.match(i.name) for i in body)]

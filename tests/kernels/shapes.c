@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     int n[9];
     for (int i = 1; i < 9; i++)
         n[i] = atoi(argv[i]);
-    ta_gpu_limits limits = {n[1], n[2], n[3], n[4], n[5]};
+    ta_gpu_limits limits = {n[1], n[2], n[3], n[4], n[5], 0};
     ta_problem p = {.batch = 1, .query_tokens = 1, .rows = 1, .query_heads = n[7], .kv_heads = 1};
     p.k_dim = p.v_dim = 128;
     p.query_dtype = p.kv_dtype = (ta_dtype)n[6];

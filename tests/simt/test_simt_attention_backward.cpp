@@ -342,7 +342,7 @@ struct test_run {
         p.common.aligned = c.aligned;
         p.gradient = {dout.upload(), on_lse.data, on_delta.data, c.dq_dtype,
                       c.kv_dtype,    dq.upload(), dk.upload(),   dv.upload()};
-        ta_gpu_limits limits = {16, device_wave(), c.matrix, 65536, 131072};
+        ta_gpu_limits limits = {16, device_wave(), c.matrix, 65536, 131072, 0};
         CHECK_HIP(static_cast<hipError_t>(ta_prepare_attention_backward(limits.wave, 65536).error));
         TEST_ASSERT_EQUAL_INT(0, ta_gpu_backward_bytes(&limits, &w));
         for (int i = 0; i < ta_attention_backward_steps(&limits, &p); i++)
@@ -480,7 +480,7 @@ static void test_a_nan_stays_where_it_belongs(void)
 /* Each of the three types is looked at by the kernels themselves. */
 static void test_unknown_types_are_refused(void)
 {
-    ta_gpu_limits limits = {16, 32, 1, 65536, 131072};
+    ta_gpu_limits limits = {16, 32, 1, 65536, 131072, 0};
     for (int which = 0; which < 3; which++)
         for (int matrix = 0; matrix < 2; matrix++)
             for (int step = 0; step < 2; step++) {
