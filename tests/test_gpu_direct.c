@@ -85,7 +85,7 @@ static void test_ranks_and_pages_of_reproducible_mode(void)
 {
     static const int dims[] = {64, 128, 256};
     for (int i = 0; i < 6; ++i) {
-        decode_case c = case_of(dims[i % 3], 3, 1 + i % 2 * 2, 700 + 13 * i);
+        decode_case c = direct_plain(dims[i % 3], 3, 1 + i % 2 * 2, 700 + 13 * i);
         c.plan.window = i % 2 ? 0 : 300;
         direct_same_bits(c);
     }
