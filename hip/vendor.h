@@ -18,6 +18,7 @@
  *     ta_any(b)                                  is b true on any lane of the wave?
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
  *     ta_load8_stream(p)                         8 bytes
+ *     ta_ask_for(p)                              a hint: 128 bytes may be brought nearer
  *     ta_load_word(p)                            a word of the device's own memory, by itself
  *     ta_store16(p, v)
  *     ta_copy_start(c, to, from, there)          begin to bring 16 bytes, or zeros, to shared

@@ -89,6 +89,11 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
     return v;
 }
 
+TA_DEVICE void ta_ask_for(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address)
 {
     ta_vec8 v;

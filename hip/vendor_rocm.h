@@ -165,6 +165,12 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
     return __builtin_bit_cast(ta_vec16, __builtin_nontemporal_load((global_words)address));
 }
 
+/* Nothing asks for what no register waits for. */
+TA_DEVICE void ta_ask_for(const void *address)
+{
+    (void)address;
+}
+
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address)
 {
     typedef uint32_t words2 __attribute__((ext_vector_type(2)));

@@ -190,6 +190,12 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address, simt::call where = simt
     return simt::aligned_for<ta_vec16>(address, where);
 }
 
+/* A sanitizer should see what is asked for. */
+TA_DEVICE void ta_ask_for(const void *address)
+{
+    (void)*static_cast<const volatile char *>(address);
+}
+
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address, simt::call where = simt::call::here())
 {
     return simt::aligned_for<ta_vec8>(address, where);

@@ -130,6 +130,8 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     w.load_k(addresses);
     if (w.v_ahead)
         w.load_v(addresses);
+    else if constexpr (ta_direct_wave<Type, Dim, Wave, Rows>::v_asked)
+        addresses.ask_for_v();
     w.scales.load(p, addresses);
 #pragma unroll 1
     for (; t + step <= last; t += step)

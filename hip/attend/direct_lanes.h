@@ -277,6 +277,15 @@ template <int Wave, int VBytes, int Bytes> struct ta_plain_addresses {
     {
         return v_tile + v_lane + static_cast<uint64_t>(lanes::v_step(i)) * v_stride();
     }
+
+    /* Ask for 256 bytes of V of each token of the tile, a line by each lane, while registers have
+     * no room for them. Of rows that begin inside of a line it leaves out the rest. */
+    __device__ __forceinline__ void ask_for_v() const
+    {
+        static_assert(Wave == 2 * ta_direct_tile, "a lane for each line");
+        uint32_t lane = static_cast<uint32_t>(ta_lane());
+        ta_ask_for(v_tile + static_cast<uint64_t>(lane / 2) * v_stride() + lane % 2 * 128);
+    }
 };
 
 /* Where a token is: in which page, or 0, and at which place in it. */

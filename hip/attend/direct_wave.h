@@ -194,8 +194,10 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
     }
 
     /* Is V of a tile loaded while the one before is computed, as K is? Else it is when the scores
-     * of its own are made, into registers that K had. */
+     * of its own are made, into registers that K had; where a device can, it is asked for with K
+     * all the same, so that memory brings it as near as the second-level cache. */
     static const bool v_ahead = Dim * bytes < 512;
+    static const bool v_asked = !v_ahead && Wave == 32;
 
     __device__ __forceinline__ void find_next(plain_addresses &addresses, int32_t next)
     {
@@ -204,6 +206,8 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
         addresses.find(next);
         addresses.look_up(next + step);
         load_k(addresses);
+        if constexpr (v_asked)
+            addresses.ask_for_v();
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */

@@ -25,13 +25,11 @@ NO_LIMIT = {('gfx90a', 'f16')}
 LIMITS_NARROW = {(32, 8): 130, (32, 16): 140, (64, 16): 240}
 LIMITS_NATIVE = {(32, 8): 90, (32, 16): 100, (64, 16): 150}
 
-# How often what Little's law asks for must be in flight, on these devices. On H100 a block of 256
-# dimensions has no registers for more: V of a tile is asked for where K of it was, 1.84 times.
+# How often what Little's law asks for must be in flight, on these devices.
 IN_FLIGHT = {'H100': 2, 'MI300X': 2}
 # A tile of 8 bits has half the bytes: 1.84 times on H100, of 64 dimensions 1.38 times, on MI300X
 # 1.76.
-IN_FLIGHT_LESS = {('H100', 'bf16', 256): 1.8, ('H100', 'f16', 256): 1.8,
-                  ('H100', 'narrow', 256): 1.8, ('H100', 'narrow', 128): 1.8,
+IN_FLIGHT_LESS = {('H100', 'narrow', 256): 1.8, ('H100', 'narrow', 128): 1.8,
                   ('H100', 'narrow', 64): 1.3, ('MI300X', 'narrow', 64): 1.7}
 
 # What 16 bytes of K and V took before, by (architecture, rows of the group): attend_fma with 1 and
@@ -71,6 +69,7 @@ class DirectLoop:
         self.instructions = len(loop)
         self.loaded = sum(map(load_bytes, loop))
         self.loads = sum(load_bytes(i) > 0 for i in loop)
+        self.asked = sum(bool(ASKED.match(i.name)) for i in loop)  # by each lane, 128 bytes
         self.barriers = sum(bool(BARRIER.match(i.name)) for i in loop)
         self.shared = sum(bool(SHARED.match(i.name)) for i in loop)
         self.local = sum(bool(LOCAL.match(i.name)) for i in loop)
@@ -90,10 +89,12 @@ class DirectLoop:
     @property
     def tile_bytes(self):
         """Of K and V that a wave, or the waves that share a tile, have on the way while they
-        compute: of K or V alone where V waits. K that both of them ask for crosses the memory once,
-        and counts once."""
+        compute: where V waits of K alone, and what is asked for of V. K that both of them load
+        crosses the memory once, and counts once."""
         both = TILE * self.dim * 2 * self.bytes
-        return both // 2 if self.dim * self.bytes == 512 else both
+        if self.dim * self.bytes < 512:
+            return both
+        return both // 2 + self.sharers * self.asked * self.wave * 128
 
     def limit(self):
         """Of instructions for 16 bytes; None if there is none."""
@@ -131,6 +132,7 @@ class DirectLoop:
 BARRIER = re.compile(r'BAR\b|s_barrier')
 SHARED = re.compile(r'(?:LDS|STS|LDSM|ATOMS)\b|ds_(?!bpermute|permute|swizzle)')
 LOCAL = re.compile(r'(?:LDL|STL)\b|scratch_|buffer_(?:load|store)')
+ASKED = re.compile(r'CCTL\S*\.PF2')
 NATIVE = re.compile(r'F2FP\S*\.E4M3|v_cvt_pk_f32_fp8')
 WIDTHS = {'128': 16, 'dwordx4': 16, 'b128': 16, '64': 8, 'dwordx2': 8, 'b64': 8}
 LOAD = re.compile(r'(?:LDG\S*\.|global_load_)(128|64|dwordx4|dwordx2|b128|b64)\b')
