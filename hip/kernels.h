@@ -1,6 +1,6 @@
 /* Between the C files and the kernels: what each kernel is given, as plain C structs, and the
  * functions that launch them. A launcher queues one kernel on a stream and returns at once.
- * attend/attend.c, attend/splits.c and device.c call them; each is implemented at the end of the
+ * The C files of attend/ and device.c call them; each is implemented at the end of the
  * .hip file that has its kernel. */
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
@@ -29,8 +29,8 @@ typedef struct ta_score_rule {
     int32_t alibi; /* 1: then score − slope · |x − y| */
 } ta_score_rule;
 
-/* The most blocks that items are cut for: merge_pieces has a place for each. An MI300X holds 1216 of
- * the smallest. */
+/* The most blocks that items are cut for: merge_pieces has a place for each. An MI300X holds 1216
+ * of the smallest. */
 #define TA_SHARE_BLOCKS_MAX 1280
 
 /* The most rows of a row group. */

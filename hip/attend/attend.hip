@@ -1,13 +1,15 @@
-/* attend_fma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attend_fma. Grid: a block for each that the device holds at a time, or for each item if there are
+ * more; where there are splits, one for each (sequence, KV head, split, row group). Blocks have
+ * shape.threads threads and shape.shared_bytes of shared memory.
  *
- * Attention of up to 16 query rows over one split of the tokens by fused multiply-adds, for any
+ * Attention of up to 16 query rows over pieces of the tokens by fused multiply-adds, for any
  * element type and any layout. The threads form teams of up to 4 rows each; all teams use the same
  * tile of K and V. In a team:
  *     scores    8 to 32 threads share a key, each multiplies some of its elements with all rows
  *     weights   16 threads share a row (softmax.h)
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
- * splits.c launches it; attend_mma.hip is for many rows of 16-bit elements. */
+ * block_piece.h says which pieces a block has, pieces.c and splits.c launch it; attend_mma.hip is for
+ * many rows of 16-bit elements. */
 #include "softmax.h"
 #include "tell.h"
 #include "tile.h"

@@ -1,7 +1,7 @@
-/* attend_mma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attend_mma. Grid: as attend_fma (attend.hip): equal shares of all items, or splits. Blocks have
+ * shape.threads threads and shape.shared_bytes of shared memory.
  *
- * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for
+ * Attention of up to 64 query rows over pieces of the tokens by the matrix cores (mma.h), for
  * query, K and V of one 16-bit type, or K and V of 8 bits and a query of bf16. The waves of a block
  * share out 16 × 16 tiles:
  *     scores    (rows × keys), if there are few of them with parts of k_dim on different waves
@@ -9,7 +9,7 @@
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
  * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type
- * (weights.h). splits.c launches this; attend.hip does all that this can't. */
+ * (weights.h). pieces.c and splits.c launch this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tell.h"

@@ -1,8 +1,8 @@
 /* The shape of an attend block: how many query rows it takes, how many threads, how many tokens at
  * a time, and where everything lies in its shared memory. Pure arithmetic on the problem and the
- * device, in C; splits.c chooses a shape, the kernels read it.
+ * device, in C; pieces.c and splits.c choose a shape, the kernels read it.
  *
- * A block is one (sequence, KV head, row group, split). Its tokens go by in tiles. All threads
+ * A block has a row group of a KV head of a sequence, and some of its tokens, which go by in tiles. All threads
  * together bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of
  * the block uses it from there. */
 #ifndef TA_HIP_SHAPE_H
