@@ -8,8 +8,8 @@
  *     scores    8 to 32 threads share a key, each multiplies some of its elements with all rows
  *     weights   16 threads share a row (softmax.h)
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
- * block_piece.h says which pieces a block has, pieces.c and splits.c launch it; attend_mma.hip is for
- * many rows of 16-bit elements. */
+ * block_piece.h says which pieces a block has, pieces.c and splits.c launch it; attend_mma.hip is
+ * for many rows of 16-bit elements. */
 #include "softmax.h"
 #include "tell.h"
 #include "tile.h"

@@ -235,8 +235,8 @@ TA_DEVICE void ta_find_seen(const ta_attend_params &p, const ta_block &b, ta_row
         ends[end] = sees;
 }
 
-/* Find out what this block is to do next, or first unless `again`: fills in `b` and the rows, all in
- * shared memory. `size` is that of an element of K and V. Every thread calls it; begins and ends
+/* Find out what this block is to do next, or first unless `again`: fills in `b` and the rows, all
+ * in shared memory. `size` is that of an element of K and V. Every thread calls it; begins and ends
  * with a barrier. Returns whether there is anything. */
 TA_DEVICE bool ta_next_piece(const ta_attend_params &p, bool again, int64_t size, ta_block &b,
                              ta_row *rows)

@@ -1,6 +1,6 @@
-/* Equal shares as a block of an attend kernel takes them: shares.h applied to the lengths, which are
- * in device memory. Finds the pieces of the block, one after the other, and for each its rows, its
- * tokens and where its records go. Everything is in shared memory, where one thread writes it
+/* Equal shares as a block of an attend kernel takes them: shares.h applied to the lengths, which
+ * are in device memory. Finds the pieces of the block, one after the other, and for each its rows,
+ * its tokens and where its records go. Everything is in shared memory, where one thread writes it
  * between barriers. Params are ta_direct_params or ta_attend_params; direct_piece.h and
  * block_piece.h add what their kernels want to know of a piece. */
 #ifndef TA_HIP_PIECE_H

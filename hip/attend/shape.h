@@ -2,9 +2,9 @@
  * a time, and where everything lies in its shared memory. Pure arithmetic on the problem and the
  * device, in C; pieces.c and splits.c choose a shape, the kernels read it.
  *
- * A block has a row group of a KV head of a sequence, and some of its tokens, which go by in tiles. All threads
- * together bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of
- * the block uses it from there. */
+ * A block has a row group of a KV head of a sequence, and some of its tokens, which go by in tiles.
+ * All threads together bring a tile of K and V to shared memory once, in units of 16 bytes, and
+ * every row of the block uses it from there. */
 #ifndef TA_HIP_SHAPE_H
 #define TA_HIP_SHAPE_H
 
@@ -61,7 +61,7 @@ typedef struct ta_gpu_limits {
 /* Shared memory that a block takes besides: its own variables, and what the system keeps. */
 #define TA_BLOCK_BYTES 1536
 
-/* And in which its threads find their share of the work, before anything else is there (piece.h). */
+/* In which its threads find their share of the work, before anything else is there (piece.h). */
 #define TA_SHARE_SCRATCH_BYTES 4096
 
 /* Weights of this many tokens are added up before they are added to the sum of all
