@@ -96,6 +96,25 @@ ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta
 ta_score_rule ta_gpu_score_rule(const ta_problem *problem);
 ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks);
 
+/* Equal shares (attend/pieces.c), of items of `group` rows for as many blocks as units hold at a
+ * time: the workspace of the plan's largest call, what kernels are told, and what comes after. */
+size_t ta_gpu_share_bytes(const ta_gpu_limits *limits, const ta_problem *problem, int32_t group,
+                          int32_t per_unit);
+ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *problem, int32_t group,
+                             int32_t per_unit, void *workspace);
+ta_status ta_gpu_merge_pieces(ta_gpu_device *gpu, const ta_problem *problem,
+                              const ta_share_params *share, float *records, void *stream);
+
+/* attend() by the kernels with shared memory in equal shares, and its workspace; is a cache for
+ * their aligned variants; and a launch of them (attend/pieces.c). */
+size_t ta_gpu_pieces_bytes(const ta_gpu_limits *limits, const ta_problem *problem);
+ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
+                               const ta_kv *kv, float *records, void *workspace,
+                               const ta_tell *tell, void *stream);
+int ta_gpu_aligned(const ta_problem *problem, const ta_kv *kv);
+ta_status ta_gpu_launch_attend(ta_gpu_device *gpu, const ta_attend_params *params, int aligned,
+                               void *stream);
+
 /* attend() by splits, and its workspace (attend/splits.c). */
 size_t ta_gpu_splits_bytes(const ta_gpu_limits *limits, const ta_problem *problem);
 ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,

@@ -1,6 +1,6 @@
 /* Between the C files and the kernels: what each kernel is given, as plain C structs, and the
  * functions that launch them. A launcher queues one kernel on a stream and returns at once.
- * attend/attend.c, attend/splits.c and device.c call them; each is implemented at the end of the
+ * The C files of attend/ and device.c call them; each is implemented at the end of the
  * .hip file that has its kernel. */
 #ifndef TA_HIP_KERNELS_H
 #define TA_HIP_KERNELS_H
@@ -29,23 +29,57 @@ typedef struct ta_score_rule {
     int32_t alibi; /* 1: then score − slope · |x − y| */
 } ta_score_rule;
 
+/* The most blocks that items are cut for: merge_pieces has a place for each. An MI300X holds 1216
+ * of the smallest. */
+#define TA_SHARE_BLOCKS_MAX 1280
+
+/* The most rows of a row group. */
+#define TA_PIECE_ROWS 64
+
+/* Where the records of an item are that was cut into pieces: in `blocks` blocks from the first one
+ * on. 1: it was not cut, its records are in their place already. */
+typedef struct ta_item_span {
+    int32_t first_block, blocks;
+} ta_item_span;
+
+/* Equal shares (attend/shares.h), for all kernels that take them and for merge_pieces. */
+typedef struct ta_share_params {
+    int64_t items;       /* of all sequences, at most */
+    int64_t grid;        /* blocks; at most INT32_MAX can be launched */
+    int32_t rows;        /* of a row group, at most TA_PIECE_ROWS */
+    int32_t blocks;      /* that run at a time; 0: items are never cut */
+    float *pieces;       /* [block][2][row of the group], of split_floats each */
+    ta_item_span *spans; /* [item] */
+} ta_share_params;
+
+/* ---- The kernels with shared memory: attend.hip, attend_mma.hip ---- */
+
 typedef struct ta_attend_params {
     ta_problem problem;
     ta_tensor q; /* strides filled in, as in kv */
     ta_kv kv;
     ta_score_rule rule;
+    ta_share_params share; /* unless there are splits; `rows` are those of the shape */
     ta_attend_shape shape;
     int64_t groups; /* row groups of one KV head and split */
-    int32_t splits; /* of all launches of the call */
+    int32_t splits; /* of all launches of the call; 0: equal shares */
     /* Of this launch, those from first_split on. If sequences share prefixes, one launch is for the
      * prefixes, another for what is behind them. */
     int32_t part_splits, first_split, prefix;
-    /* Records [query head][row] if there is one split, else [KV head][split][row][head of it] of
-     * split_floats each. */
+    /* Records [query head][row] if there are equal shares or one split, else [KV head][split][row]
+     * [head of it] of split_floats each. */
     float *records;
     int32_t split_floats;
     ta_tell tell;
 } ta_attend_params;
+
+/* Blocks of the launch. */
+static inline int64_t ta_attend_blocks(const ta_attend_params *params)
+{
+    if (!params->splits)
+        return params->share.grid;
+    return params->problem.kv_heads * params->part_splits * params->groups;
+}
 
 /* K, V and their strides are multiples of 16 bytes in `aligned` variants. */
 ta_launched ta_launch_attend_fma(const ta_attend_params *params, int aligned, void *stream);
@@ -65,34 +99,17 @@ int ta_mma_runs(int wave);
 /* Blocks that one unit holds at a time, by the registers that the kernels are compiled for. */
 #define TA_DIRECT_BLOCKS(dim) ((dim) == 64 ? 3 : 2)
 
-/* The most blocks of a grid that items are cut for: merge_pieces has a place for each. */
-#define TA_DIRECT_BLOCKS_MAX 1024
-
-/* The most rows of a row group. */
-#define TA_PIECE_ROWS 64
-
-/* Where the records of an item are that was cut into pieces: in `blocks` blocks from the first one
- * on. 1: it was not cut, its records are in their place already. */
-typedef struct ta_direct_span {
-    int32_t first_block, blocks;
-} ta_direct_span;
-
 typedef struct ta_direct_params {
     ta_problem problem;
     ta_tensor q; /* strides filled in, as in kv */
     ta_kv kv;
     ta_score_rule rule;
-    int64_t items;         /* of all sequences, at most */
-    int32_t rows;          /* of a row group: 8 or 16; of attend_latent 16 to 64 */
+    ta_share_params share; /* row groups of 8 or 16 rows; of attend_latent 16 to 64 */
     int32_t page_shift;    /* log2 of the tokens of a page, if `plain` */
     int32_t plain;         /* 1: pages of a power of two, at least 16; no soft-cap, no ALiBi */
-    int32_t blocks;        /* that run at a time; 0: items are never cut */
-    int64_t grid;          /* blocks; at most INT32_MAX can be launched */
     int32_t tiles;         /* reproducible mode: tiles of a sequence, each a block; else 0 */
-    float *records;        /* [query head][row]; reproducible: [sequence][KV head][tile][row] */
-    float *pieces;         /* [block][2][row of the group], of split_floats each */
-    ta_direct_span *spans; /* [item] */
     int32_t split_floats;
+    float *records;       /* [query head][row]; reproducible: [sequence][KV head][tile][row] */
     int32_t token_scales; /* of 8 bits: bits of TA_TOKEN_SCALES_… */
     ta_tell tell;
 } ta_direct_params;
@@ -113,10 +130,17 @@ ta_launched ta_launch_direct_narrow(const ta_direct_params *params, int wave, vo
 ta_launched ta_launch_latent(const ta_direct_params *params, int wave, void *stream);
 ta_launched ta_prepare_latent(int wave, int shared_bytes);
 
-/* Merge the pieces of items that were cut. */
-ta_launched ta_launch_merge_pieces(const ta_direct_params *params, void *stream);
-
 /* ---- Merging ---- */
+
+/* Of equal shares: the pieces of items that were cut. */
+typedef struct ta_merge_pieces_params {
+    ta_problem problem;
+    ta_share_params share;
+    int32_t split_floats;
+    float *records;
+} ta_merge_pieces_params;
+
+ta_launched ta_launch_merge_pieces(const ta_merge_pieces_params *params, void *stream);
 
 typedef struct ta_merge_splits_params {
     ta_problem problem;

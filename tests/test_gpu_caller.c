@@ -71,7 +71,7 @@ static void test_a_step(void)
     small_step step;
     ta_plan *plan;
     small_step_init(&step, 0, 1);
-    step.config.max_tokens = 100000; /* several splits: attend, merge, finish */
+    step.config.max_tokens = 100000; /* may be cut: attend, merge, finish */
     step.kv.k.batch_stride = SMALL_TOKENS * SMALL_KV_HEADS * SMALL_K_DIM;
     step.kv.v.batch_stride = SMALL_TOKENS * SMALL_KV_HEADS * SMALL_V_DIM;
     STAYS(small_step_to_device(&step, device));

@@ -112,7 +112,7 @@ static void expect_says(const char *text, const char *format, unsigned long long
 }
 
 /* On one rank: what the executor saw is what ta_explain() says. Nothing is copied, waited for or
- * allocated, and the plan's splits decide between two launches and three. */
+ * allocated, and there are three launches if something may be cut, else two. */
 static void test_a_step_of_one_rank(void)
 {
     for (int longer = 0; longer < 2; ++longer) {

@@ -174,7 +174,7 @@ static void test_bits_of_a_sequence(void)
     bound_worst worst = {0};
     char failure[2048];
     if (!options_host())
-        TEST_IGNORE_MESSAGE("on a GPU splits depend on the number of tokens");
+        TEST_IGNORE_MESSAGE("on a GPU shares depend on all lengths");
     for (int32_t tokens = 1; tokens <= QUERY_TOKENS; ++tokens) {
         if (!options_chosen((uint64_t)(500 + tokens)))
             continue;

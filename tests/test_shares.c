@@ -1,14 +1,16 @@
 /* Equal shares: hip/attend/shares.h. Every tile of every item belongs to one piece, in the order of
  * the blocks, whatever the lengths. And a model of how a device runs blocks says how long the
  * longest waits: blocks are started in order, each where one ended first, and take 64 tokens' time
- * for each piece besides its tokens. What it is compared with are the splits that came from the
- * batch and the largest length (hip/attend/splits.h). */
+ * for each piece besides its tokens; as many run at a time as a device holds of the direct kernels,
+ * or of a shape of those with shared memory (hip/attend/shape.h). What it is compared with are the
+ * splits that come from the batch and the largest length (hip/attend/splits.h). */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../hip/attend/shares.h"
-#include "../hip/attend/splits.h"
+#include "../hip/kernels.h"
 #include "lib/random.h"
 #include "unity.h"
 
@@ -218,16 +220,28 @@ static batch batch_of(int sequences, int heads)
 
 static const struct {
     const char *name;
-    int units;
-} devices[] = {{"H100", 132}, {"MI300X", 304}, {"RTX 4090", 128}};
+    ta_gpu_limits limits;
+} devices[] = {{"H100", {132, 32, 1, 232448, 233472, 0}},
+               {"MI300X", {304, 64, 1, 65536, 65536, 0}},
+               {"RTX 4090", {128, 32, 1, 101376, 102400, 0}}};
 
+/* As hip/attend/pieces.c counts them. */
+static int blocks_on(int device, int per_unit)
+{
+    int blocks = devices[device].limits.units * per_unit;
+    return blocks < TA_SHARE_BLOCKS_MAX ? blocks : TA_SHARE_BLOCKS_MAX;
+}
+
+/* Units may hold one block of the kernels with shared memory, and four; TA_SHARE_BLOCKS_MAX leaves
+ * out no unit. */
 static void check_batch(const batch *b, const char *name, double limit)
 {
     for (int d = 0; d < 3; d++)
-        for (int per_unit = 2; per_unit <= 4; per_unit++) {
-            int blocks = devices[d].units * per_unit;
+        for (int per_unit = 1; per_unit <= 4; per_unit++) {
+            int blocks = blocks_on(d, per_unit);
             cover c = {0, 0, 0, 0};
             snprintf(text, sizeof text, "%s on %s, %d blocks", name, devices[d].name, blocks);
+            TEST_ASSERT_TRUE_MESSAGE(blocks == devices[d].limits.units * per_unit, text);
             double ratio = time_of_shares(b, blocks, &c) / ideal(b, blocks);
             TEST_ASSERT_TRUE_MESSAGE(c.item == items_of(b), text);
             snprintf(text, sizeof text, "%s on %s, %d blocks: %.3f of the ideal", name,
@@ -258,6 +272,40 @@ static void test_batches_of_the_design(void)
     check_batch(&b, "1M, 1 KV head", 1.12);
 }
 
+/* Calls for the kernels with shared memory: as many blocks as a unit holds of their shapes, and as
+ * many items as they have row groups. In splits, one long sequence takes several times as long. */
+static void test_shapes_with_shared_memory(void)
+{
+    static const struct {
+        ta_dtype dtype;
+        int rows, dim;
+    } calls[] = {{TA_F32, 1, 128},  {TA_F32, 4, 128},   {TA_F32, 24, 64}, {TA_BF16, 1, 96},
+                 {TA_BF16, 16, 96}, {TA_BF16, 100, 80}, {TA_F16, 64, 512}};
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < 7; i++)
+        for (int d = 0; d < 3; d++) {
+            ta_problem p = {.batch = 32, .query_tokens = 1, .rows = 32, .kv_heads = 1};
+            p.query_heads = calls[i].rows;
+            p.k_dim = p.v_dim = calls[i].dim;
+            p.kv_dtype = p.query_dtype = calls[i].dtype;
+            ta_attend_shape shape = ta_choose_shape(&devices[d].limits, &p, 1);
+            int per_unit = ta_shape_blocks_per_unit(&devices[d].limits, &shape);
+            int blocks = blocks_on(d, per_unit);
+            TEST_ASSERT_TRUE(per_unit >= 1 && per_unit <= 4 && shape.rows <= TA_PIECE_ROWS);
+            batch b = batch_of(32, 2 * shape.groups);
+            for (int s = 0; s < 32; s++)
+                b.end[s] = s == 5 ? 1 << 20 : 2048;
+            double now = time_of_shares(&b, blocks, NULL), before = time_of_splits(&b, blocks);
+            snprintf(text, sizeof text, "call %d on %s, %d blocks: %.3f of the ideal, was %.1f", i,
+                     devices[d].name, blocks, now / ideal(&b, blocks), before / ideal(&b, blocks));
+            TEST_ASSERT_TRUE_MESSAGE(now <= 1.05 * ideal(&b, blocks), text);
+            TEST_ASSERT_TRUE_MESSAGE(now <= before, text);
+            least = before / now < least ? before / now : least;
+            most = before / now > most ? before / now : most;
+        }
+    printf("one of 1M and 31 of 2k: splits take %.1f to %.1f times as long\n", least, most);
+}
+
 static batch random_batch(random_source *r)
 {
     static const int sizes[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
@@ -277,22 +325,37 @@ static batch random_batch(random_source *r)
     return b;
 }
 
-static void test_never_longer_than_splits(void)
+/* Of a random batch, how much of the time of splits shares take. */
+static double random_ratio(uint64_t seed, int least, int most)
+{
+    random_source r = random_from(seed);
+    batch b = random_batch(&r);
+    int blocks = blocks_on((int)(seed % 3), (int)random_int(&r, least, most));
+    snprintf(text, sizeof text, "seed %llu", (unsigned long long)seed);
+    double now = time_of_shares(&b, blocks, NULL), before = time_of_splits(&b, blocks);
+    snprintf(text, sizeof text, "seed %llu: %.0f in shares, %.0f in splits: %.3f",
+             (unsigned long long)seed, now, before, now / before);
+    return now / before;
+}
+
+static void check_random(int least, int most, double limit)
 {
     double worst = 0, sum = 0;
     for (uint64_t seed = 1; seed <= 500; seed++) {
-        random_source r = random_from(seed);
-        batch b = random_batch(&r);
-        int blocks = devices[seed % 3].units * (int)random_int(&r, 2, 4);
-        snprintf(text, sizeof text, "seed %llu", (unsigned long long)seed);
-        double now = time_of_shares(&b, blocks, NULL), before = time_of_splits(&b, blocks);
-        snprintf(text, sizeof text, "seed %llu: %.0f in shares, %.0f in splits: %.3f",
-                 (unsigned long long)seed, now, before, now / before);
-        TEST_ASSERT_TRUE_MESSAGE(now <= 1.02 * before, text);
-        worst = now / before > worst ? now / before : worst;
-        sum += now / before;
+        double ratio = random_ratio(seed, least, most);
+        TEST_ASSERT_TRUE_MESSAGE(ratio <= limit, text);
+        worst = ratio > worst ? ratio : worst;
+        sum += ratio;
     }
-    printf("shares take %.2f of the time of splits on average, %.3f at most\n", sum / 500, worst);
+    printf("%d to %d blocks a unit: shares take %.2f of the time of splits on average, %.3f at "
+           "most\n",
+           least, most, sum / 500, worst);
+}
+
+static void test_never_longer_than_splits(void)
+{
+    check_random(2, 4, 1.02);
+    check_random(1, 1, 1.10); /* thousands of sequences of a tile or less */
 }
 
 static void test_random_windows_are_covered(void)
@@ -330,6 +393,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_batches_of_the_design);
+    RUN_TEST(test_shapes_with_shared_memory);
     RUN_TEST(test_never_longer_than_splits);
     RUN_TEST(test_random_windows_are_covered);
     RUN_TEST(test_longest_lengths);

@@ -1,13 +1,12 @@
 /* The slots of the vtable that attend to the cache. attend(): by the direct kernels where they can,
- * with which grid and workspace; else by splits (splits.c). The grid depends on the plan and the
- * device alone: what each block does, it finds from the lengths (shares.h). One launch, or two if
- * something may have been cut. check_kv() comes before. */
+ * else by those with shared memory, in equal shares too (pieces.c) or by splits (splits.c). The
+ * grid of equal shares depends on the call's sizes and the device alone: what each block does, it
+ * finds from the lengths (shares.h). check_kv() comes before. */
 #include <math.h>
 #include <string.h>
 
 #include "gpu.h"
 #include "latent.h"
-#include "shares.h"
 
 /* The rows of a group. A wave of 32 has registers for 8 rows of 256 dimensions. */
 static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
@@ -57,34 +56,12 @@ static int direct_fits_call(const ta_problem *p, const ta_kv *kv)
     return is_aligned(p, &kv->k) && is_aligned(p, &kv->v) && is_near(&kv->k) && is_near(&kv->v);
 }
 
-/* Items of a call with so many sequences and rows. */
-static int64_t count_items(const ta_gpu_limits *limits, const ta_problem *p, int64_t batch,
-                           int64_t rows, int ragged)
+/* Blocks that a unit holds at a time. */
+static int32_t blocks_per_unit(const ta_gpu_limits *limits, const ta_problem *p)
 {
-    int64_t group = group_rows(limits, p), heads = p->query_heads / p->kv_heads;
-    int64_t groups =
-        ragged ? rows * heads / group + batch : batch * ta_ceil_div(heads * p->query_tokens, group);
-    return groups * p->kv_heads;
-}
-
-/* Of any call of the plan. */
-static int64_t most_items(const ta_gpu_limits *limits, const ta_problem *p)
-{
-    int64_t uniform = count_items(limits, p, p->plan_batch, p->plan_rows, 0);
-    int64_t ragged = count_items(limits, p, p->plan_batch, p->plan_rows, 1);
-    return uniform > ragged ? uniform : ragged;
-}
-
-/* Blocks that items are cut for; 0 if they never are. */
-static int32_t count_blocks(const ta_gpu_limits *limits, const ta_problem *p)
-{
-    if (p->tally_tile || p->max_tokens <= TA_SHARE_TOKENS_WHOLE)
-        return 0;
-    int64_t blocks =
-        limits->units * (int64_t)(p->k_dim == TA_LATENT_K_DIM
-                                      ? ta_latent_blocks_per_unit(limits, group_rows(limits, p))
-                                      : TA_DIRECT_BLOCKS(p->k_dim));
-    return (int32_t)(blocks < TA_DIRECT_BLOCKS_MAX ? blocks : TA_DIRECT_BLOCKS_MAX);
+    if (p->k_dim == TA_LATENT_K_DIM)
+        return ta_latent_blocks_per_unit(limits, group_rows(limits, p));
+    return TA_DIRECT_BLOCKS(p->k_dim);
 }
 
 static int32_t count_tiles(const ta_problem *p)
@@ -92,30 +69,27 @@ static int32_t count_tiles(const ta_problem *p)
     return p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile) : 0;
 }
 
-static size_t pieces_bytes(const ta_gpu_limits *limits, const ta_problem *p)
-{
-    return (size_t)count_blocks(limits, p) * 2 * (size_t)group_rows(limits, p) *
-           (size_t)ta_split_floats(p) * sizeof(float);
-}
-
 static size_t direct_bytes(const ta_gpu_limits *limits, const ta_problem *p)
 {
     if (p->tally_tile)
         return (size_t)(p->plan_rows * p->query_heads) * (size_t)count_tiles(p) *
                (size_t)ta_split_floats(p) * sizeof(float);
-    if (!count_blocks(limits, p))
-        return 0;
-    return pieces_bytes(limits, p) + (size_t)most_items(limits, p) * sizeof(ta_direct_span);
+    return ta_gpu_share_bytes(limits, p, group_rows(limits, p), blocks_per_unit(limits, p));
 }
 
-/* Whether a call can go to the direct kernels is known when its tensors are: there is room for
- * both. */
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Whether a call can go to the direct kernels is known when its tensors are, and whether it has
+ * lists or prefixes when it comes: there is room for each. */
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     const ta_gpu_device *gpu = (const ta_gpu_device *)device;
     size_t direct = direct_fits(gpu, problem) ? direct_bytes(&gpu->limits, problem) : 0;
-    size_t split = ta_gpu_splits_bytes(&gpu->limits, problem);
-    return direct > split ? direct : split;
+    size_t pieces = ta_gpu_pieces_bytes(&gpu->limits, problem);
+    return larger(direct, larger(pieces, ta_gpu_splits_bytes(&gpu->limits, problem)));
 }
 
 ta_score_rule ta_gpu_score_rule(const ta_problem *p)
@@ -158,22 +132,15 @@ static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *proble
     params->q = *q;
     params->kv = *kv;
     params->rule = ta_gpu_score_rule(problem);
-    params->rows = group_rows(limits, problem);
-    params->items =
-        count_items(limits, problem, problem->batch, problem->rows, problem->starts != NULL);
+    params->share = ta_gpu_share(limits, problem, group_rows(limits, problem),
+                                 blocks_per_unit(limits, problem), workspace);
     params->plain = is_plain(problem, kv, &params->rule);
     while (kv->page_table && params->plain && 1 << params->page_shift < kv->page_tokens)
         params->page_shift++;
-    params->blocks = count_blocks(limits, problem);
     params->tiles = count_tiles(problem);
-    params->grid = params->items * (params->tiles ? params->tiles : 1);
-    if (params->grid < params->blocks)
-        params->grid = params->blocks;
+    if (params->tiles)
+        params->share.grid = params->share.items * params->tiles;
     params->records = problem->tally_tile ? workspace : records;
-    params->pieces = workspace;
-    if (params->blocks)
-        params->spans =
-            (ta_direct_span *)(void *)((char *)workspace + pieces_bytes(limits, problem));
     params->split_floats = ta_split_floats(problem);
     params->token_scales = (of_tokens(kv, &kv->k_scale) ? TA_TOKEN_SCALES_K : 0) |
                            (of_tokens(kv, &kv->v_scale) ? TA_TOKEN_SCALES_V : 0);
@@ -218,8 +185,17 @@ static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *param
                                         .records = records};
         return ta_gpu_check_launch(gpu, ta_launch_tally_splits(&merge, stream));
     }
-    return params->blocks ? ta_gpu_check_launch(gpu, ta_launch_merge_pieces(params, stream))
-                          : TA_OK;
+    return ta_gpu_merge_pieces(gpu, p, &params->share, records, stream);
+}
+
+/* By the kernels with shared memory. */
+static ta_status attend_shared(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
+                               const ta_kv *kv, float *records, void *workspace,
+                               const ta_tell *tell, void *stream)
+{
+    if (problem->selected || problem->prefix_starts || problem->tally_tile)
+        return ta_gpu_attend_splits(gpu, problem, q, kv, records, workspace, tell, stream);
+    return ta_gpu_attend_pieces(gpu, problem, q, kv, records, workspace, tell, stream);
 }
 
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
@@ -232,13 +208,13 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
     if (problem->selected || problem->prefix_starts || !direct_fits(gpu, problem) ||
         !direct_fits_call(problem, kv))
-        return ta_gpu_attend_splits(gpu, problem, q, kv, records, workspace, tell, stream);
+        return attend_shared(gpu, problem, q, kv, records, workspace, tell, stream);
     ta_direct_params params;
     prepare_direct(&gpu->limits, problem, q, kv, records, workspace, &params);
     params.tell = *tell;
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
-    if (params.grid > INT32_MAX || rows > INT32_MAX)
-        return ta_gpu_fail_grid(rows, params.grid);
+    if (params.share.grid > INT32_MAX || rows > INT32_MAX)
+        return ta_gpu_fail_grid(rows, params.share.grid);
     TA_ON_GPU(gpu, attend_direct(gpu, &params, records, stream));
 }
 

@@ -1,13 +1,15 @@
-/* attend_fma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attend_fma. Grid: a block for each that the device holds at a time, or for each item if there are
+ * more; where there are splits, one for each (sequence, KV head, split, row group). Blocks have
+ * shape.threads threads and shape.shared_bytes of shared memory.
  *
- * Attention of up to 16 query rows over one split of the tokens by fused multiply-adds, for any
+ * Attention of up to 16 query rows over pieces of the tokens by fused multiply-adds, for any
  * element type and any layout. The threads form teams of up to 4 rows each; all teams use the same
  * tile of K and V. In a team:
  *     scores    8 to 32 threads share a key, each multiplies some of its elements with all rows
  *     weights   16 threads share a row (softmax.h)
  *     sums      a thread has 2 columns of V and some of the tokens, and adds for all rows
- * splits.c launches it; attend_mma.hip is for many rows of 16-bit elements. */
+ * block_piece.h says which pieces a block has, pieces.c and splits.c launch it; attend_mma.hip is
+ * for many rows of 16-bit elements. */
 #include "softmax.h"
 #include "tell.h"
 #include "tile.h"
@@ -290,7 +292,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
         ta_syncthreads();
         if (t.first_row + r >= b.row_count)
             continue;
-        float *record = ta_row_record(b, t.first_row + r);
+        float *record = ta_piece_record(b, t.first_row + r);
         for (int32_t i = t.thread; i < v_dim; i += s.team_threads) {
             float sum = scratch[i];
             for (int32_t part = 1; part < o.token_step; part++)
@@ -300,7 +302,7 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
     }
     int32_t r = t.thread;
     if (r < Rows && t.first_row + r < b.row_count) {
-        float *record = ta_row_record(b, t.first_row + r);
+        float *record = ta_piece_record(b, t.first_row + r);
         record[v_dim] = ta_row_m(t.rows(s)[r]);
         record[v_dim + 1] = t.rows(s)[r].l;
     }
@@ -314,61 +316,68 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX, 1) attend_fma(ta_attend_
     typedef typename Type::staged Staged;
     const bool narrow = sizeof(typename Type::element) == 1;
     ta_tell_step(p.problem, p.kv, p.tell);
-    if (!ta_start_block(p, sizeof(typename Type::element), b,
-                        reinterpret_cast<ta_row *>(shared + p.shape.rows_at)))
-        return;
+    if (p.share.blocks)
+        ta_find_shares(ta_params_again(p), b, *reinterpret_cast<ta_share_scratch *>(shared));
     ta_team t(p.shape, shared);
-    ta_columns<Rows> o;
-    start_columns<Rows>(p, t, o);
-    ta_tiles<Type, Aligned, TA_UNITS> tiles(p, b, shared);
     bool two_keys = p.shape.tile > p.shape.team_threads / p.shape.lanes;
-    for (bool again = false; ta_next_tokens(ta_params_again(p), again, b, shared); again = true) {
-        tiles.begin();
-        if (!again)
-            stage_query<Staged>(ta_params_again(p), b, shared);
-        int32_t tile_of_run = 0;
-        const int32_t end = ta_uniform(b.end);
-        for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
-            /* Arguments again, here and below, or scalar registers would be spilled. */
-            const ta_attend_shape &s = ta_params_again(p).shape;
-            ta_opaque(t.thread);
-            ta_opaque(t.first_row);
-            tiles.make_opaque();
-            bool ends_run = ++tile_of_run == s.run || at + s.tile >= end;
-            const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
-            const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
-            tiles.store_k();
-            tiles.look_up();
-            ta_syncthreads();
-            tiles.load_k();
-            if (two_keys)
-                score_tile<Staged, Rows, 2>(ta_params_again(p), t, shared + s.k_at);
-            else
-                score_tile<Staged, Rows, 1>(ta_params_again(p), t, shared + s.k_at);
-            ta_syncthreads();
-            int32_t count = min(end - at, s.tile);
-            weigh_keys<narrow, Rows>(ta_params_again(p), t, at, count, positions, kv_scales,
-                                     ends_run);
-            tiles.store_v();
-            ta_syncthreads();
-            tiles.load_v();
-            if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))
-                add_values<Staged, Rows, false>(ta_params_again(p), t, shared + s.v_at, count, o);
-            else
-                add_values<Staged, Rows, true>(ta_params_again(p), t, shared + s.v_at, count, o);
-            if (ends_run) {
-                end_run<Rows>(ta_params_again(p).shape, t, o);
-                tile_of_run = 0;
+#pragma unroll 1
+    for (bool again = false;
+         ta_next_piece(ta_params_again(p), again, sizeof(typename Type::element), b,
+                       reinterpret_cast<ta_row *>(shared + ta_params_again(p).shape.rows_at));
+         again = true) {
+        ta_columns<Rows> o;
+        start_columns<Rows>(ta_params_again(p), t, o);
+        ta_tiles<Type, Aligned, TA_UNITS> tiles(ta_params_again(p), b, shared);
+        for (bool more = false; ta_next_tokens(ta_params_again(p), more, b, shared); more = true) {
+            tiles.begin();
+            if (!more)
+                stage_query<Staged>(ta_params_again(p), b, shared);
+            int32_t tile_of_run = 0;
+            const int32_t end = ta_uniform(b.end);
+            for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
+                /* Arguments again, here and below, or scalar registers would be spilled. */
+                const ta_attend_shape &s = ta_params_again(p).shape;
+                ta_opaque(t.thread);
+                ta_opaque(t.first_row);
+                tiles.make_opaque();
+                bool ends_run = ++tile_of_run == s.run || at + s.tile >= end;
+                const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
+                const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
+                tiles.store_k();
+                tiles.look_up();
+                ta_syncthreads();
+                tiles.load_k();
+                if (two_keys)
+                    score_tile<Staged, Rows, 2>(ta_params_again(p), t, shared + s.k_at);
+                else
+                    score_tile<Staged, Rows, 1>(ta_params_again(p), t, shared + s.k_at);
+                ta_syncthreads();
+                int32_t count = min(end - at, s.tile);
+                weigh_keys<narrow, Rows>(ta_params_again(p), t, at, count, positions, kv_scales,
+                                         ends_run);
+                tiles.store_v();
+                ta_syncthreads();
+                tiles.load_v();
+                if (ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end))
+                    add_values<Staged, Rows, false>(ta_params_again(p), t, shared + s.v_at, count,
+                                                    o);
+                else
+                    add_values<Staged, Rows, true>(ta_params_again(p), t, shared + s.v_at, count,
+                                                   o);
+                if (ends_run) {
+                    end_run<Rows>(ta_params_again(p).shape, t, o);
+                    tile_of_run = 0;
+                }
             }
         }
+        write_records<Rows>(ta_params_again(p), b, t, o, shared);
     }
-    write_records<Rows>(ta_params_again(p), b, t, o, shared);
 }
 
 template <class Type>
 static ta_launch_result launch_type(const ta_attend_params &p, int aligned, hipStream_t stream)
 {
-    int64_t blocks = p.problem.kv_heads * p.part_splits * p.groups;
+    int64_t blocks = ta_attend_blocks(&p);
     dim3 grid(static_cast<unsigned>(blocks));
     unsigned threads = static_cast<unsigned>(p.shape.threads);
     size_t bytes = static_cast<size_t>(p.shape.shared_bytes);

@@ -1,7 +1,7 @@
-/* attend_mma. Grid: one block for each (sequence, KV head, split, row group), of shape.threads
- * threads, with shape.shared_bytes of shared memory.
+/* attend_mma. Grid: as attend_fma (attend.hip): equal shares of all items, or splits. Blocks have
+ * shape.threads threads and shape.shared_bytes of shared memory.
  *
- * Attention of up to 64 query rows over one split of the tokens by the matrix cores (mma.h), for
+ * Attention of up to 64 query rows over pieces of the tokens by the matrix cores (mma.h), for
  * query, K and V of one 16-bit type, or K and V of 8 bits and a query of bf16. The waves of a block
  * share out 16 × 16 tiles:
  *     scores    (rows × keys), if there are few of them with parts of k_dim on different waves
@@ -9,7 +9,7 @@
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
  * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type
- * (weights.h). splits.c launches this; attend.hip does all that this can't. */
+ * (weights.h). pieces.c and splits.c launch this; attend.hip does all that this can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tell.h"
@@ -220,12 +220,12 @@ TA_DEVICE void write_records(const ta_attend_params &p, const ta_block &b, const
             int32_t row = t.row + ta_product_row<Wave>(e);
             int32_t column = t.column + ta_product_column<Wave>(e);
             if (row < b.row_count && column < v_dim)
-                ta_row_record(b, row)[column] = o[i].x[e] * (1.0f / ta_weight_scale(Type()));
+                ta_piece_record(b, row)[column] = o[i].x[e] * (1.0f / ta_weight_scale(Type()));
         }
     }
     int32_t row = static_cast<int32_t>(threadIdx.x);
     if (row < b.row_count) {
-        float *record = ta_row_record(b, row);
+        float *record = ta_piece_record(b, row);
         record[v_dim] = ta_row_m(rows[row]);
         record[v_dim + 1] = rows[row].l;
     }
@@ -274,55 +274,60 @@ __global__ void __launch_bounds__(TA_BLOCK_THREADS_MAX) attend_mma(ta_attend_par
     const int tile_count = Few * Wave / 32;
     const int32_t waves = static_cast<int32_t>(blockDim.x) / Wave;
     ta_tell_step(p.problem, p.kv, p.tell);
-    if (!ta_start_block(p, sizeof(typename Type::element), b,
-                        reinterpret_cast<ta_row *>(shared + p.shape.rows_at)))
-        return;
-    ta_tiles<Type, true, TA_UNITS> tiles(p, b, shared);
-    ta_product<Wave> o[tile_count];
+    if (p.share.blocks)
+        ta_find_shares(ta_params_again(p), b, *reinterpret_cast<ta_share_scratch *>(shared));
+#pragma unroll 1
+    for (bool again = false;
+         ta_next_piece(ta_params_again(p), again, sizeof(typename Type::element), b,
+                       reinterpret_cast<ta_row *>(shared + ta_params_again(p).shape.rows_at));
+         again = true) {
+        ta_tiles<Type, true, TA_UNITS> tiles(ta_params_again(p), b, shared);
+        ta_product<Wave> o[tile_count];
 #pragma unroll
-    for (int i = 0; i < tile_count; i++)
-        ta_product_clear(o[i]);
-
-    for (bool again = false; ta_next_tokens(ta_params_again(p), again, b, shared); again = true) {
-        tiles.begin();
-        if (!again)
-            stage_query(ta_params_again(p), b, shared);
-        const int32_t end = ta_uniform(b.end);
-        for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
-            tiles.make_opaque();
-            /* Arguments again, here and below, or scalar registers would be spilled. */
-            const ta_attend_shape &s = ta_params_again(p).shape;
-            int32_t count = min(end - at, s.tile);
-            bool all_see = ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end);
-            const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
-            const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
-            tiles.store_k();
-            tiles.look_up();
-            ta_syncthreads();
-            int32_t thread = static_cast<int32_t>(threadIdx.x);
-            ta_opaque(thread);
-            if (thread == 0)
-                note = 0;
-            tiles.load_k();
-            score_tile<Staged, Wave>(ta_params_again(p), shared, waves);
-            ta_syncthreads();
-            weigh_keys<Staged, narrow>(ta_params_again(p), shared, at, count, positions, kv_scales);
-            tiles.store_v();
-            if (!all_see)
-                note_values<Staged>(tiles, &note);
-            ta_syncthreads();
-            bool careful = !all_see && ta_uniform(note);
-            tiles.load_v();
-            const int32_t rows = ta_params_again(p).shape.rows;
-            for (int32_t first_row = 0, end_row = rows; first_row < rows; first_row = end_row) {
-                if (careful)
-                    end_row = hide_values(ta_params_again(p), b, shared, tiles, at, first_row);
-                sum_tile<Staged, tile_count, Wave>(ta_params_again(p), shared, waves, first_row,
-                                                   end_row, o);
+        for (int i = 0; i < tile_count; i++)
+            ta_product_clear(o[i]);
+        for (bool more = false; ta_next_tokens(ta_params_again(p), more, b, shared); more = true) {
+            tiles.begin();
+            if (!more)
+                stage_query(ta_params_again(p), b, shared);
+            const int32_t end = ta_uniform(b.end);
+            for (int32_t at = ta_uniform(b.first); at < end; at += ta_params_again(p).shape.tile) {
+                tiles.make_opaque();
+                /* Arguments again, here and below, or scalar registers would be spilled. */
+                const ta_attend_shape &s = ta_params_again(p).shape;
+                int32_t count = min(end - at, s.tile);
+                bool all_see = ta_uniform(at >= b.all_see.first && at + count <= b.all_see.end);
+                const int32_t *positions = tiles.positions(s) + tiles.found_at(s);
+                const float *kv_scales = tiles.kv_scales(s) + tiles.found_at(s);
+                tiles.store_k();
+                tiles.look_up();
+                ta_syncthreads();
+                int32_t thread = static_cast<int32_t>(threadIdx.x);
+                ta_opaque(thread);
+                if (thread == 0)
+                    note = 0;
+                tiles.load_k();
+                score_tile<Staged, Wave>(ta_params_again(p), shared, waves);
+                ta_syncthreads();
+                weigh_keys<Staged, narrow>(ta_params_again(p), shared, at, count, positions,
+                                           kv_scales);
+                tiles.store_v();
+                if (!all_see)
+                    note_values<Staged>(tiles, &note);
+                ta_syncthreads();
+                bool careful = !all_see && ta_uniform(note);
+                tiles.load_v();
+                const int32_t rows = ta_params_again(p).shape.rows;
+                for (int32_t first_row = 0, end_row = rows; first_row < rows; first_row = end_row) {
+                    if (careful)
+                        end_row = hide_values(ta_params_again(p), b, shared, tiles, at, first_row);
+                    sum_tile<Staged, tile_count, Wave>(ta_params_again(p), shared, waves, first_row,
+                                                       end_row, o);
+                }
             }
         }
+        write_records<Staged, tile_count, Wave>(ta_params_again(p), b, shared, waves, o);
     }
-    write_records<Staged, tile_count, Wave>(ta_params_again(p), b, shared, waves, o);
 }
 
 /* Whatever is done for all kernels of a width. */
@@ -344,7 +349,7 @@ template <int Wave> static ta_launch_result launch(const ta_attend_params &p, hi
     else
         return pick<Wave>(p.problem.kv_dtype, p.shape.tiles,
                           [&](const char *name, void (*kernel)(ta_attend_params)) {
-                              int64_t blocks = p.problem.kv_heads * p.part_splits * p.groups;
+                              int64_t blocks = ta_attend_blocks(&p);
                               return ta_launch(name, kernel, dim3(static_cast<unsigned>(blocks)),
                                                static_cast<unsigned>(p.shape.threads),
                                                static_cast<size_t>(p.shape.shared_bytes), stream,

@@ -199,8 +199,8 @@ __global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
     TA_SHARED(ta_direct_piece, b);
     TA_SHARED(partials, all);
     ta_tell_step(params.problem, params.kv, params.tell);
-    if (params.blocks)
-        ta_find_shares(ta_params_again(params), b);
+    if (params.share.blocks)
+        ta_find_shares(ta_params_again(params), b, b.scratch);
 #pragma unroll 1
     for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
         ta_direct_wave<Type, Dim, Wave, Rows> w;
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
 template <class Type, int Dim, int Wave, int Rows>
 static ta_launch_result ta_launch_rows(const ta_direct_params &p, hipStream_t stream)
 {
-    dim3 grid(static_cast<unsigned>(p.grid));
+    dim3 grid(static_cast<unsigned>(p.share.grid));
     const unsigned threads = Wave * TA_DIRECT_WAVES;
     if constexpr (!ta_has_seen_tiles<Type, true>())
         if (p.plain)
@@ -238,7 +238,7 @@ static ta_launch_result ta_launch_wave(const ta_direct_params &p, hipStream_t st
         return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);
     else if constexpr (Dim == 256)
         return ta_launch_rows<Type, Dim, Wave, 8>(p, stream);
-    else if (p.rows == 8)
+    else if (p.share.rows == 8)
         return ta_launch_rows<Type, Dim, Wave, 8>(p, stream);
     else
         return ta_launch_rows<Type, Dim, Wave, 16>(p, stream);

@@ -1,13 +1,10 @@
-/* Which part of the work a block of the attend kernels with shared memory has: the rows of a
- * sequence, of one query token where positions are selected, or of all sequences of a group where
- * they share a prefix. Included by rows.h. */
+/* Which part of the work a block of the attend kernels with shared memory has where there are
+ * splits: the rows of a sequence, of one query token where positions are selected, or of all
+ * sequences of a group where they share a prefix. Included by block_piece.h. */
 #ifndef TA_HIP_ITEMS_H
 #define TA_HIP_ITEMS_H
 
-#include "launched.h" /* first: it says what TA_INLINE is for the headers below */
-
-#include "kernels.h"
-#include "number.h"
+#include "rows.h"
 
 struct ta_item {
     int32_t sequence; /* whose rows it has; of a prefix, the first one of the group */
@@ -21,20 +18,6 @@ struct ta_item {
 TA_DEVICE bool ta_shares_rows(const ta_attend_params &p)
 {
     return p.prefix && !p.problem.selected;
-}
-
-/* The last sequence whose row groups do not begin after this one. */
-TA_DEVICE int32_t ta_sequence_of_group(const ta_problem &p, int32_t group_rows, int64_t group)
-{
-    int32_t first = 0, end = p.batch;
-    while (end - first > 1) {
-        int32_t middle = first + (end - first) / 2;
-        if (ta_first_group(&p, group_rows, middle) <= group)
-            first = middle;
-        else
-            end = middle;
-    }
-    return first;
 }
 
 /* A sequence as `prefix_starts` has it. What a GPU cannot check leads to no other memory. */

@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(TA_LATENT_WAVES(Rows) * Wave, TA_LATENT_BLOCKS
     TA_SHARED(ta_direct_piece, b);
     static_assert(sizeof(ta_direct_piece) <= TA_LATENT_PIECE_BYTES, "or a block may not fit");
     ta_tell_step(params.problem, params.kv, params.tell);
-    if (params.blocks)
-        ta_find_shares(ta_params_again(params), b);
+    if (params.share.blocks)
+        ta_find_shares(ta_params_again(params), b, b.scratch);
 #pragma unroll 1
     for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
         ta_latent_wave<Type, Wave, Rows> w;
@@ -210,10 +210,10 @@ template <int Wave> static ta_launch_result launch(const ta_direct_params &p, hi
     if constexpr (!ta_mma_has(Wave))
         return {hipErrorInvalidValue, "attend_latent"};
     else
-        return pick<Wave>(p.problem.kv_dtype, p.rows, [&](const char *name, auto kernel) {
-            return ta_launch(name, kernel, dim3(static_cast<unsigned>(p.grid)),
-                             static_cast<unsigned>(TA_LATENT_WAVES(p.rows) * Wave),
-                             static_cast<size_t>(TA_LATENT_BYTES(p.rows, Wave)), stream, p);
+        return pick<Wave>(p.problem.kv_dtype, p.share.rows, [&](const char *name, auto kernel) {
+            return ta_launch(name, kernel, dim3(static_cast<unsigned>(p.share.grid)),
+                             static_cast<unsigned>(TA_LATENT_WAVES(p.share.rows) * Wave),
+                             static_cast<size_t>(TA_LATENT_BYTES(p.share.rows, Wave)), stream, p);
         });
 }
 

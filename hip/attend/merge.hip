@@ -7,7 +7,7 @@
  * row's tokens, and put it where records go: packed for the wire. merge_records merges the partials
  * of other ranks into ours, and makes the next message in the same pass. finish merges what arrived
  * last and turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else,
- * so it counts once. What merging is, partial.h says; this is who merges what. attend.c, splits.c
+ * so it counts once. What merging is, partial.h says; this is who merges what. pieces.c, splits.c
  * and device.c launch them. */
 #include "finish_row.h"
 #include "merge_block.h"
@@ -18,10 +18,10 @@ static const int record_threads = 128;
 
 static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
 
-/* Of attend_direct. An item that was not cut has its records in their place already. */
-__global__ void __launch_bounds__(merge_threads) merge_pieces(ta_direct_params p)
+/* Of equal shares. An item that was not cut has its records in their place already. */
+__global__ void __launch_bounds__(merge_threads) merge_pieces(ta_merge_pieces_params p)
 {
-    TA_SHARED(float, scales, [TA_DIRECT_BLOCKS_MAX]);
+    TA_SHARED(float, scales, [TA_SHARE_BLOCKS_MAX]);
     TA_SHARED(float, reduced, [reduce_groups]);
     TA_SHARED(float, scratch, [merge_threads * 4]);
     int32_t thread = static_cast<int32_t>(threadIdx.x), v_dim = p.problem.v_dim;
@@ -31,14 +31,15 @@ __global__ void __launch_bounds__(merge_threads) merge_pieces(ta_direct_params p
     int32_t row = token * heads + r.head % heads; /* of the sequence and KV head */
     if (token >= ta_problem_query_tokens(&p.problem, r.sequence))
         return; /* starts that nobody could check */
-    int64_t item = ta_direct_first_item(&p.problem, p.rows, r.sequence) +
-                   r.head / heads * ta_direct_groups(&p.problem, p.rows, r.sequence) + row / p.rows;
-    int32_t first_block = p.spans[item].first_block, blocks = p.spans[item].blocks;
+    int32_t rows = p.share.rows;
+    int64_t item = ta_first_item(&p.problem, rows, r.sequence) +
+                   r.head / heads * ta_sequence_groups(&p.problem, rows, r.sequence) + row / rows;
+    int32_t first_block = p.share.spans[item].first_block, blocks = p.share.spans[item].blocks;
     if (blocks == 1)
         return;
     /* The first block has what it began behind what it ended. */
-    int64_t beside = static_cast<int64_t>(p.rows) * p.split_floats, stride = 2 * beside;
-    const float *from = p.pieces + first_block * stride + row % p.rows * p.split_floats;
+    int64_t beside = static_cast<int64_t>(rows) * p.split_floats, stride = 2 * beside;
+    const float *from = p.share.pieces + first_block * stride + row % rows * p.split_floats;
     float *to = p.records + static_cast<int64_t>(blockIdx.x) * ta_record_floats(v_dim);
 
     float largest = -INFINITY, l = 0.0f;
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
         blockIdx.x % rows);
 }
 
-ta_launched ta_launch_merge_pieces(const ta_direct_params *params, void *stream)
+ta_launched ta_launch_merge_pieces(const ta_merge_pieces_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
     int64_t rows = p.rows * p.query_heads;

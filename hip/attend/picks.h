@@ -6,7 +6,7 @@
 #ifndef TA_HIP_PICKS_H
 #define TA_HIP_PICKS_H
 
-#include "rows.h"
+#include "block_piece.h"
 
 struct ta_picks { /* TA_PICK_BYTES */
     uint32_t marks[TA_PICK_WORDS];

@@ -1,10 +1,10 @@
 /* The shape of an attend block: how many query rows it takes, how many threads, how many tokens at
  * a time, and where everything lies in its shared memory. Pure arithmetic on the problem and the
- * device, in C; splits.c chooses a shape, the kernels read it.
+ * device, in C; pieces.c and splits.c choose a shape, the kernels read it.
  *
- * A block is one (sequence, KV head, row group, split). Its tokens go by in tiles. All threads
- * together bring a tile of K and V to shared memory once, in units of 16 bytes, and every row of
- * the block uses it from there. */
+ * A block has a row group of a KV head of a sequence, and some of its tokens, which go by in tiles.
+ * All threads together bring a tile of K and V to shared memory once, in units of 16 bytes, and
+ * every row of the block uses it from there. */
 #ifndef TA_HIP_SHAPE_H
 #define TA_HIP_SHAPE_H
 
@@ -59,7 +59,10 @@ typedef struct ta_gpu_limits {
 #define TA_ROW_BYTES 32
 
 /* Shared memory that a block takes besides: its own variables, and what the system keeps. */
-#define TA_BLOCK_BYTES 1280
+#define TA_BLOCK_BYTES 1536
+
+/* In which its threads find their share of the work, before anything else is there (piece.h). */
+#define TA_SHARE_SCRATCH_BYTES 4096
 
 /* Weights of this many tokens are added up before they are added to the sum of all
  * (docs/numerics.md). */
@@ -125,6 +128,13 @@ TA_INLINE int64_t ta_first_group(const ta_problem *p, int32_t group_rows, int32_
     return (int64_t)(first / (uint32_t)group_rows) + sequence;
 }
 
+/* Let the block have at least so many bytes. */
+static inline void ta_shape_widen(ta_attend_shape *s, int32_t bytes)
+{
+    if (s->shared_bytes < bytes)
+        s->shared_bytes = bytes;
+}
+
 /* Cut `bytes` off shared memory, 16-byte aligned. */
 static inline int32_t ta_shape_cut(ta_attend_shape *s, int64_t bytes)
 {
@@ -173,9 +183,8 @@ static inline void ta_fma_lay_out(const ta_problem *p, int32_t teams, ta_attend_
     s->v_at = ta_shape_cut(s, (int64_t)s->tile * s->v_stride);
     s->k_at = ta_shape_cut(s, (int64_t)s->tile * s->k_stride);
     /* At the end the threads' sums meet where the tiles were. */
-    int32_t scratch = s->v_at + s->threads * TA_TEAM_COLUMNS * 4;
-    if (s->shared_bytes < scratch)
-        s->shared_bytes = scratch;
+    ta_shape_widen(s, s->v_at + s->threads * TA_TEAM_COLUMNS * 4);
+    ta_shape_widen(s, TA_SHARE_SCRATCH_BYTES);
 }
 
 /* The shape of attend_fma. It always fits: one team with the widest heads takes 45 KB. */
@@ -243,6 +252,7 @@ static inline void ta_mma_lay_out(const ta_gpu_limits *limits, const ta_problem 
     s->weights_at = ta_shape_cut(s, (int64_t)TA_MMA_WEIGHT_PARTS * s->rows * s->w_stride);
     s->v_at = ta_shape_cut(s, (int64_t)s->tile * s->v_stride);
     s->k_at = ta_shape_cut(s, (int64_t)s->tile * s->k_stride);
+    ta_shape_widen(s, TA_SHARE_SCRATCH_BYTES);
 }
 
 /* Try to give a block `row_tiles` tiles of rows: the fewest threads whose registers hold the
@@ -295,6 +305,15 @@ static inline int ta_mma_shape(const ta_gpu_limits *limits, const ta_problem *p,
     return 1;
 }
 
+static inline ta_attend_shape ta_choose_shape(const ta_gpu_limits *limits, const ta_problem *p,
+                                              int aligned)
+{
+    ta_attend_shape shape;
+    if (aligned && limits->matrix && ta_mma_shape(limits, p, &shape))
+        return shape;
+    return ta_fma_shape(p, aligned);
+}
+
 /* Row groups of all sequences, of one KV head. */
 TA_INLINE int64_t ta_all_groups(const ta_problem *p, const ta_attend_shape *s)
 {
@@ -321,19 +340,19 @@ TA_INLINE int32_t ta_split_floats(const ta_problem *p)
     return (int32_t)ta_round_up(p->v_dim + 2, 4);
 }
 
-/* The row groups of a sequence and KV head in the direct kernels, whose groups have `rows` rows,
- * and the number of its first item: an item is one group of one KV head, and those of a sequence
- * are neighbours. A ragged call leaves some numbers out. */
-TA_INLINE int32_t ta_direct_groups(const ta_problem *p, int32_t rows, int32_t sequence)
+/* Equal shares: the row groups of a sequence and KV head, whose groups have `rows` rows, and the
+ * number of its first item: an item is one group of one KV head, and those of a sequence are
+ * neighbours. A ragged call leaves some numbers out. */
+TA_INLINE int32_t ta_sequence_groups(const ta_problem *p, int32_t rows, int32_t sequence)
 {
     int32_t heads = p->query_heads / p->kv_heads;
     return (heads * ta_problem_query_tokens(p, sequence) + rows - 1) / rows;
 }
 
-TA_INLINE int64_t ta_direct_first_item(const ta_problem *p, int32_t rows, int32_t sequence)
+TA_INLINE int64_t ta_first_item(const ta_problem *p, int32_t rows, int32_t sequence)
 {
     int64_t groups = p->starts ? ta_first_group(p, rows, sequence)
-                               : (int64_t)sequence * ta_direct_groups(p, rows, 0);
+                               : (int64_t)sequence * ta_sequence_groups(p, rows, 0);
     return groups * p->kv_heads;
 }
 

@@ -1,6 +1,6 @@
 /* Equal shares: how the tokens of all sequences, KV heads and row groups go to the blocks
  * that a device holds at a time, whatever the lengths are. Pure arithmetic, in C and in kernels;
- * the lengths are in device memory, so every block finds its own share from them (direct_piece.h).
+ * the lengths are in device memory, so every block finds its own share from them (piece.h).
  * tests/test_shares.c runs it with a model of how a device schedules blocks.
  *
  * An item is one (sequence, KV head, row group). Its tokens are counted in tiles of 16, and

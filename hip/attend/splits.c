@@ -1,7 +1,9 @@
-/* Attend by splits, for all that the direct kernels can't: choose the kernel, its shape and how
- * many splits, and launch; one launch when there is one split, two otherwise. In reproducible mode
- * a split is a tile, and there are always two. shape.h and splits.h have the arithmetic, attend.c
- * calls this. And the slots that only rings use: pack_kv() and tell(). */
+/* Attend by splits, by the kernels with shared memory, where positions are selected or prefixes
+ * shared and in reproducible mode; all else is attended to in equal shares (pieces.c). Choose the
+ * kernel, its shape and how many splits, and launch; one launch when there is one split, two
+ * otherwise. In reproducible mode a split is a tile, and there are always two. shape.h and splits.h
+ * have the arithmetic, attend.c calls this. And the slots that only rings use: pack_kv() and
+ * tell(). */
 #include <string.h>
 
 #include "gpu.h"
@@ -14,14 +16,6 @@ typedef struct method {
     int64_t groups; /* row groups of a KV head and split */
     int32_t splits;
 } method;
-
-static ta_attend_shape choose_shape(const ta_gpu_limits *limits, const ta_problem *p, int aligned)
-{
-    ta_attend_shape shape;
-    if (aligned && limits->matrix && ta_mma_shape(limits, p, &shape))
-        return shape;
-    return ta_fma_shape(p, aligned);
-}
 
 static int32_t choose_splits(const ta_gpu_limits *limits, const ta_problem *p,
                              const ta_attend_shape *shape, int64_t groups, int64_t most)
@@ -52,7 +46,7 @@ static ta_problem largest_call(const ta_problem *problem)
 static int64_t splits_room(const ta_gpu_limits *limits, const ta_problem *problem, int64_t rows)
 {
     ta_problem all = largest_call(problem);
-    ta_attend_shape shape = choose_shape(limits, &all, 1);
+    ta_attend_shape shape = ta_choose_shape(limits, &all, 1);
     return choose_splits(limits, &all, &shape, ta_all_groups(&all, &shape), 0) * all.rows / rows;
 }
 
@@ -90,7 +84,7 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *problem, int
 {
     ta_problem shaped = prefix ? prefix_rows(problem) : *problem;
     const ta_problem *p = problem;
-    method m = {.shape = choose_shape(limits, &shaped, 1)};
+    method m = {.shape = ta_choose_shape(limits, &shaped, 1)};
     int64_t room = p->tally_tile ? 0 : splits_room(limits, p, p->rows);
     int64_t groups = prefix ? prefix_groups(p, &m.shape) : ta_all_groups(p, &m.shape);
     if (p->tally_tile)
@@ -102,7 +96,7 @@ static method choose(const ta_gpu_limits *limits, const ta_problem *problem, int
     if (!p->tally_tile && m.splits > splits_most(p))
         m.splits = splits_most(p);
     if (!aligned)
-        m.shape = choose_shape(limits, &shaped, 0);
+        m.shape = ta_choose_shape(limits, &shaped, 0);
     m.groups = prefix ? prefix_groups(p, &m.shape) : ta_all_groups(p, &m.shape);
     return m;
 }
@@ -119,14 +113,6 @@ size_t ta_gpu_splits_bytes(const ta_gpu_limits *limits, const ta_problem *proble
            sizeof(float);
 }
 
-/* Kernels load 16 bytes at a time, of 8-bit elements 8. */
-static int tensor_aligned(const ta_tensor *t, int64_t size)
-{
-    int64_t unit = size == 1 ? 8 : 16;
-    return (intptr_t)t->data % unit == 0 && t->batch_stride * size % unit == 0 &&
-           t->token_stride * size % unit == 0 && t->head_stride * size % unit == 0;
-}
-
 static ta_status check_grid(const ta_problem *p, const method *m)
 {
     int64_t blocks = p->kv_heads * m->splits * m->groups;
@@ -140,9 +126,7 @@ static ta_status launch_part(ta_gpu_device *gpu, ta_attend_params *params, const
     params->shape = m->shape;
     params->groups = m->groups;
     params->part_splits = m->splits;
-    if (params->shape.matrix)
-        return ta_gpu_check_launch(gpu, ta_launch_attend_mma(params, gpu->limits.wave, stream));
-    return ta_gpu_check_launch(gpu, ta_launch_attend_fma(params, aligned, stream));
+    return ta_gpu_launch_attend(gpu, params, aligned, stream);
 }
 
 static ta_status launch_merge(ta_gpu_device *gpu, const ta_attend_params *params, float *records,
@@ -211,8 +195,7 @@ ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, co
                                const ta_kv *kv, float *records, void *workspace,
                                const ta_tell *tell, void *stream)
 {
-    int64_t size = (int64_t)ta_dtype_bytes(problem->kv_dtype);
-    int aligned = tensor_aligned(&kv->k, size) && tensor_aligned(&kv->v, size);
+    int aligned = ta_gpu_aligned(problem, kv);
     method own = choose(&gpu->limits, problem, 0, aligned), prefix = {.splits = 0};
     if (problem->prefix_starts)
         prefix = choose(&gpu->limits, problem, 1, aligned);
@@ -240,8 +223,7 @@ ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_
                                 .kv = *kv,
                                 .slots = slots,
                                 .element_bytes = size,
-                                .aligned = size > 1 && tensor_aligned(&kv->k, size) &&
-                                           tensor_aligned(&kv->v, size),
+                                .aligned = size > 1 && ta_gpu_aligned(problem, kv),
                                 .packed = packed};
     if ((int64_t)problem->batch * slots > INT32_MAX)
         return ta_gpu_core->fail(TA_ERR_UNSUPPORTED, "%d sequences of %d tokens: a GPU can pack %d",

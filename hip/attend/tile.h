@@ -12,7 +12,6 @@
 
 #include "narrow.h"
 #include "picks.h"
-#include "rows.h"
 
 /* Which units of one tensor's tile this thread brings: one unit of every `step`-th token. Threads
  * that are left over bring none. */
@@ -116,9 +115,9 @@ template <class Type, bool Aligned, int Units> struct ta_tiles {
     {
         if (!scales.data)
             return 1.0f;
-        int64_t block = b.pages ? page : b.item.source;
+        int64_t block = b.pages ? page : b.source;
         return scales.data[block * scales.batch_stride + within * scales.token_stride +
-                           b.item.kv_head * scales.head_stride];
+                           b.kv_head * scales.head_stride];
     }
 
     /* The local position of a token that is not beyond the end. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Those of attend_fma and attend_mma. */
-static void choose_splits(int which, decode_case *c)
+static void choose_shared(int which, decode_case *c)
 {
     c->plan.kv_dtype = which % 3 == 0 ? TA_F32 : which % 3 == 1 ? TA_F16 : TA_BF16;
     c->plan.k_dim = 64;
@@ -85,7 +85,7 @@ decode_case capture_case(int which)
     c.lengths[2] = 23;
     c.own_workspace = which % 2;
     if (which < CAPTURE_DIRECT) {
-        choose_splits(which, &c);
+        choose_shared(which, &c);
     } else {
         choose_direct(which, &c);
         add_features(which, &c);

@@ -1,7 +1,7 @@
-/* What the tests of the kernels that load K and V past shared memory have in common
- * (hip/attend/direct_kernel.h, hip/attend/latent.hip): random decode cases that such a kernel is
- * for, and steps with pages that are none; on the executor, unless TA_TEST_DEVICE names another
- * device. */
+/* What the tests of kernels that attend in equal shares have in common
+ * (hip/attend/direct_kernel.h, hip/attend/latent.hip, hip/attend/block_piece.h): random decode
+ * cases that such a kernel is for, and steps with pages that are none; on the executor, unless
+ * TA_TEST_DEVICE names another device. */
 #ifndef TESTS_DIRECT_CASE_H
 #define TESTS_DIRECT_CASE_H
 
