@@ -44,7 +44,7 @@
  *     ta_count_bits(word)                        how many of them are 1
  *     ta_exp2(x) ta_as_float(bits) ta_as_bits(x)
  *     ta_from_f16(h) ta_from_bf16(h) ta_to_f16(x) ta_to_bf16(x)
- *     ta_to_f16_pair(x, y)                       two of them in a word
+ *     ta_to_f16_pair(x, y) ta_to_bf16_pair(x, y) two of them in a word
  *     ta_low_halves(a, b) ta_high_halves(a, b)   a word of half of a, and above it half of b
  *     ta_mix_bytes<Half>(a, b)                   the first two bytes of each, in turn: a, b, a, b;
  *                                                of Half 1 the last two
@@ -225,6 +225,13 @@ TA_DEVICE uint16_t ta_to_bf16(float value)
     uint32_t rounded = bits + 0x7fffu + (bits >> 16 & 1u);
     return static_cast<uint16_t>((value == value ? rounded : bits | 0x400000u) >> 16);
 }
+
+#if !defined(TA_CUDA) /* which has an instruction for it */
+TA_DEVICE uint32_t ta_to_bf16_pair(float low, float high)
+{
+    return ta_low_halves(ta_to_bf16(low), ta_to_bf16(high));
+}
+#endif
 
 #endif
 

@@ -256,4 +256,11 @@ TA_DEVICE uint32_t ta_to_f16_pair(float low, float high)
     return pair;
 }
 
+TA_DEVICE uint32_t ta_to_bf16_pair(float low, float high)
+{
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
 #endif

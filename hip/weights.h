@@ -1,9 +1,11 @@
 /* Numbers of fp32 as sums of numbers of 16 bits, which is what the matrix cores multiply: enough of
  * them that nothing is lost beyond fp32's own rounding, 2 of f16 (11 bits each), 3 of bf16 (8 bits
- * each). The kernels that multiply weights by values use it. */
+ * each). The kernels that multiply weights by values use it. Where a plan lets weights be rounded,
+ * decode kernels multiply one such number in place of the sum. */
 #ifndef TA_HIP_WEIGHTS_H
 #define TA_HIP_WEIGHTS_H
 
+#include "device/problem.h"
 #include "number.h"
 
 /* A weight in [0, 1] has Type::weight_parts parts. What it is multiplied by first: f16 has few
@@ -38,10 +40,35 @@ TA_DEVICE uint32_t ta_take_part(ta_type_f16, float &low, float &high)
     return part;
 }
 
-/* Store the parts of a weight `stride` bytes apart. */
-template <class Type> TA_DEVICE void ta_store_weight(char *to, int32_t stride, float weight)
+/* Two weights, which are scaled already, rounded to nearest, ties to even: what is cut off would
+ * make all sums too small. 1 stays 1, and a NaN one. */
+TA_DEVICE uint32_t ta_round_weights(ta_type_bf16, float low, float high)
+{
+    return ta_to_bf16_pair(low, high);
+}
+
+TA_DEVICE uint32_t ta_round_weights(ta_type_f16, float low, float high)
+{
+    return ta_to_f16_pair(low, high);
+}
+
+/* Must weights be exact in this call? */
+TA_DEVICE bool ta_keeps_weights(const ta_problem &p)
+{
+    return ta_uniform(!p.rounds_weights);
+}
+
+/* Store the parts of a weight `stride` bytes apart; if it need not be exact, the first place has it
+ * rounded, and the others nothing. */
+template <class Type>
+TA_DEVICE void ta_store_weight(char *to, int32_t stride, float weight, bool exact)
 {
     float rest = weight * ta_weight_scale(Type()), none = 0.0f;
+    if (!exact) {
+        *reinterpret_cast<uint16_t *>(to) =
+            static_cast<uint16_t>(ta_round_weights(Type(), rest, none));
+        return;
+    }
 #pragma unroll
     for (int part = 0; part < Type::weight_parts; part++)
         *reinterpret_cast<uint16_t *>(to + part * stride) =

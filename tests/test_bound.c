@@ -151,8 +151,9 @@ static void make_example(example *e)
         e->v[i] = random_normal(&source);
     e->slopes[0] = 0.05f, e->slopes[1] = 0.01f;
     e->sinks[0] = 0.5f, e->sinks[1] = -1.0f;
-    e->problem = (oracle_problem){3,  2,         1,        32, 16, true, 50,   1 / sqrt(32),
-                                  30, e->slopes, e->sinks, 0,  0,  0,    NULL, false};
+    e->problem =
+        (oracle_problem){3, 2, 1, 32,   16,    true, 50, 1 / sqrt(32), 30, e->slopes, e->sinks,
+                         0, 0, 0, NULL, false, 0,    0};
     e->sequence = (oracle_sequence){60, e->q, e->k, e->v};
 }
 
@@ -244,6 +245,26 @@ static void test_half_precision_weights_exceed_the_bound(void)
     TEST_ASSERT_TRUE(worst_with_weights_as(TA_F32) < 1);
 }
 
+/* An option for matrix cores, which the host has none of. */
+static void test_the_host_keeps_weights_exact(void)
+{
+    static char failure[2048];
+    static const ta_dtype types[] = {TA_F32, TA_F16, TA_BF16};
+    for (int i = 0; i < 3; ++i) {
+        decode_case c = common(300);
+        case_kept exact, other;
+        bound_worst worst = {{0}, 0};
+        c.plan.kv_dtype = types[i];
+        TEST_ASSERT_TRUE(case_run_keep(&c, &worst, &exact, failure, sizeof failure));
+        c.plan.weights = TA_WEIGHTS_ROUNDED;
+        TEST_ASSERT_TRUE(case_run_keep(&c, &worst, &other, failure, sizeof failure));
+        TEST_ASSERT_EQUAL_MEMORY(exact.out, other.out, (size_t)exact.out_count * sizeof(double));
+        TEST_ASSERT_EQUAL_MEMORY(exact.lse, other.lse, (size_t)exact.lse_count * sizeof(double));
+        case_kept_free(&exact);
+        case_kept_free(&other);
+    }
+}
+
 static void test_nan_and_infinity_never_pass(void)
 {
     TEST_ASSERT_TRUE(isinf(bound_compare(1, 100, NAN)));
@@ -280,6 +301,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_tight_in_half_precision);
     RUN_TEST(test_mistakes_exceed_the_bound);
     RUN_TEST(test_half_precision_weights_exceed_the_bound);
+    RUN_TEST(test_the_host_keeps_weights_exact);
     RUN_TEST(test_nan_and_infinity_never_pass);
     return UNITY_END() != 0;
 }

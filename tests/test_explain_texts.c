@@ -58,6 +58,7 @@ ASK(ask_tallies, config->exchange = TA_EXCHANGE_ALL_REDUCE; config->reproducible
     config->map.block = 64; config->max_tokens = 128)
 ASK(ask_tallies_doubling, config->reproducible_tile = 64; config->map.block = 64;
     config->max_tokens = 128)
+ASK(ask_rounded, config->weights = TA_WEIGHTS_ROUNDED; config->kv_dtype = TA_BF16)
 ASK(ask_chunks, config->batch = 32; config->query_heads = config->kv_heads = 64; config->k_dim = 8;
     config->v_dim = 128)
 ASK(ask_much, config->max_tokens = 500000000)
@@ -155,6 +156,7 @@ static const scene scenes[] = {
     {.name = "all-reduce", .ranks = 4, .ask = ask_all_reduce},
     {.name = "all-reduce of tallies", .ranks = 2, .ask = ask_tallies},
     {.name = "doubling of tallies", .ranks = 2, .ask = ask_tallies_doubling},
+    {.name = "rounded weights", .ranks = 1, .ask = ask_rounded},
     {.name = "chunks", .ranks = 2, .ask = ask_chunks},
     {.name = "a cluster of one rank", .ranks = 1, .cluster = "h100:1x1"},
     {.name = "a node", .ranks = 4, .cluster = "h100:1x4"},

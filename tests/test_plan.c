@@ -104,6 +104,21 @@ static void test_the_host_has_no_graphs(void)
                  "config.replay is 2", "from 0 to 1");
 }
 
+static void test_weights_are_exact_or_rounded(void)
+{
+    ta_plan *plan = (ta_plan *)&plan, *untouched = plan;
+    for (int wrong = -1; wrong <= 2; wrong += 3) {
+        step.config.weights = (ta_weights)wrong;
+        EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &step.config, &plan),
+                     wrong < 0 ? "config.weights is -1" : "config.weights is 2",
+                     "must be TA_WEIGHTS_EXACT or TA_WEIGHTS_ROUNDED");
+        TEST_ASSERT_EQUAL_PTR(untouched, plan);
+    }
+    step.config.weights = TA_WEIGHTS_ROUNDED;
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    ta_plan_destroy(plan);
+}
+
 static void test_a_workspace_of_the_caller(void)
 {
     static const float sinks[] = {1, 2, 3, 4};
@@ -297,6 +312,7 @@ int main(void)
     RUN_TEST(test_a_device_without_the_dtype);
     RUN_TEST(test_bad_arguments);
     RUN_TEST(test_the_host_has_no_graphs);
+    RUN_TEST(test_weights_are_exact_or_rounded);
     RUN_TEST(test_a_workspace_of_the_caller);
     RUN_TEST(test_a_workspace_that_will_not_do);
     RUN_TEST(test_a_huge_workspace);

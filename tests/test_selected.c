@@ -294,10 +294,6 @@ static void test_plans_without_room(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &s.step.config, &plan),
                  "config.shared_prefixes is 2", "1");
     s.step.config.shared_prefixes = 0;
-    s.step.config.reserved = 1;
-    EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &s.step.config, &plan),
-                 "config.reserved is 1", "0");
-    s.step.config.reserved = 0;
     EXPECT_OK(ta_plan_create(NULL, device, &s.step.config, &plan));
     EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&s.step, plan), "call.prefix_groups is 2",
                  "config.shared_prefixes");

@@ -42,6 +42,8 @@ class Run:
                 check_row(path, f"rows[{i}]", row, self.kind)
         options = report.get("options", {})
         self.options = {name: value for name, value in options.items() if name not in CONDITIONS}
+        if self.kind == "decode":  # files from before there was a choice
+            self.options.setdefault("weights", "exact")
         if self.kind == "llama":
             # Both have weights: how they are divided, and where they are from.
             self.options.update({f"model.{name}": value

@@ -61,6 +61,7 @@ typedef struct error_sums {
     double weight_square;              /* Σ w² */
     double score;                      /* Σ w |s| */
     double value_error[EXACT_MAX_DIM]; /* Σ (w v)² (2 e² + 1 + n / 6) */
+    double value[EXACT_MAX_DIM];       /* Σ w |v| */
 } error_sums;
 
 static void attend(const kv_layout *layout, const exact_key *keys, int32_t count, double top,
@@ -82,13 +83,24 @@ static void attend(const kv_layout *layout, const exact_key *keys, int32_t count
         for (int32_t d = 0; d < layout->v_dim; d++) {
             row->out[d] += weight * v[d];
             sums->value_error[d] += value_factor * v[d] * v[d];
+            sums->value[d] += weight * fabs(v[d]);
         }
     }
 }
 
-static void set_tolerances(const kv_layout *layout, const error_sums *sums, double top,
-                           exact_row *row)
+/* The largest relative error of a weight that was rounded to the type that matrix cores multiply:
+ * that of K and V, or bf16 if these have 8 bits. */
+static double weight_rounding(const decode_options *options, const bench_case *row)
 {
+    if (options->weights == TA_WEIGHTS_EXACT || !options->gpu || row->kv_dtype == TA_F32)
+        return 0;
+    return element_roundoff(row->kv_dtype == TA_F16 ? TA_F16 : TA_BF16);
+}
+
+static void set_tolerances(const decode_options *options, const kv_layout *layout,
+                           const error_sums *sums, double top, exact_row *row)
+{
+    double rounding = weight_rounding(options, layout->row);
     double roundoff = element_roundoff(layout->row->dtype);
     double floor = element_floor(layout->row->dtype);
     double n = sums->additions, sum_error = sums->weight_square * (1 + n / 6) + n / 3;
@@ -96,7 +108,7 @@ static void set_tolerances(const kv_layout *layout, const error_sums *sums, doub
         double out = fabs(row->out[d]);
         double square =
             sums->value_error[d] + out * out * (2 * sums->weight_error + sum_error + n / 3);
-        double error = UNIT * (DEVIATIONS * sqrt(square) + 2 * out);
+        double error = UNIT * (DEVIATIONS * sqrt(square) + 2 * out) + rounding * sums->value[d];
         error += fmax(roundoff * (out + error), floor);
         row->out_tolerance[d] = error;
     }
@@ -128,5 +140,5 @@ void exact_row_compute(const decode_options *options, const kv_layout *layout, i
         total += exp(keys[i].score - top);
     row->lse = top + log(total);
     attend(layout, keys, count, top, total, row, &sums);
-    set_tolerances(layout, &sums, top, row);
+    set_tolerances(options, layout, &sums, top, row);
 }

@@ -10,9 +10,10 @@
 #include "common/launch.h"
 #include "common/sweep.h"
 
-/* In the order of ta_shard_kind and ta_placement. */
+/* In the order of ta_shard_kind, ta_placement and ta_weights. */
 static const char *const map_words[] = {"contiguous", "cyclic", NULL};
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
+static const char *const weights_words[] = {"exact", "rounded", NULL};
 /* In the order of ta_algorithm; then the tree in reproducible mode. */
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
@@ -70,6 +71,8 @@ static const arg_flag own_flags[] = {
      "64"},
     {0, "layout", ARG_CHOICE, AT(layout), 0, 0, layout_words, "KIND",
      "outer axis of K and V in memory: token or head", NULL},
+    {0, "weights", ARG_CHOICE, AT(weights), 0, 0, weights_words, "KIND",
+     "weights of the softmax, exact or rounded to 16 bits where that saves a GPU products", NULL},
     {0, "page-tokens", ARG_INT, AT(page_tokens), 1, INT32_MAX, NULL, "TOKENS",
      "store K and V in shuffled pages of this size", "not paged"},
     {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND",
@@ -350,6 +353,11 @@ const char *options_placement_name(int64_t placement)
 const char *options_pages_name(int64_t pages)
 {
     return pages_words[pages];
+}
+
+const char *options_weights_name(const decode_options *options)
+{
+    return weights_words[options->weights];
 }
 
 void options_help(FILE *file)

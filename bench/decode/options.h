@@ -32,6 +32,7 @@ typedef struct decode_options {
     int64_t bars;    /* a picture below the table */
     int64_t tile;    /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
+    int64_t weights; /* ta_weights */
     /* By options_set_device(): */
     int gpu; /* the device is not the host */
     char device_name[32];
@@ -98,6 +99,7 @@ const char *options_map_name(const decode_options *options);
 const char *options_layout_name(const decode_options *options);
 const char *options_placement_name(int64_t placement);
 const char *options_pages_name(int64_t pages);
+const char *options_weights_name(const decode_options *options);
 
 /* One line for each flag. */
 void options_help(FILE *file);

@@ -34,6 +34,7 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     config.replay = (int)o->graph;
     config.reproducible_tile = row->tile;
     config.shared_prefixes = o->shared_prefix > 0;
+    config.weights = (ta_weights)o->weights;
     return config;
 }
 

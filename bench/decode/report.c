@@ -29,6 +29,7 @@ static void write_options(json_writer *json, const decode_options *o)
     json_string(json, "map", options_map_name(o));
     json_int(json, "block", o->block);
     json_int(json, "reproducible_tile", o->tile);
+    json_string(json, "weights", options_weights_name(o));
     json_string(json, "layout", options_layout_name(o));
     json_int(json, "page_tokens", o->page_tokens);
     json_string(json, "pages", options_pages_name(o->pages));

@@ -130,6 +130,8 @@ static void brief_header(const decode_options *o, const bench_machine *machine)
            (long long)o->head_dim);
     if (!shown[DTYPES])
         printf(", %s", element_name(element_dtype(o->sweep.dtypes.values[0])));
+    if (o->weights != TA_WEIGHTS_EXACT)
+        printf(", %s weights", options_weights_name(o));
     printf("\n");
     links_text(&o->speed, text, sizeof text);
     if (o->link)
@@ -172,6 +174,8 @@ void table_header(const decode_options *options, const bench_machine *machine, i
         printf("; %lld keys selected for each", (long long)o->selected);
     if (o->shared_prefix)
         printf("; the first %lld tokens shared", (long long)o->shared_prefix);
+    if (o->weights != TA_WEIGHTS_EXACT)
+        printf("; weights %s", options_weights_name(o));
     printf("\n");
     print_cache(o);
     printf("# tensors   query on %s, output on %s\n", options_placement_name(o->query_placement),

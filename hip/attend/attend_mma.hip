@@ -8,8 +8,9 @@
  *     weights   16 threads share a row (softmax.h)
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
- * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type
- * (weights.h). pieces.c and splits.c launch this; attend.hip does all that this can't. */
+ * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, or
+ * rounded to one (weights.h). pieces.c and splits.c launch this; attend.hip does all that this
+ * can't. */
 #include "mma.h"
 #include "softmax.h"
 #include "tell.h"
@@ -115,6 +116,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
                           const int32_t *positions, const float *kv_scales)
 {
     const ta_attend_shape &s = p.shape;
+    const bool exact = ta_keeps_weights(p.problem);
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     ta_opaque(thread);
     int32_t lane = thread % row_lanes, rows_at_once = static_cast<int32_t>(blockDim.x) / row_lanes;
@@ -139,7 +141,7 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
             if (i * row_lanes < s.tile)
                 ta_store_weight<Type>(shared + s.weights_at + r * s.w_stride +
                                           (i * row_lanes + lane) * 2,
-                                      s.rows * s.w_stride, scores[i]);
+                                      s.rows * s.w_stride, scores[i], exact);
         ta_syncwave(); /* the row's other lanes have read it */
         if (lane == 0) {
             *place = row;
@@ -150,9 +152,11 @@ TA_DEVICE void weigh_keys(const ta_attend_params &p, char *shared, int32_t at, i
 
 /* One tile of the output, over the tokens of one tile. */
 template <class Type, int Wave>
-TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t row, int32_t column,
-                          ta_product<Wave> &c)
+TA_DEVICE void add_values(const ta_attend_params &p, const char *shared, int32_t row,
+                          int32_t column, ta_product<Wave> &c)
 {
+    const ta_attend_shape &s = p.shape;
+    const bool exact = ta_keeps_weights(p.problem);
     const char *v = shared + s.v_at + column * 2;
 #pragma unroll 1
     for (int32_t key = 0; key < s.tile; key += edge) {
@@ -161,7 +165,8 @@ TA_DEVICE void add_values(const ta_attend_shape &s, const char *shared, int32_t 
         for (int part = Type::weight_parts - 1; part >= 0; part--) {
             const char *weights =
                 shared + s.weights_at + (part * s.rows + row) * s.w_stride + key * 2;
-            ta_mma<Type>(c, ta_load_a<Wave>(weights, s.w_stride), values);
+            if (part == 0 || exact)
+                ta_mma<Type>(c, ta_load_a<Wave>(weights, s.w_stride), values);
         }
     }
 }
@@ -196,7 +201,7 @@ TA_DEVICE void sum_tile(const ta_attend_params &p, const char *shared, int32_t w
             continue;
         ta_product<Wave> c;
         ta_product_clear(c);
-        add_values<Type, Wave>(p.shape, shared, t.row, t.column, c);
+        add_values<Type, Wave>(p, shared, t.row, t.column, c);
 #pragma unroll
         for (int e = 0; e < 256 / Wave; e++) {
             int32_t row = t.row + ta_product_row<Wave>(e);

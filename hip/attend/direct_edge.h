@@ -75,10 +75,10 @@ TA_DEVICE bool ta_find_not_finite(const ta_direct_elements<Type> &operands,
 
 /* Add the values of a tile, of all rows at once if that is safe. */
 template <class Type, int Dim, int Wave, int Rows>
-TA_DEVICE void ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                                  const ta_direct_piece &b, int32_t t, uint32_t lacks,
-                                  const uint32_t (&weights)[Type::staged::weight_parts][4],
-                                  const float (&rescale)[ta_row_slots<Wave, Rows>::count])
+TA_DEVICE void
+ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_direct_piece &b, int32_t t,
+                   uint32_t lacks, const uint32_t (&weights)[Type::staged::weight_parts][4],
+                   bool exact, const float (&rescale)[ta_row_slots<Wave, Rows>::count])
 {
     bool careful = ta_find_not_finite(w.operands, w.v, lacks);
     int32_t token = 0, last = 0;
@@ -100,8 +100,22 @@ TA_DEVICE void ta_add_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                 rows |= static_cast<uint32_t>(b.rows[ta_lanes<Wave>::row(r)].token == token) << r;
         }
         ta_hide_values<Wave>(t, lacks, first, end, hide);
-        w.template add_values<true, false>(weights, rescale, hide, rows, t);
+        w.template add_values<true, false>(weights, exact, rescale, hide, rows, t);
     }
+}
+
+/* Add the values of a tile by the weights `x`, in parts or rounded. */
+template <class Type, int Dim, int Wave, int Rows>
+TA_DEVICE void ta_weigh_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
+                                    const ta_direct_piece &b, int32_t t, uint32_t lacks, bool exact,
+                                    float (&x)[ta_row_slots<Wave, Rows>::count][4],
+                                    const float (&rescale)[ta_row_slots<Wave, Rows>::count])
+{
+    uint32_t weights[Type::staged::weight_parts][4];
+#pragma unroll
+    for (int r = 0; r < ta_row_slots<Wave, Rows>::count; r++)
+        w.take_weights(x[r], r, weights, exact);
+    ta_add_edge_values(w, b, t, lacks, weights, exact, rescale);
 }
 
 /* Any tile, at `t`, with its loads. Any: there may be a soft-cap or ALiBi. */
@@ -112,7 +126,6 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
 {
     const int slots = ta_row_slots<Wave, Rows>::count;
     float dots[slots][4], rescale[slots];
-    uint32_t weights[Type::staged::weight_parts][4];
     typename ta_direct_wave<Type, Dim, Wave, Rows>::any_addresses addresses(p, c, t);
     w.load_k(addresses);
     if (w.v_ahead)
@@ -127,9 +140,12 @@ TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
         ta_score_edge<Wave, Any>(ta_params_again(p), b, t, r, addresses.lacking, dots[r]);
         rescale[r] = w.weigh(dots[r], r);
         w.scales.template scale_weights<true>(dots[r]);
-        w.take_weights(dots[r], r, weights);
     }
-    ta_add_edge_values(w, b, t, addresses.lacking, weights, rescale);
+    /* Either way in code of its own: a branch at each product would take registers. */
+    if (ta_keeps_weights(ta_params_again(p).problem))
+        ta_weigh_edge_values(w, b, t, addresses.lacking, true, dots, rescale);
+    else
+        ta_weigh_edge_values(w, b, t, addresses.lacking, false, dots, rescale);
 }
 
 #endif

@@ -110,7 +110,7 @@ TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
 }
 
 /* The tiles from `t` to `last`, which all rows see whole, while the next is on its way. */
-template <bool Native, class Type, int Dim, int Wave, int Rows>
+template <bool Native, bool Exact, class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                   const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
                                   int32_t last)
@@ -135,20 +135,28 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     w.scales.load(p, addresses);
 #pragma unroll 1
     for (; t + step <= last; t += step)
-        w.template take_seen_tile<true, Native>(p, addresses, t + step);
-    w.template take_seen_tile<false, Native>(p, addresses, t);
+        w.template take_seen_tile<true, Native, Exact>(p, addresses, t + step);
+    w.template take_seen_tile<false, Native, Exact>(p, addresses, t);
 }
 
-/* Of 8 bits there are two loops, one of them with the device's own instructions. */
+/* There is a loop for weights that must be exact, and one for those that are rounded. Of 8 bits
+ * there are two of each, one of them with the device's own instructions. */
 template <class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_seen_tiles_by(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                      const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
                                      int32_t last)
 {
-    if (ta_direct_elements<Type>::bytes == 1 && ta_pairs_native(p.problem.kv_dtype))
-        ta_take_seen_tiles<true>(w, p, c, t, last);
-    else
-        ta_take_seen_tiles<false>(w, p, c, t, last);
+    const bool exact = ta_keeps_weights(p.problem);
+    if (ta_direct_elements<Type>::bytes == 1 && ta_pairs_native(p.problem.kv_dtype)) {
+        if (exact)
+            ta_take_seen_tiles<true, true>(w, p, c, t, last);
+        else
+            ta_take_seen_tiles<true, false>(w, p, c, t, last);
+    } else if (exact) {
+        ta_take_seen_tiles<false, true>(w, p, c, t, last);
+    } else {
+        ta_take_seen_tiles<false, false>(w, p, c, t, last);
+    }
 }
 
 /* Of 8 bits one kernel takes everything: it has both loops, and the longer way with soft-cap and

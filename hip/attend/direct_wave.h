@@ -173,7 +173,7 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
      * negative. */
     template <bool Hide, bool Native>
     __device__ __forceinline__ void
-    add_values(const uint32_t (&w)[parts][4], const float (&rescale)[slots],
+    add_values(const uint32_t (&w)[parts][4], bool exact, const float (&rescale)[slots],
                const uint32_t (&hide)[2], uint32_t rows, int32_t tile)
     {
 #pragma unroll
@@ -184,7 +184,7 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
                 values[0] &= hide[0];
                 values[1] &= hide[1];
             }
-            own_rows::template add_product<Hide>(w, values, rescale, rows, t, o);
+            own_rows::template add_product<Hide>(w, exact, values, rescale, rows, t, o);
             /* Never so. Without a branch more products would be made before any is added to o than
              * there are registers for. */
             const int at_once = slots == 1 ? 8 : 4;
@@ -211,7 +211,7 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */
-    template <bool More, bool Native>
+    template <bool More, bool Native, bool Exact>
     __device__ __forceinline__ void take_seen_tile(const ta_direct_params &p,
                                                    plain_addresses &addresses, int32_t next)
     {
@@ -231,9 +231,9 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
                 dots[r][i] *= p.rule.factor;
             rescale[r] = weigh(dots[r], r);
             scales.template scale_weights<false>(dots[r]);
-            take_weights(dots[r], r, w);
+            take_weights(dots[r], r, w, Exact);
         }
-        add_values<false, Native>(w, rescale, none, 0, next);
+        add_values<false, Native>(w, Exact, rescale, none, 0, next);
         if (More && v_ahead)
             load_v(addresses);
         else if (More)

@@ -108,18 +108,21 @@ TA_DEVICE void add_tile(ta_latent_wave<Type, Wave, Rows> &w, const ta_direct_par
     const uint32_t none[2] = {0, 0};
     bool edge = ta_uniform(p.rule.cap > 0.0f || p.rule.alibi || t < b.all_see.first ||
                            t + TA_LATENT_TILE > min(b.all_see.end, b.end));
+    const bool exact = ta_keeps_weights(p.problem);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
         float dots[4];
         w.take_dots(parts, r, dots);
         w.score(p, b, t, edge, r, dots);
         rescale[r] = w.weigh(dots, r);
-        w.take_weights(dots, r, weights);
+        w.take_weights(dots, r, weights, exact);
     }
     if (edge && w.finds_not_finite(tokens))
-        w.add_edge_values(b, tokens, t, weights, rescale);
+        w.add_edge_values(b, tokens, t, weights, exact, rescale);
+    else if (exact)
+        w.template add_values<false>(tokens, weights, true, rescale, none, 0, t);
     else
-        w.template add_values<false>(tokens, weights, rescale, none, 0, t);
+        w.template add_values<false>(tokens, weights, false, rescale, none, 0, t);
 }
 
 template <class Type, int Wave, int Rows>

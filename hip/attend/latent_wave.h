@@ -242,7 +242,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
      * a word each; only the rows in `rows` are changed, a bit for each slot. */
     template <bool Hide>
     __device__ __forceinline__ void
-    add_values(const char *tokens, const uint32_t (&w)[Type::weight_parts][4],
+    add_values(const char *tokens, const uint32_t (&w)[Type::weight_parts][4], bool exact,
                const float (&rescale)[slots], const uint32_t (&hide)[2], uint32_t rows,
                int32_t tile)
     {
@@ -251,7 +251,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
                 values[0] &= hide[0];
                 values[1] &= hide[1];
             }
-            own_rows::template add_product<Hide>(w, values, rescale, rows, t, o);
+            own_rows::template add_product<Hide>(w, exact, values, rescale, rows, t, o);
         });
     }
 
@@ -270,7 +270,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
     __device__ __forceinline__ void add_edge_values(const ta_direct_piece &b, const char *tokens,
                                                     int32_t t,
                                                     const uint32_t (&w)[Type::weight_parts][4],
-                                                    const float (&rescale)[slots])
+                                                    bool exact, const float (&rescale)[slots])
     {
         int32_t last_row = min(b.row_count, first_row() + 16) - 1;
         int32_t token = ta_uniform(b.rows[first_row()].token);
@@ -283,7 +283,7 @@ struct ta_latent_wave : ta_wave_rows<Type, Wave, ta_row_slots<Wave, 16>::count> 
             for (int r = 0; r < slots; r++)
                 rows |= static_cast<uint32_t>(b.rows[row(r)].token == token) << r;
             ta_hide_values<Wave>(t, 0, sees.first, sees.end, hide);
-            add_values<true>(tokens, w, rescale, hide, rows, t);
+            add_values<true>(tokens, w, exact, rescale, hide, rows, t);
         }
     }
 

@@ -53,24 +53,36 @@ template <class Type, int Wave, int Slots> struct ta_wave_rows {
         return rescale;
     }
 
-    /* The weights of a row as words of an operand, in parts: the first is the largest. */
-    __device__ __forceinline__ void take_weights(float (&x)[4], int r,
-                                                 uint32_t (&w)[Type::weight_parts][4]) const
+    /* In a wave of 32 with one slot nobody looks at rows g + 8. Words of no meaning, because the
+     * compiler would put ones that it knows into their places for each product again. */
+    static __device__ __forceinline__ void fill_other_rows(const float (&x)[4], uint32_t (&w)[4])
+    {
+        if (Wave == 32 && Slots == 1) {
+            w[1] = ta_low_halves(ta_as_bits(x[0]), ta_as_bits(x[1]));
+            w[3] = ta_low_halves(ta_as_bits(x[2]), ta_as_bits(x[3]));
+        }
+    }
+
+    /* The weights of a row as words of an operand: if they must be exact in parts, of which the
+     * first is the largest, else rounded, and without the other parts. */
+    __device__ __forceinline__ void
+    take_weights(float (&x)[4], int r, uint32_t (&w)[Type::weight_parts][4], bool exact) const
     {
         if (ta_weight_scale(Type()) != 1.0f)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 x[i] *= ta_weight_scale(Type());
+        if (!exact) {
+            w[0][r] = ta_round_weights(Type(), x[0], x[1]);
+            w[0][r + 2] = ta_round_weights(Type(), x[2], x[3]);
+            fill_other_rows(x, w[0]);
+            return;
+        }
 #pragma unroll
         for (int part = 0; part < Type::weight_parts; part++) {
             w[part][r] = ta_take_part(Type(), x[0], x[1]);
             w[part][r + 2] = ta_take_part(Type(), x[2], x[3]);
-            if (Wave == 32 && Slots == 1) {
-                /* Nobody looks at rows g + 8. Words of no meaning, because the compiler would put
-                 * ones that it knows into their places for each product again. */
-                w[part][1] = ta_low_halves(ta_as_bits(x[0]), ta_as_bits(x[1]));
-                w[part][3] = ta_low_halves(ta_as_bits(x[2]), ta_as_bits(x[3]));
-            }
+            fill_other_rows(x, w[part]);
         }
     }
 
@@ -78,14 +90,15 @@ template <class Type, int Wave, int Slots> struct ta_wave_rows {
      * in `rows`, a bit for each slot. */
     template <bool Some, int Products>
     static __device__ __forceinline__ void
-    add_product(const uint32_t (&w)[Type::weight_parts][4], const uint32_t (&values)[2],
+    add_product(const uint32_t (&w)[Type::weight_parts][4], bool exact, const uint32_t (&values)[2],
                 const float (&rescale)[Slots], uint32_t rows, int t,
                 float (&o)[Slots][Products][lanes::elements])
     {
         float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
         for (int part = Type::weight_parts - 1; part >= 0; part--)
-            ta_multiply_rows<Type, Wave>(c, w[part], values);
+            if (part == 0 || exact)
+                ta_multiply_rows<Type, Wave>(c, w[part], values);
 #pragma unroll
         for (int e = 0; e < Slots * lanes::elements; e++) {
             int r = e / lanes::elements;

@@ -125,8 +125,7 @@ TA_API int ta_version(void);
 
 /* Describe the library, its devices and what they can do, as lines "key: value". Writes at most
  * `capacity` bytes with a final NUL to `text` (which may be NULL if capacity is 0) and the full
- * length with the NUL to `*needed_bytes` (which may be NULL). A text that was cut is not an
- * error. */
+ * length with the NUL to `*needed_bytes` (which may be NULL). A cut text is no error. */
 TA_API ta_status ta_info(char *text, size_t capacity, size_t *needed_bytes);
 
 typedef enum ta_dtype {
@@ -152,8 +151,7 @@ typedef struct ta_device_config {
      * for (cpu.max, or cpu.cfs_quota_us), rounded up. Results do not depend on it. */
     int threads;
     int reserved; /* must be 0, here and wherever it stands */
-    /* Host: "scalar", "avx2", "avx512", "avx512bf16" or "neon", at most what the CPU has. NULL: the
-     * best it has. */
+    /* Host: "scalar", "avx2", "avx512", "avx512bf16" or "neon" at most. NULL: the CPU's best. */
     const char *simd;
 } ta_device_config;
 #define TA_DEVICE_CONFIG_INIT                                                                      \
@@ -243,8 +241,7 @@ TA_API ta_status ta_group_create_mpi(const void *comm, const ta_group_config *co
 TA_API ta_status ta_group_split(ta_group *group, int color, int key, ta_group **part);
 
 /* A name for a group of GPUs that NCCL (on NVIDIA) or RCCL (on AMD) connects, in TA_CCL_ID_BYTES
- * bytes. One rank makes it and gives it to the others by any means. `device` is any device of the
- * kind. */
+ * bytes. One rank makes it and gives it to the others by any means. `device`: any of the kind. */
 #define TA_CCL_ID_BYTES 128
 TA_API ta_status ta_ccl_id(ta_device *device, void *id);
 
@@ -410,6 +407,9 @@ typedef enum ta_exchange {
                                    and racks: TA_EXCHANGE_TWO_LEVEL inside each of them */
 } ta_exchange;
 
+/* Weights of the softmax: config.weights. */
+typedef enum ta_weights { TA_WEIGHTS_EXACT = 0, TA_WEIGHTS_ROUNDED = 1 } ta_weights;
+
 /* Where the ranks are and how fast they reach each other: cluster.h. */
 typedef struct ta_cluster ta_cluster;
 
@@ -493,30 +493,30 @@ typedef struct ta_plan_config {
      * which the workspace then has room: max_call_tokens · kv_heads · (k_dim + v_dim) · 4 bytes. */
     int32_t append_scattered;
     /* 1: calls may have shared prefixes (ta_call.prefix_groups), for which the workspace then has
-     * room. With any algorithm but TA_ALGORITHM_RING_KV, which AUTO then leaves out; otherwise
-     * TA_ERR_UNSUPPORTED. */
+     * room. TA_ERR_UNSUPPORTED with TA_ALGORITHM_RING_KV, which AUTO then leaves out. */
     int32_t shared_prefixes;
-    int32_t reserved;
+    /* TA_WEIGHTS_ROUNDED: a device may round each weight of the softmax to the 16-bit type that it
+     * multiplies, with a relative error of at most 2^-8 (bf16; also of 8 bits) or 2^-11 (f16) each;
+     * the lse is as ever. Where that brings nothing weights stay exact. docs/numerics.md. */
+    ta_weights weights;
 } ta_plan_config;
 #define TA_PLAN_CONFIG_INIT                                                                        \
     {                                                                                              \
         sizeof(ta_plan_config), 0, 0, 0, 0, 0, 0, TA_DTYPE_NONE, TA_DTYPE_NONE, TA_DTYPE_NONE, 0,  \
             TA_SHARD_MAP_INIT, TA_MASK_CAUSAL, 0, 0.0f, 0.0f, NULL, NULL, TA_PLACE_ALL, 0,         \
             TA_PLACE_ALL, 0, TA_ALGORITHM_AUTO, TA_EXCHANGE_AUTO, NULL, 0, NULL, 0, 0, 0, 0, 0, 0, \
-            0, 0                                                                                   \
+            0, TA_WEIGHTS_EXACT                                                                    \
     }
 
 typedef struct ta_plan ta_plan;
 
-/* The workspace that a plan of this config needs on this device, in bytes. Local: a rank may call
- * it or not. */
+/* The workspace of a plan of this config on this device, in bytes. Local: a rank may call it. */
 TA_API ta_status ta_plan_workspace(const ta_group *group, const ta_device *device,
                                    const ta_plan_config *config, size_t *bytes);
 
 /* Make a plan. Collective: every rank of the group calls it. Rank 0 decides what the config leaves
  * open and the others follow. If any rank fails, all do; nothing is left behind. `group` must
- * outlive the plan, which keeps `device` (see ta_device_close()). A group of one rank may be given
- * as NULL. */
+ * outlive the plan, which keeps `device` (see ta_device_close()). NULL is a group of one rank. */
 TA_API ta_status ta_plan_create(ta_group *group, ta_device *device, const ta_plan_config *config,
                                 ta_plan **plan);
 

@@ -93,6 +93,13 @@ class Exchange(enum.IntEnum):
     MULTI_LEVEL = 8
 
 
+class Weights(enum.IntEnum):
+    """ta_weights"""
+
+    EXACT = 0
+    ROUNDED = 1
+
+
 class AppendSource(enum.IntEnum):
     """ta_append_source"""
 
@@ -189,10 +196,10 @@ class ta_plan_config(Sized):
         ('workspace_bytes', c.c_size_t), ('cluster', c.c_void_p), ('replay', c.c_int),
         ('reproducible_tile', c.c_int32), ('check', c.c_int32), ('max_call_tokens', c.c_int32),
         ('combine_only', c.c_int32), ('append_scattered', c.c_int32),
-        ('shared_prefixes', c.c_int32), ('reserved', c.c_int32)]
+        ('shared_prefixes', c.c_int32), ('weights', c.c_int)]
     enums = {'kv_dtype': Dtype, 'query_dtype': Dtype, 'out_dtype': Dtype, 'mask': Mask,
         'query_placement': Placement, 'out_placement': Placement, 'algorithm': Algorithm,
-        'exchange': Exchange}
+        'exchange': Exchange, 'weights': Weights}
 
 
 class ta_plan_stats(Sized):

@@ -35,8 +35,8 @@ class Plan(Planned):
     query_heads, kv_heads, k_dim, v_dim, kv_dtype, query_dtype, out_dtype, max_tokens, mask,
     window, scale, softcap, alibi_slopes, sinks, query_placement, query_root, out_placement,
     out_root, algorithm, exchange, cluster, replay, reproducible_tile, check, max_call_tokens,
-    combine_only, append_scattered, shared_prefixes; and shard_map, a ShardMap. treeattn.h says
-    what each means.
+    combine_only, append_scattered, shared_prefixes, weights; and shard_map, a ShardMap. treeattn.h
+    says what each means.
 
     group None: one rank. device: a Device or its name; None: the host.
 

@@ -47,6 +47,7 @@ ta_status ta_plan_agree(ta_group *group, ta_plan *plan, const ta_plan_config *co
         TA_FIELD_OF_INTEGER("config.combine_only", ta_plan_combines(plan)),
         TA_FIELD_OF_INTEGER("config.append_scattered", plan->gathers_tokens),
         TA_FIELD_OF_INTEGER("config.shared_prefixes", p->shares_prefixes),
+        TA_FIELD_OF_INTEGER("config.weights", p->rounds_weights),
     };
     TA_AGREE_ON(&agreement, fields);
     agreement.any = plan->device->ops->alloc_host != NULL; /* lengths are in its device's memory */

@@ -108,6 +108,16 @@ static ta_status resolve_tile(const ta_plan_config *config, ta_problem *p)
     return TA_OK;
 }
 
+static ta_status resolve_weights(const ta_plan_config *config, ta_problem *p)
+{
+    if (config->weights != TA_WEIGHTS_EXACT && config->weights != TA_WEIGHTS_ROUNDED)
+        return ta_fail(TA_ERR_INVALID,
+                       "config.weights is %d: must be TA_WEIGHTS_EXACT or TA_WEIGHTS_ROUNDED",
+                       (int)config->weights);
+    p->rounds_weights = config->weights == TA_WEIGHTS_ROUNDED;
+    return TA_OK;
+}
+
 /* A plan that shares prefixes has room for as many groups as sequences. */
 static ta_status resolve_prefixes(const ta_plan_config *config, ta_problem *p)
 {
@@ -164,6 +174,7 @@ static ta_status check_unset_fields(const ta_plan_config *config)
     TA_TRY(check_unset("query_root", config->query_root != 0));
     TA_TRY(check_unset("append_scattered", config->append_scattered != 0));
     TA_TRY(check_unset("shared_prefixes", config->shared_prefixes != 0));
+    TA_TRY(check_unset("weights", config->weights != TA_WEIGHTS_EXACT));
     if (config->reproducible_tile)
         return ta_fail(TA_ERR_UNSUPPORTED,
                        "config.reproducible_tile is %d with config.combine_only: what the ranks "
@@ -198,7 +209,6 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
 {
     ta_problem p = {0};
     TA_TRY(ta_check_int("combine_only", config->combine_only, 0, 1));
-    TA_TRY(ta_check_int("reserved", config->reserved, 0, 0));
     if (config->combine_only) {
         TA_TRY(resolve_combine(config, rank, ranks, &p));
     } else {
@@ -208,6 +218,7 @@ ta_status ta_config_resolve(const ta_plan_config *config, int rank, int ranks, t
         TA_TRY(resolve_map(config, rank, ranks, 0, &p));
         TA_TRY(resolve_tile(config, &p));
         TA_TRY(resolve_prefixes(config, &p));
+        TA_TRY(resolve_weights(config, &p));
     }
     TA_TRY(check_placement("query", config->query_placement, config->query_root, ranks));
     TA_TRY(check_placement("out", config->out_placement, config->out_root, ranks));

@@ -107,6 +107,9 @@ static void add_run(const ta_plan *plan, ta_text *out)
                     "reproducible: tiles of %d tokens, summed up in integers; the bits do not "
                     "depend on ranks, shard map or exchange\n",
                     (int)p->tally_tile);
+    if (p->rounds_weights)
+        ta_text_add(out, "weights: may be rounded to 16 bits, where a device multiplies such "
+                         "numbers\n");
     ta_text_add(out, "partial: %lld bytes per rank\n", partial);
     if (ta_plan_is_ring(plan))
         add_ring(plan, out);

@@ -187,6 +187,7 @@ ta_status ta_explain_json(const ta_plan *plan, char *text, size_t capacity, size
                           .ranks = plan->ranks,
                           .memory_bytes = plan->memory_bytes};
     ta_running_write_json(&running, &out);
+    ta_text_add(&out, ", \"weights\": \"%s\"", plan->problem.rounds_weights ? "rounded" : "exact");
     if (plan->choice.candidates.list)
         add_json_choice(plan, &out);
     ta_text_add(&out, "}\n");

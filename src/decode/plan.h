@@ -37,7 +37,7 @@ _Static_assert(sizeof(ta_kv) == sizeof(size_t) + 2 * sizeof(ta_tensor) + 3 * siz
                                     2 * sizeof(int64_t) + 2 * sizeof(int32_t) + 2 * sizeof(size_t) +
                                     2 * sizeof(ta_scales),
                "no padding");
-_Static_assert(sizeof(ta_problem) == 15 * sizeof(int32_t) + sizeof(ta_shard) +
+_Static_assert(sizeof(ta_problem) == 17 * sizeof(int32_t) + sizeof(ta_shard) +
                                          3 * sizeof(ta_dtype) + 2 * sizeof(float) +
                                          3 * sizeof(int64_t) + 6 * sizeof(void *),
                "no padding");

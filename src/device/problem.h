@@ -32,6 +32,8 @@ typedef struct ta_problem {
      * tile is on more than one rank, so on every rank tile i begins at local position i ·
      * tally_tile. */
     int32_t tally_tile;
+    int32_t rounds_weights; /* 1: a device may round a weight to the type that it multiplies */
+    int32_t reserved;       /* 0 */
     /* The plan's, where this is a call's: how work is divided depends on it, so that what becomes
      * of a sequence does not depend on how many others there are. */
     int32_t plan_batch;

@@ -41,7 +41,7 @@ typedef struct ta_field {
     }
 
 /* Most fields of an agreement. */
-#define TA_AGREE_FIELDS 32
+#define TA_AGREE_FIELDS 40
 
 /* Numbers that an agreement compares when all is well, in one all-reduce. */
 #define TA_AGREE_NUMBERS 5

@@ -95,6 +95,7 @@ static ta_plan_config take_config(bytes *b, int ranks)
     c.reproducible_tile = take_chance(b, 6) ? 16 : take_int(b, 0, 0);
     c.append_scattered = take_int(b, 0, 1);
     c.shared_prefixes = take_int(b, 0, 1);
+    c.weights = (ta_weights)take_int(b, 0, 1);
     c.combine_only = take_chance(b, 6);
     if (c.combine_only && !take_chance(b, 12)) { /* which has fewer fields */
         ta_plan_config combine = TA_PLAN_CONFIG_INIT;

@@ -111,6 +111,14 @@ static void add_term(const oracle_problem *problem, const oracle_row *row, const
     }
 }
 
+/* What rounding all weights changes in an output, at most. Weights that are nearly the same are
+ * rounded alike, so it need not average out. */
+static double rounding_error(const oracle_problem *problem, const oracle_row *row, double v_abs,
+                             double v_lost)
+{
+    return problem->rounding * v_abs + problem->rounding_lost * exp(row->top - row->lse) * v_lost;
+}
+
 static double run_tokens(const oracle_problem *problem)
 {
     return problem->run_tokens ? problem->run_tokens : RUN_TOKENS;
@@ -168,7 +176,8 @@ void bound_of_row(const oracle_problem *problem, const oracle_row *row, ta_dtype
         o.most += l.most * out;
         o.square += l.square * out * out;
         bound->out[d] = UNIT * (bound_settle(&o) + (problem->tile ? 1 : 2) * out) +
-                        SMALLEST * (1 + sums.v_lost[d]);
+                        SMALLEST * (1 + sums.v_lost[d]) +
+                        rounding_error(problem, row, sums.v_abs[d], sums.v_lost[d]);
         if (isinf(row->out[d]))
             bound->out[d] = INFINITY;
         else if (out_dtype != TA_F32)

@@ -310,6 +310,14 @@ static void choose_narrow(uint64_t seed, decode_case *c)
     c->v_scale = (case_scales)random_int(r, CASE_SCALES_NONE, CASE_SCALES_TOKENS);
 }
 
+/* Likewise. */
+static void choose_rounding(uint64_t seed, decode_case *c)
+{
+    random_source source = random_from(seed ^ 0x4e161u), *r = &source;
+    if (random_one_in(r, 3))
+        c->plan.weights = TA_WEIGHTS_ROUNDED;
+}
+
 /* As many places as a sequence has tokens, fewer, or more. */
 void case_select(decode_case *c)
 {
@@ -397,6 +405,7 @@ decode_case case_random_on(uint64_t seed, int given_ranks)
     choose_exchange(r, &c);
     choose_call(seed, &c);
     choose_narrow(seed, &c);
+    choose_rounding(seed, &c);
     choose_lists(&c);
     return c;
 }

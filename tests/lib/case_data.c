@@ -299,6 +299,18 @@ static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
     oracle_row_free(&row);
 }
 
+/* What matrix cores may do to weights. Theirs is the type of K and V, or bf16 if these have 8 bits;
+ * f32 they do not multiply, and the host keeps weights exact. */
+static void set_rounding(const decode_case *c, oracle_problem *problem)
+{
+    bool of_host = options_host() && !c->device[0];
+    if (c->plan.weights == TA_WEIGHTS_EXACT || c->plan.kv_dtype == TA_F32 || of_host)
+        return;
+    bool f16 = c->plan.kv_dtype == TA_F16;
+    problem->rounding = f16 ? 0x1p-11 : 0x1p-8;
+    problem->rounding_lost = f16 ? 0x1p-40 : 0;
+}
+
 void case_data_make(const decode_case *c, case_data *data)
 {
     const ta_plan_config *p = &c->plan;
@@ -335,6 +347,7 @@ void case_data_make(const decode_case *c, case_data *data)
         .tile = p->reproducible_tile,
         .scaled = is_narrow(p->kv_dtype),
     };
+    set_rounding(c, &data->problem);
     expect(c, out_dtype, data);
 }
 

@@ -33,6 +33,8 @@ static void describe_options(ta_text *t, const decode_case *c)
         ta_text_add(t, " exchange=%d", (int)p->exchange);
     if (p->reproducible_tile)
         ta_text_add(t, " reproducible=%d", (int)p->reproducible_tile);
+    if (p->weights == TA_WEIGHTS_ROUNDED)
+        ta_text_add(t, " rounded-weights");
     if (c->k_scale || c->v_scale)
         ta_text_add(t, " scales=%s,%s", scales_names[c->k_scale], scales_names[c->v_scale]);
     if (c->value_binades)

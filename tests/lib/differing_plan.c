@@ -39,6 +39,7 @@ SPOIL(no_sinks, config->sinks = NULL)
 SPOIL(query_placement, config->query_placement = TA_PLACE_HEADS)
 SPOIL(out_placement, config->out_placement = TA_PLACE_HEADS)
 SPOIL(check, config->check = 1)
+SPOIL(weights, config->weights = TA_WEIGHTS_ROUNDED)
 
 static const difference differences[] = {
     {"config.batch", 1, spoil_batch},
@@ -64,6 +65,7 @@ static const difference differences[] = {
     {"config.query_placement", 1, spoil_query_placement},
     {"config.out_placement", 2, spoil_out_placement},
     {"config.check", 1, spoil_check},
+    {"config.weights", 2, spoil_weights},
     /* Rank 0 differs from all others: still an error everywhere, named after the first other. */
     {"config.window", 0, spoil_window},
 };

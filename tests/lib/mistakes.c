@@ -39,6 +39,8 @@ SPOIL(narrow_out, step->out.token_stride = 8)
 SPOIL(negative_stride, step->kv.v.token_stride = -16)
 SPOIL(other_batch, step->config.batch = 1)
 SPOIL(other_window, step->config.window = 3)
+SPOIL(other_weights, step->config.weights = TA_WEIGHTS_ROUNDED)
+SPOIL(unknown_weights, step->config.weights = (ta_weights)2)
 SPOIL(odd_heads, step->config.kv_heads = 3)
 SPOIL(stride_in_bytes, step->kv.k.token_stride = SMALL_KV_HEADS * SMALL_K_DIM * 4;
       step->kv.k_bytes = sizeof step->keys)
@@ -177,6 +179,8 @@ const mistake mistake_list[] = {
     {"no lengths", ONE_RANK, no_lengths},
     {"a plan for another batch", ONE_RANK, other_batch},
     {"a plan with another window", ONE_RANK, other_window},
+    {"a plan that may round weights", ONE_RANK, other_weights},
+    {"weights that are neither exact nor rounded", ONE_RANK, unknown_weights},
     {"KV heads that do not divide the query heads", ONE_RANK, odd_heads},
     {"no query", ONE_RANK, no_query},
     {"no output", ONE_RANK, no_out},

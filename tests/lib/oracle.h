@@ -22,6 +22,9 @@ typedef struct oracle_problem {
     int tile;             /* of reproducible mode, likewise; 0: off */
     const bool *selected; /* [length] which keys this row may see at all; NULL: any */
     bool scaled;          /* scores and weights are multiplied by scales of K and V, likewise */
+    /* Weights are rounded, likewise: the largest relative error of one, and what is lost of those
+     * that are too small, where the largest is 1; 0: they are exact. */
+    double rounding, rounding_lost;
 } oracle_problem;
 
 /* One sequence, all of it, dense. */

@@ -202,7 +202,9 @@ bool small_step_right(const small_step *step)
                               0,
                               0,
                               NULL,
-                              false};
+                              false,
+                              0,
+                              0};
     oracle_row row = {0};
     bool right = true;
     int index = 0;

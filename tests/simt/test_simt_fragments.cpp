@@ -229,6 +229,40 @@ static void test_a_weight_that_is_nan_stays_one(void)
     }
 }
 
+/* The nearest number of the type; of two that are as near, the one whose last bit is 0. */
+template <class Type> static void check_rounded(float weight, double unit)
+{
+    float x = weight * ta_weight_scale(Type()), other = 0.75f * ta_weight_scale(Type());
+    uint32_t word = ta_round_weights(Type(), x, other);
+    uint16_t got = static_cast<uint16_t>(word);
+    TEST_ASSERT_EQUAL_FLOAT(other, Type::from(static_cast<uint16_t>(word >> 16)));
+    double step = ldexp(unit, ilogb(x)), nearest = nearbyint(x / step) * step;
+    TEST_ASSERT_TRUE(static_cast<double>(Type::from(got)) == nearest);
+    TEST_ASSERT_TRUE(fabs(nearest - static_cast<double>(x)) <= unit / 2 * static_cast<double>(x));
+}
+
+/* Weights of any size that both types have as normal numbers, and those half-way between two. */
+static void test_weights_that_are_rounded(void)
+{
+    uint32_t bits = 1;
+    for (int i = 0; i < 100000; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        uint32_t weight = 0x3f800000u - (bits >> 4) % 0x0c000000u;
+        check_rounded<ta_type_bf16>(ta_as_float(weight), 0x1p-7);
+        check_rounded<ta_type_f16>(ta_as_float(weight), 0x1p-10);
+        check_rounded<ta_type_bf16>(ta_as_float((weight & 0xffff0000u) | 0x8000u), 0x1p-7);
+        check_rounded<ta_type_f16>(ta_as_float((weight & 0xffffe000u) | 0x1000u), 0x1p-10);
+    }
+    TEST_ASSERT_EQUAL_HEX32(0x3f800000u, ta_round_weights(ta_type_bf16(), 0.0f, 1.0f));
+    TEST_ASSERT_EQUAL_HEX32(0x78000000u, ta_round_weights(ta_type_f16(), 0.0f, 32768.0f));
+    for (uint32_t nan : {0x7fc00000u, 0x7fffffffu, 0xffffffffu}) {
+        uint32_t bf16 = ta_round_weights(ta_type_bf16(), ta_as_float(nan), 0.5f);
+        uint32_t f16 = ta_round_weights(ta_type_f16(), ta_as_float(nan), 0.5f);
+        TEST_ASSERT_TRUE(isnan(ta_from_bf16(static_cast<uint16_t>(bf16))));
+        TEST_ASSERT_TRUE(isnan(ta_from_f16(static_cast<uint16_t>(f16))));
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -240,5 +274,6 @@ int main(void)
     RUN_TEST(test_halves_of_words);
     RUN_TEST(test_weights_in_parts);
     RUN_TEST(test_a_weight_that_is_nan_stays_one);
+    RUN_TEST(test_weights_that_are_rounded);
     return UNITY_END() != 0;
 }
