@@ -59,8 +59,8 @@ def find_nvdisasm():
 class DirectLoop:
     """What one loop over tiles has, of one kernel and architecture."""
 
-    def __init__(self, name, arch, loop, native=False):
-        self.name, self.arch, self.native = name, arch, native
+    def __init__(self, name, arch, loop, native=False, rounds=False):
+        self.name, self.arch, self.native, self.rounds = name, arch, native, rounds
         self.arguments = re.search(r'<(.*)>', name)[1].split(', ')
         self.dim, self.wave, self.rows = (int(n) for n in self.arguments[1:4])
         self.narrow = self.arguments[0] == 'narrow'
@@ -74,6 +74,12 @@ class DirectLoop:
         self.shared = sum(bool(SHARED.match(i.name)) for i in loop)
         self.local = sum(bool(LOCAL.match(i.name)) for i in loop)
         self.matrix = sum(map(is_product, loop))
+
+    @property
+    def kind(self):
+        """Which of a kernel's loops it is, if there are several."""
+        return (', by its own instructions' if self.native else '') + (
+            ', rounded weights' if self.rounds else '')
 
     @property
     def sharers(self):
@@ -108,7 +114,7 @@ class DirectLoop:
     def complaints(self):
         if not self.plain:
             return
-        where = f'{self.name} on {self.arch}: its loop over tiles'
+        where = f'{self.name} on {self.arch}: its loop over tiles{self.kind}'
         limit = self.limit()
         if limit and self.per_load > limit:
             yield (f'{where} has {self.per_load:.1f} instructions for 16 bytes of K and V: '
@@ -149,8 +155,10 @@ def is_product(instruction):
 
 
 def tile_loops(name, arch, code):
-    """The loop over tiles of a kernel: the shortest with several wide loads and with products. Of 8
-    bits there are two if the device has instructions for a dialect, the shorter one with them."""
+    """The loops over tiles of a kernel: the shortest with several wide loads and with products, one
+    that rounds weights and a longer one, with more products, that does not. Of 8 bits there are two
+    of each if the device has instructions for a dialect, the shorter ones with them. Kernels that
+    take all tiles for edges have one loop for both."""
     loops = {}
     for instruction in code:
         for head in instruction.loops:
@@ -162,9 +170,22 @@ def tile_loops(name, arch, code):
         sys.exit('direct.py: a kernel has no loop over tiles of K and V')
     native = [body for body in wide if any(NATIVE.match(i.name) for i in body)]
     if 'narrow' in name and native:
-        yield DirectLoop(name, arch, native[0], True)
+        yield from loop_pair(name, arch, native, True)
         wide = [body for body in wide if body not in native]
-    yield DirectLoop(name, arch, wide[0])
+    if DirectLoop(name, arch, wide[0]).plain:
+        yield from loop_pair(name, arch, wide, False)
+    else:
+        yield DirectLoop(name, arch, wide[0])
+
+
+def loop_pair(name, arch, wide, native):
+    """The loops for exact and for rounded weights, of some in the order of their length."""
+    rounded, exact = (DirectLoop(name, arch, wide[i], native, i == 0) for i in (0, 1))
+    if rounded.matrix >= exact.matrix:
+        sys.exit(f'direct.py: {name} on {arch} has no two loops over tiles, for exact and for '
+                 'rounded weights')
+    yield exact
+    yield rounded
 
 
 def demangle(symbol, yes, no):
@@ -227,7 +248,7 @@ def table(loops, devices, units, before):
     rows = ['| kernel | | instructions | matrix | loads | instructions / 16 bytes | before '
             '| barriers, shared memory, spills | in flight | of needed |', '| --- ' * 10 + '|']
     wrong = []
-    for loop in sorted(loops, key=lambda l: (l.arch, l.dim, l.rows, l.name)):
+    for loop in sorted(loops, key=lambda l: (l.arch, l.dim, l.rows, l.name, l.rounds)):
         if not loop.plain:
             continue
         flight, needed = in_flight(loop, blocks_per_unit(loop.dim)), '–'
@@ -238,14 +259,13 @@ def table(loops, devices, units, before):
                 times = IN_FLIGHT_LESS.get((name, loop.arguments[0], loop.dim),
                                            IN_FLIGHT.get(name, 0))
                 if flight < times * least:
-                    wrong.append(f'{loop.name} on {loop.arch}: {flight} bytes in flight, {times} '
+                    wrong.append(f'{loop.name} on {loop.arch}{loop.kind}: {flight} bytes in flight, {times} '
                                  f'times {least:.0f} are needed')
         known = before.get((loop.arch, loop.rows), ())
-        if loop.arguments[:2] != ['bf16', '128']:
+        if loop.arguments[:2] != ['bf16', '128'] or loop.rounds:
             known = ()
         old = ', '.join(f'{n:.0f}' for n in known) or '–'
-        by = ', by its own instructions' if loop.native else ''
-        rows.append(f'| `{loop.name}`{by} | {loop.arch} | {loop.instructions} | {loop.matrix} | '
+        rows.append(f'| `{loop.name}`{loop.kind} | {loop.arch} | {loop.instructions} | {loop.matrix} | '
                     f'{loop.loads} | {loop.per_load:.1f} | {old} | {loop.barriers}, '
                     f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
     return '\n'.join(rows), wrong

@@ -17,6 +17,7 @@ ran any of this: nothing here is a measurement.
   variant has one loop for tiles that all rows see and another for the rest; the other takes any
   pages, soft-caps and ALiBi, and has the second only. Of 8 bits (narrow) there is one variant that
   takes everything and has both, the first twice where the device has instructions for a dialect.
+  Where there is a loop for tiles that all rows see, there is another for rounded weights.
 - `attend_fma<element type, rows of a team, alignment of the cache>`: few query rows, or any
   layout. `attend_mma<element type, tiles of the output per 32 lanes of a wave, wave width>`: 8
   rows and more, matrix cores.
