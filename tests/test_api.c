@@ -3,6 +3,7 @@
  * too, nobody waits for long, and the next step is right. */
 #include <math.h>
 
+#include "decode/plan.h"
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/number.h"
@@ -427,6 +428,56 @@ static void test_a_rank_that_skips_the_step(void)
     EXPECT_OK(run_and_meet(5, 5, 1500, absent_rank));
 }
 
+/* What the ranks answer to a call of other sizes, on a device whose memory the host does not see;
+ * it is lost before they can be copied. */
+static _Thread_local ta_fault lost_answers[2];
+static const ta_device_ops *ops_of_host;
+
+static ta_status copy_no_answer(ta_device *device, void *to, const void *from, size_t bytes,
+                                void *stream)
+{
+    if (to == &lost_answers[0] || to == &lost_answers[1])
+        return ta_fail(TA_ERR_DEVICE, "the answers cannot be copied");
+    return ops_of_host->copy(device, to, from, bytes, stream);
+}
+
+static ta_status unanswered_rank(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    ta_device_ops losing;
+    (void)context;
+    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
+    step.config.algorithm = TA_ALGORITHM_TREE;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
+    losing = *device->ops;
+    losing.copy = copy_no_answer;
+    device->ops = &losing;
+    plan->answers = lost_answers;
+    step.starts[1] = 1;
+    step.starts[2] = 2;
+    small_step_ragged(&step, 2);
+    ta_status status = small_step_decode(&step, plan);
+    device->ops = ops_of_host;
+    plan->answers = NULL;
+    RANK_EXPECT(status != TA_OK && strstr(ta_last_error(), "the answers cannot be copied"));
+    RANK_EXPECT(small_step_untouched(&step));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+    return TA_OK;
+}
+
+static void test_answers_that_are_lost(void)
+{
+    ta_device *device;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    ops_of_host = device->ops;
+    ta_device_close(device);
+    EXPECT_OK(ta_group_run_threads(2, NULL, unanswered_rank, NULL));
+}
+
 int main(int argc, char **argv)
 {
     if (!options_read(argc, argv))
@@ -441,5 +492,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_a_mistake_under_every_placement);
     RUN_TEST(test_a_call_of_no_size);
     RUN_TEST(test_a_rank_that_skips_the_step);
+    RUN_TEST(test_answers_that_are_lost);
     return UNITY_END() != 0;
 }

@@ -4,6 +4,7 @@
  * call changes the caller's device; and what the library is asked to do in the end. An argument is
  * the version of the library to pretend. */
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -449,12 +450,68 @@ static void test_the_end_of_the_process(void)
     TEST_ASSERT_EQUAL_INT(ENDED_BY_ABORT, WEXITSTATUS(state));
 }
 
+/* ---- The end of a process with an old library ---------------------------------------------- */
+
+/* Groups that are being ended are waited for when the process ends, for at most a second; those
+ * that are over are not. Returns how many milliseconds that took in a process of its own. */
+static int64_t time_of_end(int64_t *began)
+{
+    int state = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        ta_device *device;
+        ta_group *single;
+        alarm(200);
+        if (ta_device_open("simt:0", NULL, &device) != TA_OK ||
+            make_single(device, &single) != TA_OK)
+            _exit(1);
+        ta_group_destroy(single);
+        if (!ccl_all_gone())
+            _exit(1);
+        ta_device_close(device);
+        *began = ta_clock_ms();
+        exit(0);
+    }
+    if (child < 0 || waitpid(child, &state, 0) != child || !WIFEXITED(state) || WEXITSTATUS(state))
+        return INT64_MAX;
+    return ta_clock_ms() - *began;
+}
+
+/* On a busy machine any may take long; all of them only if they wait for nothing. */
+static pid_t start_ends(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t *began =
+            mmap(NULL, sizeof *began, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        for (int i = 0; i < 20 && began != MAP_FAILED; ++i)
+            if (time_of_end(began) < 1000)
+                _exit(0);
+        _exit(1);
+    }
+    return child;
+}
+
+static pid_t ends; /* that process; 0: the library finalizes */
+
+static void test_the_end_of_an_old_library(void)
+{
+    int state = 0;
+    if (ends == 0)
+        TEST_IGNORE_MESSAGE("a library that finalizes");
+    TEST_ASSERT_TRUE(ends > 0 && waitpid(ends, &state, 0) == ends);
+    TEST_ASSERT_TRUE(WIFEXITED(state));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, WEXITSTATUS(state), "groups that are over are waited for");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
         simt_set_ccl_version(atoi(argv[1]));
+    if (argc > 1) /* before there are threads */
+        ends = start_ends();
     else
-        unended = start_unended(); /* before there are threads */
+        unended = start_unended();
     UNITY_BEGIN();
     RUN_TEST(test_scratch_waits_for_the_last_call);
     RUN_TEST(test_scratch_of_an_idle_group);
@@ -466,5 +523,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_what_is_not_finalized_is_aborted);
     RUN_TEST(test_a_part_without_a_rank);
     RUN_TEST(test_the_end_of_the_process);
+    RUN_TEST(test_the_end_of_an_old_library);
     return UNITY_END() != 0;
 }

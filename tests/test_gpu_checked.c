@@ -152,6 +152,64 @@ static void expect_no_memory(int least)
     TEST_ASSERT_TRUE(failed >= least);
 }
 
+/* A device that is lost from one of the copies and waits of a call on. */
+static const ta_device_ops *right_ops;
+static int lost_at, asked; /* which of them, from 1, or 0; and how many there were */
+
+static ta_status lose(void)
+{
+    ++asked;
+    if (!lost_at || asked < lost_at)
+        return TA_OK;
+    return ta_fail(TA_ERR_DEVICE, "lost for %d of them", asked - lost_at + 1);
+}
+
+static ta_status lose_copy(ta_device *of, void *to, const void *from, size_t bytes, void *stream)
+{
+    TA_TRY(lose());
+    return right_ops->copy(of, to, from, bytes, stream);
+}
+
+static ta_status lose_wait(ta_device *of, void *stream)
+{
+    TA_TRY(right_ops->synchronize(of, stream)); /* nothing is on its way any more */
+    return lose();
+}
+
+static ta_status queue_losing(int at)
+{
+    ta_device_ops losing = *device->ops;
+    right_ops = device->ops;
+    losing.copy = lose_copy;
+    losing.synchronize = lose_wait;
+    lost_at = at;
+    asked = 0;
+    device->ops = &losing;
+    ta_status status = small_step_queue(&step, plan, NULL);
+    device->ops = right_ops;
+    return status;
+}
+
+/* What is not there is not checked: each copy and each wait that fails is the call's error, nothing
+ * is written, and nothing kept. Of `least` or more. */
+static void expect_losses(int least)
+{
+    EXPECT_OK(small_step_fill(&step));
+    EXPECT_OK(queue_losing(0));
+    EXPECT_OK(small_step_fetch(&step, NULL));
+    int count = asked;
+    TEST_ASSERT_TRUE(count >= least);
+    for (int at = 1; at <= count; ++at) {
+        EXPECT_OK(small_step_fill(&step));
+        int before = atomic_load(&kept);
+        EXPECT_ERROR(TA_ERR_DEVICE, queue_losing(at), "lost for 1 of them", NULL);
+        TEST_ASSERT_EQUAL_INT(before, atomic_load(&kept));
+        EXPECT_OK(small_step_fetch(&step, NULL));
+        TEST_ASSERT_TRUE(small_step_untouched(&step));
+    }
+    expect_right();
+}
+
 /* Of the last sequence, so that all are looked at. */
 static void test_lengths(void)
 {
@@ -365,6 +423,7 @@ static void test_lists(void)
     step.call.selected_count = both.selected_count;
     expect_right();
     step.call = both;
+    expect_losses(8); /* three lists and lengths; they are waited for, with starts and heads */
     lists.selected[1][0] = 2;
     copy_lists(memory);
     expect_refused("call.selected of row 1, list 0, place 5 is 2", "twice");
@@ -388,6 +447,7 @@ static void test_no_memory_for_copies(void)
     make_plan();
     expect_right();
     expect_no_memory(10); /* lengths, bounds, pages, starts, two of heads, four of lists */
+    expect_losses(9); /* lengths, two of pages, starts; they are waited for, with heads and lists */
 }
 
 static void test_calls(void)

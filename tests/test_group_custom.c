@@ -16,6 +16,7 @@
 #include "group/agree.h"
 #include "lib/conformance.h"
 #include "lib/expect.h"
+#include "lib/memory_transport.h"
 #include "lib/options.h"
 #include "lib/patience.h"
 #include "lib/socket_transport.h"
@@ -293,6 +294,61 @@ static void test_faults(void)
     EXPECT_OK(socket_run_threads(2, SOCKET_IN_CALLS, &slow, message_not_taken, NULL));
 }
 
+/* ---- A rank that leaves, over a transport that closes nothing -------------------------------- */
+
+typedef struct memory_scene {
+    memory_transport shared;
+    memory_end ends[MEMORY_RANKS];
+    int sends; /* what rank 0 does that waits for the other one */
+} memory_scene;
+
+/* Rank 1 sends rank 0 a message and leaves. What it sent is still to be had; who waits for it
+ * afterwards hears from its notice alone that it is gone. A message that rank 0 does not take is no
+ * reason to send to a rank that takes none. */
+static ta_status leave_over_memory(ta_group *threads, void *context)
+{
+    memory_scene *scene = context;
+    int rank = ta_group_rank(threads);
+    ta_group_config config = config_of(LONG_WAIT_MS);
+    ta_transport calls = memory_transport_calls(&scene->shared, rank, &scene->ends[rank]);
+    ta_status status = TA_OK;
+    ta_group *group;
+    int32_t value = 10 + rank;
+    static const char large[2 * MEMORY_BYTES];
+    TA_TRY(ta_group_create_custom(&calls, &config, &group));
+    if (rank == 1)
+        TA_TRY(ta_group_exchange(group, &value, sizeof value, 0, NULL, 0, -1, NULL));
+    if (rank == 1)
+        ta_group_destroy(group);
+    TA_TRY(ta_group_barrier(threads, NULL));
+    if (rank == 1)
+        return TA_OK;
+    group->timeout_ms = TIMEOUT_MS;
+    if (rank == 0 && !scene->sends) {
+        TA_TRY(ta_group_exchange(group, NULL, 0, -1, &value, sizeof value, 1, NULL));
+        RANK_EXPECT(value == 11);
+        status = ta_group_exchange(group, NULL, 0, -1, &value, sizeof value, 1, NULL);
+    } else if (rank == 0) {
+        status = ta_group_exchange(group, large, sizeof large, 1, NULL, 0, -1, NULL);
+    }
+    if (rank == 0)
+        status = rank_expect_error(TA_ERR_ABORTED, status, "rank 1 destroyed its group",
+                                   "while rank 0 waited for it");
+    ta_group_destroy(group);
+    return status;
+}
+
+static void test_a_rank_that_leaves(void)
+{
+    memory_scene *scene = malloc(sizeof *scene);
+    for (scene->sends = 0; scene->sends < 2; ++scene->sends) {
+        memory_transport_init(&scene->shared);
+        EXPECT_OK(ta_group_run_threads(MEMORY_RANKS, NULL, leave_over_memory, scene));
+        memory_transport_free(&scene->shared);
+    }
+    free(scene);
+}
+
 /* ---- A long message that stops in the middle ------------------------------------------------- */
 
 static socket_transport *transports[3];
@@ -514,6 +570,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_numbers_of_processes);
     RUN_TEST(test_a_transport_that_fails);
     RUN_TEST(test_faults);
+    RUN_TEST(test_a_rank_that_leaves);
     RUN_TEST(test_a_message_that_stops);
     RUN_TEST(test_conformance_of_processes);
     RUN_TEST(test_conformance_of_other_modes);

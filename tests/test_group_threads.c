@@ -236,23 +236,33 @@ static void test_a_broken_group_stays_broken(void)
     ta_group_destroy(groups[0]);
 }
 
-/* A sender whose message nobody takes gets its buffer back: nobody may read it afterwards. */
+/* A sender whose message nobody takes in time gets its buffer back: nobody may read it afterwards,
+ * also who began to receive it while the group was whole. And also if the sender was to receive
+ * something, which did not come. */
+static void expect_buffer_back(ta_group **groups, int from)
+{
+    const char *missing = from < 0 ? "rank 1 did not arrive" : "rank 2 did not arrive";
+    char *message = malloc(100), taken[100] = {0}, got;
+    memset(message, 7, 100);
+    EXPECT_OK(ta_group_start(groups[1], NULL, 0, -1, taken, 100, 0, NULL));
+    EXPECT_ERROR(TA_ERR_TIMEOUT,
+                 ta_group_exchange(groups[0], message, 100, 1, &got, from < 0 ? 0 : 1, from, NULL),
+                 missing, "50 ms");
+    free(message);
+    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_finish(groups[1], NULL), missing, NULL);
+    TEST_ASSERT_EQUAL_INT(0, taken[0]);
+}
+
 static void test_a_message_that_nobody_takes(void)
 {
     ta_group_config config = with_timeout(50);
-    ta_group *groups[2];
-    EXPECT_OK(ta_group_create_threads(2, &config, groups));
-    char *message = malloc(100);
-    memset(message, 7, 100);
-    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[0], message, 100, 1, NULL, 0, -1, NULL),
-                 "rank 1 did not arrive", NULL);
-    free(message);
-    char taken[100] = {0};
-    EXPECT_ERROR(TA_ERR_TIMEOUT, ta_group_exchange(groups[1], NULL, 0, -1, taken, 100, 0, NULL),
-                 "rank 1", NULL);
-    TEST_ASSERT_EQUAL_INT(0, taken[0]);
-    ta_group_destroy(groups[0]);
-    ta_group_destroy(groups[1]);
+    ta_group *groups[3];
+    for (int from = -1; from <= 2; from += 3) {
+        EXPECT_OK(ta_group_create_threads(3, &config, groups));
+        expect_buffer_back(groups, from);
+        for (int rank = 0; rank < 3; ++rank)
+            ta_group_destroy(groups[rank]);
+    }
 }
 
 /* A receiver that comes just when the sender gives up: whoever wins, nobody touches the sender's

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "decode/sizes.h"
+#include "decode/step.h"
 #include "lib/differing_step.h"
 #include "lib/expect.h"
 #include "lib/options.h"
@@ -200,6 +202,35 @@ static void test_other_rows(void)
     EXPECT_OK(ta_group_run_threads(3, NULL, other_rows, NULL));
 }
 
+/* What of a call sizes the messages of a plan, in device memory and in the host's: rows always, and
+ * the number of sequences where slices of K and V have a place for each. */
+static void test_what_sizes_messages(void)
+{
+    static const struct {
+        ta_algorithm algorithm;
+        int hidden, of_rows, of_batch;
+    } cases[] = {{TA_ALGORITHM_TREE, 0, 1, 0},
+                 {TA_ALGORITHM_RING_Q, 0, 1, 0},
+                 {TA_ALGORITHM_RING_Q, 1, 1, 0},
+                 {TA_ALGORITHM_RING_KV, 0, 0, 0}, /* which compares first in every step */
+                 {TA_ALGORITHM_RING_KV, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+        ta_plan plan = {.ranks = 2,
+                        .algorithm = cases[i].algorithm,
+                        .lengths_hidden = cases[i].hidden,
+                        .sizes = {.rows = 4, .batch = 2}};
+        ta_step step = {.problem = {.rows = 4, .batch = 2}};
+        TEST_ASSERT_FALSE(ta_sizes_change(&plan, &step));
+        step.problem.batch = 3;
+        TEST_ASSERT_EQUAL_INT(cases[i].of_batch, ta_sizes_change(&plan, &step));
+        step.problem.batch = 2;
+        step.problem.rows = 3;
+        TEST_ASSERT_EQUAL_INT(cases[i].of_rows, ta_sizes_change(&plan, &step));
+        plan.ranks = 1;
+        TEST_ASSERT_FALSE(ta_sizes_change(&plan, &step));
+    }
+}
+
 /* The same words, in one list on rank 0 and in a list for each KV head on the others: their hash is
  * the same, and still they are not the same lists. */
 static ta_status other_lists(ta_group *group, void *context)
@@ -292,6 +323,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_checks_of_the_environment);
     RUN_TEST(test_every_row_of_a_query);
     RUN_TEST(test_other_rows);
+    RUN_TEST(test_what_sizes_messages);
     RUN_TEST(test_other_lists);
     RUN_TEST(test_words_of_another_rank);
     RUN_TEST(test_a_query_on_one_rank);

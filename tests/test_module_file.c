@@ -318,6 +318,38 @@ static void test_a_table_is_missing(void)
     }
 }
 
+/* The module with this entry first in its dynamic section, in the place of what was. */
+static void write_entry_first(ElfW(Sxword) tag)
+{
+    ElfW(Ehdr) header;
+    ElfW(Phdr) segment = {0};
+    ElfW(Dyn) entry, first;
+    memcpy(&header, whole, sizeof header);
+    for (size_t i = 0; segment.p_type != PT_DYNAMIC && i < header.e_phnum; ++i)
+        memcpy(&segment, whole + header.e_phoff + i * sizeof segment, sizeof segment);
+    char *copy = malloc(whole_bytes), *entries = copy + segment.p_offset, *at = entries;
+    memcpy(copy, whole, whole_bytes);
+    memcpy(&first, entries, sizeof first);
+    do
+        memcpy(&entry, at, sizeof entry);
+    while (entry.d_tag != tag && (at += sizeof entry) < entries + segment.p_filesz);
+    TEST_ASSERT_TRUE(entry.d_tag == tag && at > entries);
+    memcpy(at, &first, sizeof first);
+    memcpy(entries, &entry, sizeof entry);
+    write_module(copy, whole_bytes);
+    free(copy);
+}
+
+/* Entries are in any order. */
+static void test_each_table_first(void)
+{
+    static const int tables[] = {DT_STRTAB, DT_STRSZ, DT_SYMTAB};
+    for (int i = 0; i < 3; ++i) {
+        write_entry_first(tables[i]);
+        expect_error("module interface 4242", "first entry", (size_t)tables[i]);
+    }
+}
+
 /* The module with a table at another address, and a last segment that is longer in memory than in
  * the file. */
 static void write_moved(ElfW(Sxword) tag, int in_memory, int64_t past)
@@ -419,6 +451,7 @@ int main(void)
     RUN_TEST(test_damaged_segments);
     RUN_TEST(test_a_damaged_dynamic_section);
     RUN_TEST(test_a_table_is_missing);
+    RUN_TEST(test_each_table_first);
     RUN_TEST(test_a_table_is_elsewhere);
     RUN_TEST(test_what_is_no_module);
     free(whole);

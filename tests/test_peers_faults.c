@@ -196,6 +196,33 @@ static void test_refused(void)
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, run_on(&t, 2), "TA_EXCHANGE_DIRECT", "same device");
 }
 
+/* As many ranks as a slab has places for, and no more. */
+static void test_the_most_ranks(void)
+{
+    int names[TA_MAX_PEERS + 1];
+    ta_device *device;
+    ta_peers *peers = NULL;
+    ta_peers_offer offer;
+    EXPECT_OK(ta_device_open("simt:0", NULL, &device));
+    for (int rank = 0; rank <= TA_MAX_PEERS; ++rank)
+        names[rank] = rank;
+    ta_peers_shape shape = {.ranks = TA_MAX_PEERS,
+                            .names = names,
+                            .world = TA_MAX_PEERS + 1,
+                            .partial_bytes = 256,
+                            .records = 1,
+                            .shots = 1,
+                            .timeout_ms = LONG_WAIT_MS};
+    EXPECT_OK(device->ops->peers->make(device, &shape, &peers, &offer));
+    device->ops->peers->release(peers);
+    peers = NULL;
+    ++shape.ranks;
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, device->ops->peers->make(device, &shape, &peers, &offer),
+                 "73 ranks are more than 72", NULL);
+    TEST_ASSERT_NULL(peers);
+    ta_device_close(device);
+}
+
 /* Left to the planner, on a cluster where it costs least: ranks that can't have it take another
  * exchange, of which ta_explain() and ta_info() say why. */
 static ta_status run_choosing(peer *p)
@@ -264,5 +291,6 @@ int main(void)
     RUN_TEST(test_missing_rank);
     RUN_TEST(test_aborted);
     RUN_TEST(test_refused);
+    RUN_TEST(test_the_most_ranks);
     return UNITY_END() != 0;
 }

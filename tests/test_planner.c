@@ -101,7 +101,8 @@ static void says(const char *text, const char *wanted)
 }
 
 typedef struct trial {
-    const ta_cluster *cluster; /* rank 0's; the others have none */
+    const ta_cluster *cluster; /* rank 0's; the others have none, or the same */
+    int known;
     ta_cluster *made;
     ta_exchange wanted, other_wanted;
     ta_algorithm algorithm;
@@ -130,7 +131,7 @@ static ta_status plan_rank(ta_group *group, void *context)
     int rank = ta_group_rank(group);
     TA_TRY(ta_device_open("host", NULL, &device));
     small_step_init(&step, rank, ta_group_size(group));
-    step.config.cluster = rank == 0 ? t->cluster : NULL;
+    step.config.cluster = rank == 0 || t->known ? t->cluster : NULL;
     step.config.algorithm = t->algorithm;
     step.config.exchange = rank == 0 ? t->wanted : t->other_wanted;
     ta_status status = ta_plan_create(group, device, &step.config, &plan);
@@ -194,6 +195,31 @@ static void test_all_ranks_follow_rank_0(void)
     EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
     for (int rank = 0; rank < 8; ++rank)
         TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_DOUBLING, t->got[rank]);
+    trial_free(t);
+}
+
+/* Where the ranks are, rank 0 tells with what they are together in, on each level. */
+static void test_levels_of_rank_0(void)
+{
+    const char *folder = getenv("TA_TEST_CLUSTERS");
+    char path[512];
+    ta_cluster *cluster;
+    EXPECT_OK(ta_cluster_create("local:2x2x2 node.signal_seconds=0 rack.rank_bytes_per_second=1e3 "
+                                "rack.total_bytes_per_second=1e3",
+                                &cluster));
+    trial *t = trial_on(cluster);
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    for (int rank = 0; rank < 8; ++rank)
+        TEST_ASSERT_EQUAL_INT(TA_EXCHANGE_MULTI_LEVEL, t->got[rank]);
+    says(t->text, "these ranks on 4 nodes in 2 racks\n");
+    trial_free(t);
+    snprintf(path, sizeof path, "%s/two-packages.cluster", folder ? folder : "tests/clusters");
+    EXPECT_OK(ta_cluster_create(path, &cluster));
+    t = trial_on(cluster);
+    t->known = 1;
+    t->wanted = t->other_wanted = TA_EXCHANGE_TWO_LEVEL;
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    says(t->text, "these ranks in 2 packages of one node\n");
     trial_free(t);
 }
 
@@ -360,6 +386,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_plans_of_known_clusters);
     RUN_TEST(test_all_ranks_follow_rank_0);
+    RUN_TEST(test_levels_of_rank_0);
     RUN_TEST(test_a_ring_where_it_is_cheaper);
     RUN_TEST(test_the_tree_where_it_is_cheaper);
     RUN_TEST(test_direct_where_it_is_cheapest);

@@ -7,6 +7,7 @@
 
 #include "base/arguments.h"
 #include "base/dtype.h"
+#include "base/format.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "call.h"
@@ -20,8 +21,16 @@ typedef struct tables {
     char *query;
 } tables;
 
-static void free_tables(tables *t)
+/* After a failure copies that were queued before may be on their way to what is freed here. The
+ * first error stays. */
+static void free_tables(tables *t, ta_device *device, void *stream, ta_status status)
 {
+    char why[1024];
+    if (status != TA_OK && device->ops->synchronize) {
+        ta_format(why, sizeof why, "%s", ta_last_error());
+        if (device->ops->synchronize(device, stream) != TA_OK)
+            ta_fail_quietly(status, "%s", why);
+    }
     free(t->lengths);
     free(t->bounds);
     free(t->pages);
@@ -290,7 +299,7 @@ ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream)
         return TA_OK;
     TA_TRY(check_capture(plan, stream));
     ta_status status = check_tables(plan, step, &t, stream);
-    free_tables(&t);
+    free_tables(&t, plan->device, stream, status);
     return status;
 }
 
@@ -306,7 +315,7 @@ ta_status ta_check_heads(ta_plan *plan, const ta_step *step, uint64_t *shared, v
         status = fetch_heads(plan, p, &t, stream);
     if (status == TA_OK)
         *shared = hash_heads(plan, p, &t);
-    free_tables(&t);
+    free_tables(&t, plan->device, stream, status);
     return status;
 }
 
@@ -325,6 +334,6 @@ ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *shared, vo
     status = TA_OK;
 
 free_tables:
-    free_tables(&t);
+    free_tables(&t, plan->device, stream, status);
     return status;
 }
