@@ -71,9 +71,9 @@ class Kernel:
 
     @property
     def tile_depth(self):
-        """Loops from the outermost to that over tiles: attend kernels have one around it, over
-        parts of what is selected."""
-        return 2 if self.attends else 1
+        """Loops from the outermost to that over tiles: attend kernels have two around it, over the
+        block's pieces, and over parts of what is selected."""
+        return 3 if self.attends else 1
 
     def tile_loop(self):
         """Its instructions: of the longest loop of that depth."""
