@@ -240,6 +240,26 @@ says err "batch is 1 and 2"
 says err "out_placement is all and root"
 run 0 compare "$work/links.json" "$work/links.json"
 says out "emulated links"
+
+# Rounded weights are other work; files from before there was a choice have exact ones.
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 2 --ranks 1 $small --json "$work/exact.json"
+! grep -q "weights" "$work/out" || fail "the header has weights that are exact"
+# shellcheck disable=SC2086
+run 0 decode -b 256 -n 2 --ranks 1 $small --weights rounded --json "$work/rounded.json"
+says out "; weights rounded"
+run 1 compare "$work/exact.json" "$work/rounded.json"
+says err "weights is exact and rounded"
+"$python" - "$work/exact.json" "$work/before.json" <<'PYTHON' || fail "options have no weights"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+assert report["options"].pop("weights") == "exact"
+json.dump(report, open(sys.argv[2], "w"))
+PYTHON
+run 0 compare "$work/before.json" "$work/exact.json"
+run 1 compare "$work/before.json" "$work/rounded.json"
+refuses "--weights is 'some', but must be one of: exact, rounded" -b 64 --weights some
 for text in '' '[]' '{}' 'null' '{"rows": 1}' '{"program": "treeattn-bench decode", "rows": [{}]}' \
     '{"program": "treeattn-bench decode", "rows": [{"step_us": {"samples": ["x"]}}]}' \
     '{"program": "treeattn-bench decode", "rows": 5}' '{"program": 7, "rows": []}'; do
