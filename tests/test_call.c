@@ -145,6 +145,31 @@ static void test_wrong_options(void)
     ta_plan_destroy(plan);
 }
 
+/* Fewer query tokens than a call of all sequences has are the plan's most, however they come. */
+static void test_the_most_tokens(void)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    small_step_init(&step, 0, 1);
+    step.config.max_call_tokens = SMALL_BATCH * SMALL_QUERY_TOKENS - 1;
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan),
+                 "call.tokens is 0, so 2 sequences have 2 query tokens each",
+                 "config.max_call_tokens 3");
+    TEST_ASSERT_TRUE(small_step_untouched(&step));
+    step.call.batch = 1;
+    EXPECT_OK(small_step_decode(&step, plan));
+    step.call.batch = 0;
+    small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan), "call.tokens is 4",
+                 "from 1 to config.max_call_tokens, 3,");
+    TEST_ASSERT_TRUE(small_step_untouched(&step));
+    step.starts[SMALL_BATCH] = SMALL_BATCH * SMALL_QUERY_TOKENS - 1;
+    small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS - 1);
+    EXPECT_OK(small_step_decode(&step, plan));
+    ta_plan_destroy(plan);
+}
+
 /* What a call points to is read as words. */
 static void test_odd_addresses(void)
 {
@@ -182,6 +207,7 @@ int main(void)
     RUN_TEST(test_a_call_s_options);
     RUN_TEST(test_no_window_and_no_softcap);
     RUN_TEST(test_wrong_options);
+    RUN_TEST(test_the_most_tokens);
     RUN_TEST(test_odd_addresses);
     return UNITY_END() != 0;
 }

@@ -184,6 +184,19 @@ static void test_bad_numbers(void)
     }
 }
 
+/* A message shows a value of up to 100 characters, and of a longer one so many. */
+static void test_long_values(void)
+{
+    for (int length = 100; length <= 102; ++length) {
+        char value[120], description[160], shown[160];
+        memset(value, 'x', sizeof value);
+        snprintf(description, sizeof description, "h100:2x8 nodes=%.*s", length, value);
+        snprintf(shown, sizeof shown, "nodes is '%.100s%s': must be", value,
+                 length > 100 ? "…" : "");
+        refuses(description, shown, "COUNTxRANKS");
+    }
+}
+
 /* What an error calls right is what is accepted: "a number of bytes from 1 to 1e18". */
 static void test_ranges_are_as_they_are_said(void)
 {
@@ -409,6 +422,7 @@ int main(void)
     RUN_TEST(test_files_there_and_back);
     RUN_TEST(test_bad_descriptions);
     RUN_TEST(test_bad_numbers);
+    RUN_TEST(test_long_values);
     RUN_TEST(test_ranges_are_as_they_are_said);
     RUN_TEST(test_missing_keys);
     RUN_TEST(test_bad_lines);

@@ -218,6 +218,64 @@ static void test_shots_follow_the_medium(void)
 
 typedef enum trouble { IS_LATE, ABORTS, SETTLES } trouble;
 
+/* Ranks that cannot have the same memory: all are told, with the rank that is in the way. */
+typedef enum hindrance { SHOTS, NOT_SHARED, ON_DEVICE, HINDRANCES } hindrance;
+
+static ta_status hindered_rank(ta_group *group, void *context)
+{
+    const hindrance what = *(const hindrance *)context;
+    int rank = ta_group_rank(group), last = rank == 2, skipped;
+    char here[60];
+    ta_device *device;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    ta_exchange_job job = {.group = group,
+                           .device = device,
+                           .rank = rank,
+                           .kind = TA_EXCHANGE_DIRECT,
+                           .chunks = 1,
+                           .shape = {.ranks = 3,
+                                     .heads = HEADS,
+                                     .record_bytes = RECORD * sizeof(float),
+                                     .v_dim = V_DIM,
+                                     .head_bytes = ROWS * RECORD * sizeof(float),
+                                     .shares_memory = what != NOT_SHARED || !last,
+                                     .device_memory = what == ON_DEVICE && last,
+                                     .shots = what == SHOTS && last ? 2 : 1}};
+    ta_status status = ta_exchange_share(&job, TA_OK, &skipped);
+    ta_device_close(device);
+    RANK_EXPECT(skipped && !job.slab);
+    snprintf(here, sizeof here, "TREEATTN_DIRECT_SHOTS is %d here and another", last ? 2 : 1);
+    if (what == SHOTS)
+        return rank_expect_error(TA_ERR_MISMATCH, status, here, "must be the same");
+    return rank_expect_error(TA_ERR_UNSUPPORTED, status, "rank 2 has its partials in memory of a",
+                             what == ON_DEVICE ? "others have them in the host's" : "GPU");
+}
+
+static void test_ranks_that_cannot_share(void)
+{
+    for (hindrance what = SHOTS; what < HINDRANCES; ++what)
+        EXPECT_OK(ta_group_run_threads(3, NULL, hindered_rank, &what));
+}
+
+static void test_shots_of_the_environment(void)
+{
+    static const char *const wrong[] = {"0", "3", "12", "two"};
+    ta_device *device;
+    ta_plan *plan;
+    small_step step;
+    small_step_init(&step, 0, 1);
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        char is[60];
+        snprintf(is, sizeof is, "TREEATTN_DIRECT_SHOTS is '%s'", wrong[i]);
+        setenv("TREEATTN_DIRECT_SHOTS", wrong[i], 1);
+        EXPECT_ERROR(TA_ERR_INVALID, ta_plan_create(NULL, device, &step.config, &plan), is,
+                     "must be 1 or 2");
+    }
+    unsetenv("TREEATTN_DIRECT_SHOTS");
+    ta_device_close(device);
+}
+
 static pthread_barrier_t in_turn; /* where ranks meet outside of their group */
 
 static ta_status troubled(ta_group *group, void *context)
@@ -275,6 +333,8 @@ int main(void)
     RUN_TEST(test_many_steps);
     RUN_TEST(test_shots_change);
     RUN_TEST(test_shots_follow_the_medium);
+    RUN_TEST(test_ranks_that_cannot_share);
+    RUN_TEST(test_shots_of_the_environment);
     RUN_TEST(test_a_rank_that_does_not_come);
     return UNITY_END() != 0;
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "group/agree.h"
+#include "group/custom.h"
 #include "lib/conformance.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
@@ -226,6 +227,23 @@ static ta_status parts_at_once(ta_group *group, void *context)
     return TA_OK;
 }
 
+/* Messages that just fit into a head, and that just do not. */
+static ta_status lengths_of_heads(ta_group *group, void *context)
+{
+    enum { MOST = sizeof(((ta_custom_head *)NULL)->data) };
+    char out[MOST + 1], in[MOST + 1];
+    int other = 1 - ta_group_rank(group);
+    (void)context;
+    for (size_t bytes = MOST - 1; bytes <= MOST + 1; ++bytes) {
+        memset(out, (int)bytes + ta_group_rank(group), sizeof out);
+        memset(in, 0, sizeof in);
+        TA_TRY(ta_group_exchange(group, out, bytes, other, in, bytes, other, NULL));
+        RANK_EXPECT(in[0] == (char)((int)bytes + other) && in[bytes - 1] == in[0]);
+        RANK_EXPECT(bytes > MOST || in[bytes] == 0);
+    }
+    return TA_OK;
+}
+
 static ta_status another_size(ta_group *group, void *context)
 {
     static const size_t sizes[] = {12, 16, 3 << 20, 4096}; /* short ones, long ones, of both */
@@ -284,6 +302,7 @@ static void test_faults(void)
         EXPECT_OK(socket_run_threads(5, modes[i], &slow, abort_part, NULL));
         EXPECT_OK(socket_run_threads(3, modes[i], &slow, parts_at_once, NULL));
         EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_call, NULL));
+        EXPECT_OK(socket_run_threads(2, modes[i], &slow, lengths_of_heads, NULL));
         for (int which = 0; which < 4; ++which)
             EXPECT_OK(socket_run_threads(2, modes[i], &slow, another_size, &which));
     }

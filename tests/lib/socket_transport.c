@@ -209,6 +209,8 @@ static ta_status progress_in_call(void *context, ta_transfer *const *transfers, 
 {
     socket_transport *s = context;
     int64_t end = now_ms() + timeout_ms;
+    if (!transfers_are_right(transfers, count))
+        return TA_ERR_INVALID;
     for (;;) {
         pthread_mutex_lock(&s->mutex);
         int fails = s->fails, moved = fails || move_all(s, transfers, count);
@@ -277,6 +279,8 @@ static ta_status progress_by_thread(void *context, ta_transfer *const *transfers
     socket_transport *s = context;
     const struct timespec moment = {0, 100000};
     int64_t end = now_ms() + timeout_ms;
+    if (!transfers_are_right(transfers, count))
+        return TA_ERR_INVALID;
     for (;;) {
         int moved = 0;
         pthread_mutex_lock(&s->mutex);

@@ -16,4 +16,14 @@ static inline int transfer_is_blocked(ta_transfer *const *transfers, int index)
     return 0;
 }
 
+/* Do all have what a transport may rely on? */
+static inline int transfers_are_right(ta_transfer *const *transfers, int count)
+{
+    for (int i = 0; i < count; ++i)
+        if ((transfers[i]->sends != 0 && transfers[i]->sends != 1) || !transfers[i]->data ||
+            transfers[i]->bytes == 0)
+            return 0;
+    return 1;
+}
+
 #endif
