@@ -9,8 +9,7 @@
  *     sums      (rows × columns of V), which stay in the registers of their wave
  *
  * Weights are fp32. For the matrix cores each is split into a sum of numbers of V's type, or
- * rounded to one (weights.h). pieces.c and splits.c launch this; attend.hip does all that this
- * can't. */
+ * rounded to one (weights.h). pieces.c and splits.c launch this; attend.hip does the rest. */
 #include "mma.h"
 #include "softmax.h"
 #include "tell.h"

@@ -259,15 +259,16 @@ def table(loops, devices, units, before):
                 times = IN_FLIGHT_LESS.get((name, loop.arguments[0], loop.dim),
                                            IN_FLIGHT.get(name, 0))
                 if flight < times * least:
-                    wrong.append(f'{loop.name} on {loop.arch}{loop.kind}: {flight} bytes in flight, {times} '
-                                 f'times {least:.0f} are needed')
+                    wrong.append(f'{loop.name} on {loop.arch}{loop.kind}: {flight} bytes in '
+                                 f'flight, {times} times {least:.0f} are needed')
         known = before.get((loop.arch, loop.rows), ())
         if loop.arguments[:2] != ['bf16', '128'] or loop.rounds:
             known = ()
         old = ', '.join(f'{n:.0f}' for n in known) or '–'
-        rows.append(f'| `{loop.name}`{loop.kind} | {loop.arch} | {loop.instructions} | {loop.matrix} | '
-                    f'{loop.loads} | {loop.per_load:.1f} | {old} | {loop.barriers}, '
-                    f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
+        rows.append(f'| `{loop.name}`{loop.kind} | {loop.arch} | {loop.instructions} | '
+                    f'{loop.matrix} | {loop.loads} | {loop.per_load:.1f} | {old} | '
+                    f'{loop.barriers}, {loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | '
+                    f'{needed} |')
     return '\n'.join(rows), wrong
 
 
