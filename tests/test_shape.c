@@ -60,6 +60,7 @@ static void check_common(const ta_problem *p, const ta_gpu_limits *d, const ta_a
     TEST_ASSERT_TRUE_MESSAGE((int64_t)s->rows * s->groups >= p->query_heads, text);
     TEST_ASSERT_TRUE_MESSAGE((int64_t)s->rows * (s->groups - 1) < p->query_heads, text);
     TEST_ASSERT_TRUE_MESSAGE(s->shared_bytes + 512 <= d->shared_bytes, text);
+    TEST_ASSERT_TRUE_MESSAGE(s->shared_bytes >= TA_SHARE_SCRATCH_BYTES, text);
     TEST_ASSERT_TRUE_MESSAGE(s->k_stride >= p->k_dim * 16 / unit && s->k_stride % 16 == 0, text);
     TEST_ASSERT_TRUE_MESSAGE(s->v_stride >= p->v_dim * 16 / unit && s->v_stride % 16 == 0, text);
     TEST_ASSERT_TRUE_MESSAGE(s->k_at + s->tile * s->k_stride <= s->shared_bytes, text);
