@@ -154,7 +154,7 @@ def is_product(instruction):
 
 def tile_loops(name, arch, code):
     """The loops over tiles of a kernel: the shortest with several wide loads and with products, one
-    that rounds weights and a longer one, with more products, that does not. Of 8 bits there are two
+    that rounds weights and one, with more products, that does not. Of 8 bits there are two
     of each if the device has instructions for a dialect, the shorter ones with them. Kernels that
     take all tiles for edges have one loop for both."""
     loops = {}
@@ -177,13 +177,14 @@ def tile_loops(name, arch, code):
 
 
 def loop_pair(name, arch, wide, native):
-    """The loops for exact and for rounded weights, of some in the order of their length."""
-    rounded, exact = (DirectLoop(name, arch, wide[i], native, i == 0) for i in (0, 1))
-    if rounded.matrix >= exact.matrix:
+    """The loops for exact and for rounded weights, of some in the order of their length. The
+    latter has fewer products."""
+    pair = sorted(wide[:2], key=lambda body: sum(map(is_product, body)))
+    loops = [DirectLoop(name, arch, body, native, body is pair[0]) for body in pair]
+    if len(loops) < 2 or loops[0].matrix == loops[1].matrix:
         sys.exit(f'direct.py: {name} on {arch} has no two loops over tiles, for exact and for '
                  'rounded weights')
-    yield exact
-    yield rounded
+    yield from reversed(loops)
 
 
 def demangle(symbol, yes, no):
@@ -257,15 +258,16 @@ def table(loops, devices, units, before):
                 times = IN_FLIGHT_LESS.get((name, loop.arguments[0], loop.dim),
                                            IN_FLIGHT.get(name, 0))
                 if flight < times * least:
-                    wrong.append(f'{loop.name} on {loop.arch}{loop.kind}: {flight} bytes in flight, {times} '
-                                 f'times {least:.0f} are needed')
+                    wrong.append(f'{loop.name} on {loop.arch}{loop.kind}: {flight} bytes in '
+                                 f'flight, {times} times {least:.0f} are needed')
         known = before.get((loop.arch, loop.rows), ())
         if loop.arguments[:2] != ['bf16', '128'] or loop.rounds:
             known = ()
         old = ', '.join(f'{n:.0f}' for n in known) or '–'
-        rows.append(f'| `{loop.name}`{loop.kind} | {loop.arch} | {loop.instructions} | {loop.matrix} | '
-                    f'{loop.loads} | {loop.per_load:.1f} | {old} | {loop.barriers}, '
-                    f'{loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | {needed} |')
+        rows.append(f'| `{loop.name}`{loop.kind} | {loop.arch} | {loop.instructions} | '
+                    f'{loop.matrix} | {loop.loads} | {loop.per_load:.1f} | {old} | '
+                    f'{loop.barriers}, {loop.shared}, {loop.local} | {flight / 1024:.0f} KiB | '
+                    f'{needed} |')
     return '\n'.join(rows), wrong
 
 
