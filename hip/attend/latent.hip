@@ -108,7 +108,8 @@ TA_DEVICE void add_tile(ta_latent_wave<Type, Wave, Rows> &w, const ta_direct_par
     const uint32_t none[2] = {0, 0};
     bool edge = ta_uniform(p.rule.cap > 0.0f || p.rule.alibi || t < b.all_see.first ||
                            t + TA_LATENT_TILE > min(b.all_see.end, b.end));
-    const bool exact = ta_keeps_weights(p.problem);
+    /* Devices that convert f16 have no registers for a choice in blocks of 64 rows. */
+    const bool exact = (TA_MMA_CONVERTS_F16 && Rows == 64) || ta_keeps_weights(p.problem);
 #pragma unroll
     for (int r = 0; r < slots; r++) {
         float dots[4];

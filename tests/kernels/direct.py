@@ -156,7 +156,7 @@ def is_product(instruction):
 
 def tile_loops(name, arch, code):
     """The loops over tiles of a kernel: the shortest with several wide loads and with products, one
-    that rounds weights and a longer one, with more products, that does not. Of 8 bits there are two
+    that rounds weights and one, with more products, that does not. Of 8 bits there are two
     of each if the device has instructions for a dialect, the shorter ones with them. Kernels that
     take all tiles for edges have one loop for both."""
     loops = {}
@@ -179,13 +179,14 @@ def tile_loops(name, arch, code):
 
 
 def loop_pair(name, arch, wide, native):
-    """The loops for exact and for rounded weights, of some in the order of their length."""
-    rounded, exact = (DirectLoop(name, arch, wide[i], native, i == 0) for i in (0, 1))
-    if rounded.matrix >= exact.matrix:
+    """The loops for exact and for rounded weights, of some in the order of their length. The
+    latter has fewer products."""
+    pair = sorted(wide[:2], key=lambda body: sum(map(is_product, body)))
+    loops = [DirectLoop(name, arch, body, native, body is pair[0]) for body in pair]
+    if len(loops) < 2 or loops[0].matrix == loops[1].matrix:
         sys.exit(f'direct.py: {name} on {arch} has no two loops over tiles, for exact and for '
                  'rounded weights')
-    yield exact
-    yield rounded
+    yield from reversed(loops)
 
 
 def demangle(symbol, yes, no):
