@@ -9,6 +9,7 @@
 
 #include <treeattn/cluster.h>
 
+#include "device/device.h"
 #include "lib/expect.h"
 
 static char path[64];
@@ -412,6 +413,60 @@ static void test_probe_without_a_device(void)
                  "device is NULL", NULL);
 }
 
+/* A device that is lost at one of its copies and waits: rank 1 says so, and rank 0, which waits for
+ * its numbers, hears of it at once. */
+static const ta_device_ops *ops_of_host;
+static _Thread_local int left; /* until it is lost */
+
+static ta_status lose(void)
+{
+    return --left == 0 ? ta_fail(TA_ERR_DEVICE, "lost in a test") : TA_OK;
+}
+
+static ta_status lose_copy(ta_device *device, void *to, const void *from, size_t bytes,
+                           void *stream)
+{
+    TA_TRY(lose());
+    return ops_of_host->copy(device, to, from, bytes, stream);
+}
+
+static ta_status lose_wait(ta_device *device, void *stream)
+{
+    (void)device, (void)stream;
+    return lose();
+}
+
+static ta_status probe_losing(ta_group *group, void *context)
+{
+    ta_device *device;
+    ta_cluster *cluster = NULL;
+    TA_TRY(ta_device_open("host", NULL, &device));
+    ta_device_ops losing = *device->ops;
+    const ta_device_ops *right = device->ops;
+    losing.copy = lose_copy;
+    losing.synchronize = lose_wait;
+    left = *(int *)context;
+    if (ta_group_rank(group) == 1)
+        device->ops = &losing;
+    ta_status status = ta_cluster_probe(group, device, &cluster);
+    device->ops = right;
+    ta_device_close(device);
+    RANK_EXPECT(!cluster);
+    return ta_group_rank(group) == 1
+               ? rank_expect_error(TA_ERR_DEVICE, status, "lost in a test", "")
+               : rank_expect_error(TA_ERR_ABORTED, status, "rank 1 aborted", "lost in a test");
+}
+
+static void test_probe_of_a_lost_device(void)
+{
+    ta_device *device;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    ops_of_host = device->ops;
+    ta_device_close(device);
+    for (int at = 1; at <= 5; ++at) /* two copies at first; then one, and two waits, by turns */
+        EXPECT_OK(ta_group_run_threads(2, NULL, probe_losing, &at));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -432,5 +487,6 @@ int main(void)
     RUN_TEST(test_text_arguments);
     RUN_TEST(test_probe_of_threads);
     RUN_TEST(test_probe_without_a_device);
+    RUN_TEST(test_probe_of_a_lost_device);
     return UNITY_END() != 0;
 }

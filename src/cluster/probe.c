@@ -213,6 +213,8 @@ static ta_status probe_device(probe *p, ta_cluster *cluster)
         cluster->memory_bytes = (double)pages * (double)page_bytes;
 
 free_memory:
+    if (status != TA_OK) /* the others wait for this rank's numbers */
+        ta_group_abort(p->group, ta_last_error());
     p->device->ops->free(p->device, memory);
     free(zeros);
     return status;
@@ -252,6 +254,8 @@ static ta_status probe_links(probe *p, ta_cluster *cluster)
         TA_TRY_GOTO(probe_level(p, kinds[i], &cluster->levels[kinds[i]]), free_memory);
 
 free_memory:
+    if (status != TA_OK)
+        ta_group_abort(p->group, ta_last_error());
     if (device)
         device->ops->free(device, memory);
     else
