@@ -23,8 +23,8 @@ TA_DEVICE float ta_direct_score(const ta_direct_params &p, const ta_direct_piece
     return score;
 }
 
-/* The same of any token: NaN if it lacks a place, -inf if the row does not see it. Any: there may be
- * a soft-cap or ALiBi. */
+/* The same of any token: NaN if it lacks a place, -inf if the row does not see it. Any: there may
+ * be a soft-cap or ALiBi. */
 template <bool Any>
 TA_DEVICE float ta_edge_score(const ta_direct_params &p, const ta_direct_piece &b,
                               const ta_direct_row &row, float dot, int32_t token, bool lacks)

@@ -60,8 +60,8 @@ template <int Group, int Groups> struct ta_fma_lanes {
     }
 };
 
-/* Each lane has a part of Values sums. Give the lane at distance Mask half of them, and take from it
- * the other half; the same at half the distance, and so on. `Left` of them are left in the end. */
+/* Each lane has a part of Values sums. Give the lane at distance Mask half of them, and take from
+ * it the other half; the same at half the distance, and so on. Left: of them after this step. */
 template <int Mask, int Left, int Values> TA_DEVICE void ta_halve_sums(float (&x)[Values])
 {
     if constexpr (Mask > 0) {
@@ -294,8 +294,8 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_fma_wave {
         return rescale;
     }
 
-    /* o = o · rescale + weights · values. With Hide a weight below 0 is of a token that its row must
-     * not see, whatever its value is. */
+    /* o = o · rescale + weights · values. With Hide a weight below 0 is of a token that its row
+     * must not see, whatever its value is. */
     template <bool Hide>
     __device__ __forceinline__ void add_values(const float (&x)[held], float rescale)
     {

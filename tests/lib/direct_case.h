@@ -7,8 +7,8 @@
 
 #include "case.h"
 
-/* K and V of 16 bits with a query of their type; of 8 bits with scales and a query of bf16; or of any
- * wider type, with a query of any of these. */
+/* K and V of 16 bits with a query of their type; of 8 bits with scales and a query of bf16; or of
+ * any wider type, with a query of any of these. */
 typedef enum direct_types { DIRECT_16_BITS, DIRECT_8_BITS, DIRECT_ANY } direct_types;
 
 /* What a kernel takes, drawn from one source. Types come first, then dimensions, then rows. */
