@@ -98,13 +98,18 @@ int ta_mma_runs(int wave);
 
 /* Blocks that one unit holds at a time, by the registers that the kernels are compiled for. */
 #define TA_DIRECT_BLOCKS(dim) ((dim) == 64 ? 3 : 2)
+#define TA_DIRECT_FMA_BLOCKS(rows) ((rows) == 1 ? 3 : 2)
+
+/* Of attend_direct_fma: rows of a group of several, and dimensions at most. */
+#define TA_DIRECT_FMA_ROWS 4
+#define TA_DIRECT_FMA_DIM 256
 
 typedef struct ta_direct_params {
     ta_problem problem;
     ta_tensor q; /* strides filled in, as in kv */
     ta_kv kv;
     ta_score_rule rule;
-    ta_share_params share; /* row groups of 8 or 16 rows; of attend_latent 16 to 64 */
+    ta_share_params share; /* row groups of 1, 4, 8 or 16 rows; of attend_latent 16 to 64 */
     int32_t page_shift;    /* log2 of the tokens of a page, if `plain` */
     int32_t plain;         /* 1: pages of a power of two, at least 16; no soft-cap, no ALiBi */
     int32_t tiles;         /* reproducible mode: tiles of a sequence, each a block; else 0 */
@@ -124,6 +129,9 @@ ta_launched ta_launch_direct_128(const ta_direct_params *params, int wave, void 
 ta_launched ta_launch_direct_256(const ta_direct_params *params, int wave, void *stream);
 /* K and V of 8 bits, of all of these. */
 ta_launched ta_launch_direct_narrow(const ta_direct_params *params, int wave, void *stream);
+
+/* By fused multiply-adds, of wider types: rows of 1 or TA_DIRECT_FMA_ROWS. */
+ta_launched ta_launch_direct_fma(const ta_direct_params *params, int wave, void *stream);
 
 /* K of 576 and V of 512 dimensions, which is the first 512 of K (latent.hip); and let the kernels
  * use their shared memory, once for each device. */

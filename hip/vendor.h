@@ -15,8 +15,12 @@
  *     ta_syncthreads() ta_syncwave()             barriers
  *     ta_lane() ta_wave_id()
  *     ta_shfl_xor(v, mask)
+ *     ta_shfl_xor_by<Mask>(x)                    of a float, by a constant
+ *     ta_shfl(x, lane)                           the float or int32_t of that lane of the wave
  *     ta_any(b)                                  is b true on any lane of the wave?
  *     ta_load16(p) ta_load16_stream(p)           16 bytes at once, 16-byte aligned
+ *     ta_load16_stream_if(there, p, v)           v = ta_load16_stream(p) if it is there, else it
+ *                                                stays the zeros that it is: no lane branches
  *     ta_load8_stream(p)                         8 bytes
  *     ta_ask_for(p)                              a hint: 128 bytes may be brought nearer
  *     ta_load_word(p)                            a word of the device's own memory, by itself
@@ -26,6 +30,8 @@
  *                                                called both. Others need a barrier after it
  *     ta_load_global(p)                          an int32_t that is in the device's own memory
  *     ta_uniform(i)                              an i that the wave's lanes share: may be scalar
+ *     ta_known_uniform(i)                        the same, and compilers know it: in a loop whose
+ *                                                bounds are so known all lanes come to a shuffle
  *     ta_opaque(i)                               in a loop: what follows from a thread's own i is
  *                                                not computed in advance, in dear registers
  *     ta_opaque_uniform(i)                       the same for an i that the wave's lanes share

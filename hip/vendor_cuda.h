@@ -25,6 +25,16 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
     return __shfl_xor_sync(TA_ALL_LANES, value, mask);
 }
 
+template <int Mask> TA_DEVICE float ta_shfl_xor_by(float value)
+{
+    return ta_shfl_xor(value, Mask);
+}
+
+template <class T> TA_DEVICE T ta_shfl(T value, int lane)
+{
+    return __shfl_sync(TA_ALL_LANES, value, lane);
+}
+
 TA_DEVICE bool ta_any(bool value)
 {
     return __any_sync(TA_ALL_LANES, value) != 0;
@@ -43,6 +53,12 @@ TA_DEVICE uint32_t ta_high_halves(uint32_t first, uint32_t second)
 TA_DEVICE int32_t ta_uniform(int32_t value)
 {
     return value;
+}
+
+/* Else each shuffle is there twice: also one for lanes that come to it one after the other. */
+TA_DEVICE int32_t ta_known_uniform(int32_t value)
+{
+    return __reduce_max_sync(TA_ALL_LANES, value);
 }
 
 template <class Params> TA_DEVICE const Params &ta_params_again(const Params &p)
@@ -92,6 +108,15 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
 TA_DEVICE void ta_ask_for(const void *address)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(address)));
+}
+
+TA_DEVICE void ta_load16_stream_if(bool there, const void *address, ta_vec16 &v)
+{
+    asm("{\n\t.reg .pred there;\n\t"
+        "setp.ne.u32 there, %5, 0;\n\t"
+        "@there ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n\t}"
+        : "+r"(v.word[0]), "+r"(v.word[1]), "+r"(v.word[2]), "+r"(v.word[3])
+        : "l"(__cvta_generic_to_global(address)), "r"(static_cast<uint32_t>(there)));
 }
 
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address)

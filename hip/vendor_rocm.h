@@ -42,6 +42,23 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask)
     return __shfl_xor(value, mask, TA_DEVICE_WAVE);
 }
 
+/* Of 32 neighbours without an address, which would take a register. */
+template <int Mask> TA_DEVICE float ta_shfl_xor_by(float value)
+{
+    if constexpr (Mask < 32)
+        return __builtin_bit_cast(
+            float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), Mask << 10 | 31));
+    else
+        return ta_shfl_xor(value, Mask);
+}
+
+/* Of lanes that differ by constants one address is enough. */
+template <class T> TA_DEVICE T ta_shfl(T value, int lane)
+{
+    return __builtin_bit_cast(
+        T, __builtin_amdgcn_ds_bpermute(lane * 4, __builtin_bit_cast(int, value)));
+}
+
 TA_DEVICE bool ta_any(bool value)
 {
     return __any(value) != 0;
@@ -120,6 +137,11 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
     return __builtin_amdgcn_readfirstlane(value);
 }
 
+TA_DEVICE int32_t ta_known_uniform(int32_t value)
+{
+    return ta_uniform(value);
+}
+
 TA_DEVICE void ta_opaque(int32_t &value)
 {
     asm volatile("" : "+v"(value));
@@ -169,6 +191,14 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address)
 TA_DEVICE void ta_ask_for(const void *address)
 {
     (void)address;
+}
+
+/* Not left alone: a value that may be an old one or a new one is copied in each turn of a loop. */
+static __device__ const ta_vec16 ta_zeros = {{0, 0, 0, 0}};
+
+TA_DEVICE void ta_load16_stream_if(bool there, const void *address, ta_vec16 &v)
+{
+    v = ta_load16_stream(there ? address : &ta_zeros);
 }
 
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address)

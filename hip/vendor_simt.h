@@ -59,6 +59,17 @@ template <class T> TA_DEVICE T ta_shfl_xor(T value, int mask, simt::call where =
     return simt::shuffle_xor(value, static_cast<unsigned>(mask), where);
 }
 
+template <int Mask>
+TA_DEVICE float ta_shfl_xor_by(float value, simt::call where = simt::call::here())
+{
+    return ta_shfl_xor(value, Mask, where);
+}
+
+template <class T> TA_DEVICE T ta_shfl(T value, int lane, simt::call where = simt::call::here())
+{
+    return simt::exchange(value, where)[static_cast<unsigned>(lane)];
+}
+
 TA_DEVICE bool ta_any(bool value, simt::call where = simt::call::here())
 {
     auto all = simt::exchange(static_cast<uint32_t>(value), where);
@@ -133,6 +144,11 @@ TA_DEVICE int32_t ta_uniform(int32_t value)
     return value;
 }
 
+TA_DEVICE int32_t ta_known_uniform(int32_t value)
+{
+    return ta_uniform(value);
+}
+
 template <class Params> TA_DEVICE const Params &ta_params_again(const Params &p)
 {
     return p;
@@ -194,6 +210,13 @@ TA_DEVICE ta_vec16 ta_load16_stream(const void *address, simt::call where = simt
 TA_DEVICE void ta_ask_for(const void *address)
 {
     (void)*static_cast<const volatile char *>(address);
+}
+
+TA_DEVICE void ta_load16_stream_if(bool there, const void *address, ta_vec16 &v,
+                                   simt::call where = simt::call::here())
+{
+    if (there)
+        v = simt::aligned_for<ta_vec16>(address, where);
 }
 
 TA_DEVICE ta_vec8 ta_load8_stream(const void *address, simt::call where = simt::call::here())

@@ -136,10 +136,12 @@ static void expect_kernel(int which, const char *name)
 
 static void test_the_kernels_of_captured_steps(void)
 {
-    expect_kernel(CAPTURE_SPLITS, "attend_fma");
+    expect_kernel(CAPTURE_SPLITS, "attend_fma<");
     expect_kernel(CAPTURE_SPLITS + 4, "attend_mma");
-    expect_kernel(CAPTURE_DIRECT, "attend_direct");
-    expect_kernel(CAPTURE_DIRECT_PAGED, "attend_direct");
+    expect_kernel(CAPTURE_DIRECT, "attend_direct<");
+    expect_kernel(CAPTURE_DIRECT_PAGED, "attend_direct<");
+    expect_kernel(CAPTURE_DIRECT_FMA, "attend_direct_fma<");
+    expect_kernel(CAPTURE_DIRECT_FMA_PAGED, "attend_direct_fma<");
     expect_kernel(CAPTURE_LATENT, "attend_latent");
 }
 

@@ -156,6 +156,7 @@ static size_t bytes_of_a_long_step(size_t shared_bytes_per_unit)
     EXPECT_OK(ta_device_open("simt:1", NULL, &other));
     small_step_init(&step, 0, 1);
     step.config.max_tokens = 1 << 20;
+    step.config.k_dim = 264; /* for the kernels that use it */
     EXPECT_OK(ta_plan_create(NULL, other, &step.config, &plan));
     size_t bytes = other->ops->attend_bytes(other, &plan->problem);
     ta_plan_destroy(plan);
@@ -423,7 +424,11 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     TEST_ASSERT_TRUE(ops->has_dtype(device, TA_BF16, TA_AS_KV));
     ta_tell tell = {.to = NULL};
     NO_KERNEL(ops->attend(device, &kv, &t, &cache, memory, memory, &tell, NULL), "attend");
+    NO_KERNEL(ops->attend(device, &query, &t, &cache, memory, memory, &tell, NULL),
+              "attend_direct_fma");
+    query.k_dim = 264;
     NO_KERNEL(ops->attend(device, &query, &t, &cache, memory, memory, &tell, NULL), "attend_fma");
+    query.k_dim = 8;
     NO_KERNEL(ops->pack_kv(device, &kv, &cache, 1, memory, NULL), "pack_kv");
     NO_KERNEL(ops->pack_query(device, &query, &t, 1, memory, NULL), "pack_query");
     ta_finish finish = {.problem = out, .last = {.records = memory, .v_dim = 8}, .heads = 1};

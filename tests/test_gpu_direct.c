@@ -19,7 +19,8 @@ void tearDown(void)
 {
 }
 
-static const direct_kernel taken = {7777, 250, false, direct_choose_dims, direct_choose_rows};
+static const direct_kernel taken = {7777, 250, DIRECT_16_BITS, direct_choose_dims,
+                                    direct_choose_rows};
 
 /* A launch that is refused says which kernel it was. */
 static void test_they_run(void)
@@ -31,7 +32,7 @@ static void test_they_run(void)
             simt_fail_launch(1);
             TEST_ASSERT_FALSE(case_run(&c, &direct_worst, failure, sizeof failure));
             simt_fail_launch(0);
-            bool direct = strstr(failure, "launching kernel attend_direct") != NULL;
+            bool direct = strstr(failure, "launching kernel attend_direct<") != NULL;
             TEST_ASSERT_TRUE_MESSAGE(direct == (dims[d] != 96), failure);
         }
 }

@@ -44,7 +44,7 @@ static void choose_rows(random_source *r, decode_case *c)
     direct_choose_lengths(r, c, most, most > 40 ? 2 : 4);
 }
 
-static const direct_kernel taken = {8888, 24, false, choose_dims, choose_rows};
+static const direct_kernel taken = {8888, 24, DIRECT_16_BITS, choose_dims, choose_rows};
 
 static decode_case case_of(int heads, int tokens, int32_t length)
 {

@@ -39,7 +39,7 @@ static void choose_dims(random_source *r, decode_case *c)
     simt_set_narrow(RANDOM_PICK(r, instructions));
 }
 
-static const direct_kernel taken = {9999, 100, true, choose_dims, direct_choose_rows};
+static const direct_kernel taken = {9999, 100, DIRECT_8_BITS, choose_dims, direct_choose_rows};
 
 static decode_case case_of(ta_dtype dtype, int dim, int heads, int tokens, int32_t length)
 {

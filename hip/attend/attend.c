@@ -8,30 +8,64 @@
 #include "gpu.h"
 #include "latent.h"
 
+/* Query rows of a sequence and KV head, at most: of the plan, whatever a call has. */
+static int32_t most_rows(const ta_problem *p)
+{
+    return p->query_heads / p->kv_heads * p->query_tokens;
+}
+
+/* Will a call of this plan go to the matrix cores by direct kernels? If there are 256 dimensions,
+ * converting f16 takes more registers than there are (mma.h), and widening 8 bits in waves of 64
+ * more scalar ones. */
+static int direct_fits_matrix(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && limits->converts_f16)
+        return 0;
+    int narrow = ta_dtype_is_narrow(p->kv_dtype);
+    if (narrow && p->k_dim == 256 && limits->wave == 64)
+        return 0;
+    if (!limits->matrix || p->query_dtype != (narrow ? TA_BF16 : p->kv_dtype) ||
+        !ta_type_in_matrices(p->query_dtype))
+        return 0;
+    return (!narrow && ta_latent_rows(limits, p)) ||
+           (p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256));
+}
+
+/* By fused multiply-adds? Many rows that matrix cores can multiply are left to attend_mma. */
+static int direct_fits_fma(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    if (!ta_type_exists(p->kv_dtype) || p->k_dim > TA_DIRECT_FMA_DIM ||
+        p->v_dim > TA_DIRECT_FMA_DIM || direct_fits_matrix(limits, p))
+        return 0;
+    return !limits->matrix || p->query_dtype != p->kv_dtype || !ta_type_in_matrices(p->kv_dtype) ||
+           most_rows(p) < TA_MMA_ROWS_MIN;
+}
+
+static int direct_fits(const ta_gpu_limits *limits, const ta_problem *p)
+{
+    return direct_fits_matrix(limits, p) || direct_fits_fma(limits, p);
+}
+
 /* The rows of a group. A wave of 32 has registers for 8 rows of 256 dimensions. */
 static int32_t group_rows(const ta_gpu_limits *limits, const ta_problem *p)
 {
+    if (direct_fits_fma(limits, p))
+        return most_rows(p) == 1 ? 1 : TA_DIRECT_FMA_ROWS;
     if (p->k_dim == TA_LATENT_K_DIM)
         return ta_latent_rows(limits, p);
     if (limits->wave == 64)
         return 16;
-    return p->k_dim == 256 || p->query_heads / p->kv_heads * p->query_tokens <= 8 ? 8 : 16;
+    return p->k_dim == 256 || most_rows(p) <= 8 ? 8 : 16;
 }
 
-/* If there are 256 dimensions, converting f16 takes more registers than there are (mma.h), and
- * widening 8 bits in waves of 64 more scalar ones. */
-static int direct_fits(const ta_gpu_device *gpu, const ta_problem *p)
+/* Blocks that a unit holds at a time. */
+static int32_t blocks_per_unit(const ta_gpu_limits *limits, const ta_problem *p)
 {
-    if (p->kv_dtype == TA_F16 && p->k_dim == 256 && gpu->limits.converts_f16)
-        return 0;
-    int narrow = ta_dtype_is_narrow(p->kv_dtype);
-    if (narrow && p->k_dim == 256 && gpu->limits.wave == 64)
-        return 0;
-    if (!gpu->limits.matrix || p->query_dtype != (narrow ? TA_BF16 : p->kv_dtype) ||
-        !ta_type_in_matrices(p->query_dtype))
-        return 0;
-    return (!narrow && ta_latent_rows(&gpu->limits, p)) ||
-           (p->k_dim == p->v_dim && (p->k_dim == 64 || p->k_dim == 128 || p->k_dim == 256));
+    int32_t rows = group_rows(limits, p);
+    if (direct_fits_fma(limits, p))
+        return TA_DIRECT_FMA_BLOCKS(rows);
+    return p->k_dim == TA_LATENT_K_DIM ? ta_latent_blocks_per_unit(limits, rows)
+                                       : TA_DIRECT_BLOCKS(p->k_dim);
 }
 
 static int is_aligned(const ta_problem *p, const ta_tensor *t)
@@ -59,9 +93,11 @@ static int direct_fits_call(const ta_problem *p, const ta_kv *kv)
 /* Blocks that a unit holds at a time. */
 static int32_t blocks_per_unit(const ta_gpu_limits *limits, const ta_problem *p)
 {
-    if (p->k_dim == TA_LATENT_K_DIM)
-        return ta_latent_blocks_per_unit(limits, group_rows(limits, p));
-    return TA_DIRECT_BLOCKS(p->k_dim);
+    int32_t rows = group_rows(limits, p);
+    if (direct_fits_fma(limits, p))
+        return TA_DIRECT_FMA_BLOCKS(rows);
+    return p->k_dim == TA_LATENT_K_DIM ? ta_latent_blocks_per_unit(limits, rows)
+                                       : TA_DIRECT_BLOCKS(p->k_dim);
 }
 
 static int32_t count_tiles(const ta_problem *p)
@@ -87,7 +123,7 @@ static size_t larger(size_t a, size_t b)
 size_t ta_gpu_attend_bytes(const ta_device *device, const ta_problem *problem)
 {
     const ta_gpu_device *gpu = (const ta_gpu_device *)device;
-    size_t direct = direct_fits(gpu, problem) ? direct_bytes(&gpu->limits, problem) : 0;
+    size_t direct = direct_fits(&gpu->limits, problem) ? direct_bytes(&gpu->limits, problem) : 0;
     size_t pieces = ta_gpu_pieces_bytes(&gpu->limits, problem);
     return larger(direct, larger(pieces, ta_gpu_splits_bytes(&gpu->limits, problem)));
 }
@@ -101,10 +137,11 @@ ta_score_rule ta_gpu_score_rule(const ta_problem *p)
     return rule;
 }
 
-/* Pages too. */
-static int is_short_page(const ta_tensor *t)
+/* Pages too, of 4 GiB; those of 8 bits too of 2^31 elements. */
+static int is_short_page(const ta_problem *p, const ta_tensor *t)
 {
-    return t->batch_stride >= 0 && t->batch_stride < 1ll << 31;
+    int64_t bytes = (int64_t)ta_dtype_bytes(p->kv_dtype);
+    return t->batch_stride >= 0 && t->batch_stride < (1ll << 32) / (bytes < 2 ? 2 : bytes);
 }
 
 /* Do the tokens of a tile of 16 follow each other in memory, and do scores need nothing else? */
@@ -113,8 +150,8 @@ static int is_plain(const ta_problem *p, const ta_kv *kv, const ta_score_rule *r
     int32_t page = kv->page_tokens;
     if (rule->cap > 0.0f || rule->alibi || p->tally_tile % 16 != 0)
         return 0;
-    return !kv->page_table || (page >= 16 && (page & (page - 1)) == 0 && is_short_page(&kv->k) &&
-                               is_short_page(&kv->v));
+    return !kv->page_table || (page >= 16 && (page & (page - 1)) == 0 && is_short_page(p, &kv->k) &&
+                               is_short_page(p, &kv->v));
 }
 
 /* Have tokens of a sequence and KV head scales of their own? */
@@ -146,8 +183,12 @@ static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *proble
                            (of_tokens(kv, &kv->v_scale) ? TA_TOKEN_SCALES_V : 0);
 }
 
-static ta_launched launch_direct(const ta_direct_params *params, int wave, void *stream)
+static ta_launched launch_direct(const ta_gpu_limits *limits, const ta_direct_params *params,
+                                 void *stream)
 {
+    int wave = limits->wave;
+    if (direct_fits_fma(limits, &params->problem))
+        return ta_launch_direct_fma(params, wave, stream);
     if (ta_dtype_is_narrow(params->problem.kv_dtype))
         return ta_launch_direct_narrow(params, wave, stream);
     switch (params->problem.k_dim) {
@@ -173,7 +214,7 @@ static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *param
                                void *stream)
 {
     const ta_problem *p = &params->problem;
-    TA_TRY(ta_gpu_check_launch(gpu, launch_direct(params, gpu->limits.wave, stream)));
+    TA_TRY(ta_gpu_check_launch(gpu, launch_direct(&gpu->limits, params, stream)));
     if (p->tally_tile) {
         ta_merge_splits_params merge = {.problem = *p,
                                         .lengths = params->kv.lengths,
@@ -206,7 +247,7 @@ ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_t
     if (!ta_type_in_caches(problem->kv_dtype)) /* then there is no shape either */
         return ta_gpu_check_launch(
             gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
-    if (problem->selected || problem->prefix_starts || !direct_fits(gpu, problem) ||
+    if (problem->selected || problem->prefix_starts || !direct_fits(&gpu->limits, problem) ||
         !direct_fits_call(problem, kv))
         return attend_shared(gpu, problem, q, kv, records, workspace, tell, stream);
     ta_direct_params params;

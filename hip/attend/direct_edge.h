@@ -23,22 +23,27 @@ TA_DEVICE float ta_direct_score(const ta_direct_params &p, const ta_direct_piece
     return score;
 }
 
-/* A row's dot products with the lane's tokens of the tile at `t` become scores: NaN for tokens that
- * `lacks` says have no place, -inf for what the row does not see. */
+/* The same of any token: NaN if it lacks a place, -inf if the row does not see it. Any: there may
+ * be a soft-cap or ALiBi. */
+template <bool Any>
+TA_DEVICE float ta_edge_score(const ta_direct_params &p, const ta_direct_piece &b,
+                              const ta_direct_row &row, float dot, int32_t token, bool lacks)
+{
+    float score = Any ? ta_direct_score(p, b, row, dot, token) : dot * p.rule.factor;
+    if (lacks)
+        score = NAN;
+    return token >= row.sees.first && token < row.sees.end ? score : -INFINITY;
+}
+
+/* A row's dot products with the lane's tokens of the tile at `t` become scores. */
 template <int Wave, bool Any>
 TA_DEVICE void ta_score_edge(const ta_direct_params &p, const ta_direct_piece &b, int32_t t, int r,
                              uint32_t lacks, float (&x)[4])
 {
     const ta_direct_row &row = b.rows[ta_lanes<Wave>::row(r)];
-    int32_t first = row.sees.first, end = row.sees.end;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int32_t token = t + ta_lanes<Wave>::v_token(i);
-        float score = Any ? ta_direct_score(p, b, row, x[i], token) : x[i] * p.rule.factor;
-        if (lacks >> i & 1)
-            score = NAN;
-        x[i] = token >= first && token < end ? score : -INFINITY;
-    }
+    for (int i = 0; i < 4; i++)
+        x[i] = ta_edge_score<Any>(p, b, row, x[i], t + ta_lanes<Wave>::v_token(i), lacks >> i & 1);
 }
 
 /* Halves of words that are all ones where the lane's values are of tokens in [first, end) that have
@@ -118,7 +123,7 @@ TA_DEVICE void ta_weigh_edge_values(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     ta_add_edge_values(w, b, t, lacks, weights, exact, rescale);
 }
 
-/* Any tile, at `t`, with its loads. Any: there may be a soft-cap or ALiBi. */
+/* Any tile, at `t`, with its loads. */
 template <bool Any, class Type, int Dim, int Wave, int Rows>
 TA_DEVICE void ta_take_edge_tile(ta_direct_wave<Type, Dim, Wave, Rows> &w,
                                  const ta_direct_params &p, const ta_direct_piece &b,

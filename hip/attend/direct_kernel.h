@@ -11,7 +11,8 @@
  * At the end of a piece the waves merge what they have, in their order, and the record is written:
  * to its place if the piece is a whole item, else to the workspace for merge_pieces (merge.hip).
  * shares.h says which pieces a block has, direct_lanes.h which lane has what, direct_elements.h
- * what becomes of 8 bits. The .hip files of the head dimensions and of 8 bits include this. */
+ * what becomes of 8 bits. The .hip files of the head dimensions and of 8 bits include this, and
+ * direct_fma.hip for the way that waves take a piece. */
 #ifndef TA_HIP_DIRECT_KERNEL_H
 #define TA_HIP_DIRECT_KERNEL_H
 
@@ -81,10 +82,11 @@ TA_DEVICE void ta_add_team(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
     }
 }
 
-/* Merge what the waves have and write the records. */
-template <class Type, int Dim, int Wave, int Rows, int Teams>
-TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                            const ta_direct_piece &b, ta_team_partials<Dim, Rows, Teams> &all)
+/* Merge what the waves have and write the records, of v_dim columns. W is here and below a
+ * ta_direct_wave or, of direct_fma.hip, a ta_fma_wave. */
+template <class W, int Dim, int Rows, int Teams>
+TA_DEVICE void ta_end_piece(const W &w, const ta_direct_piece &b,
+                            ta_team_partials<Dim, Rows, Teams> &all, int32_t v_dim)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
     ta_show_sums(w, all);
@@ -97,26 +99,25 @@ TA_DEVICE void ta_end_piece(const ta_direct_wave<Type, Dim, Wave, Rows> &w,
     }
     int32_t rows = ta_uniform(b.row_count);
 #pragma unroll 1
-    for (int32_t i = thread; i < rows * Dim; i += Wave * TA_DIRECT_WAVES)
-        ta_piece_record(b, i / Dim)[i % Dim] = all.o[i / Dim][i % Dim];
+    for (int32_t i = thread; i < rows * v_dim; i += W::threads)
+        ta_piece_record(b, i / v_dim)[i % v_dim] = all.o[i / v_dim][i % v_dim];
     if (thread < rows) {
         float m = ta_teams_largest(all, thread), l = 0.0f;
         for (int i = 0; i < Teams; i++)
             l += all.l[i][thread] * ta_merge_scale(m, all.m[i][thread]).b;
         float *record = ta_piece_record(b, thread);
-        record[Dim] = m;
-        record[Dim + 1] = l;
+        record[v_dim] = m;
+        record[v_dim + 1] = l;
     }
 }
 
 /* The tiles from `t` to `last`, which all rows see whole, while the next is on its way. */
-template <bool Native, bool Exact, class Type, int Dim, int Wave, int Rows>
-TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                                  const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
-                                  int32_t last)
+template <bool Native, bool Exact, class W>
+TA_DEVICE void ta_take_seen_tiles(W &w, const ta_direct_params &p, const ta_direct_cache &c,
+                                  int32_t t, int32_t last)
 {
     const int32_t step = w.step;
-    typename ta_direct_wave<Type, Dim, Wave, Rows>::plain_addresses addresses(p, c);
+    typename W::plain_addresses addresses(p, c);
     addresses.look_up(t);
 #pragma unroll 1
     for (; t <= last && !addresses.exists(); t += step) {
@@ -130,7 +131,7 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     w.load_k(addresses);
     if (w.v_ahead)
         w.load_v(addresses);
-    else if constexpr (ta_direct_wave<Type, Dim, Wave, Rows>::v_asked)
+    else if constexpr (W::v_asked)
         addresses.ask_for_v();
     w.scales.load(p, addresses);
 #pragma unroll 1
@@ -139,49 +140,49 @@ TA_DEVICE void ta_take_seen_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w,
     w.template take_seen_tile<false, Native, Exact>(p, addresses, t);
 }
 
-/* There is a loop for weights that must be exact, and one for those that are rounded. Of 8 bits
- * there are two of each, one of them with the device's own instructions. */
-template <class Type, int Dim, int Wave, int Rows>
-TA_DEVICE void ta_take_seen_tiles_by(ta_direct_wave<Type, Dim, Wave, Rows> &w,
-                                     const ta_direct_params &p, const ta_direct_cache &c, int32_t t,
-                                     int32_t last)
+/* Where weights can be rounded, there is a loop for that and one for those that must be exact. */
+template <bool Native, class W>
+TA_DEVICE void ta_take_seen_tiles_for(W &w, const ta_direct_params &p, const ta_direct_cache &c,
+                                      int32_t t, int32_t last)
 {
-    const bool exact = ta_keeps_weights(p.problem);
-    if (ta_direct_elements<Type>::bytes == 1 && ta_pairs_native(p.problem.kv_dtype)) {
-        if (exact)
-            ta_take_seen_tiles<true, true>(w, p, c, t, last);
-        else
-            ta_take_seen_tiles<true, false>(w, p, c, t, last);
-    } else if (exact) {
-        ta_take_seen_tiles<false, true>(w, p, c, t, last);
-    } else {
-        ta_take_seen_tiles<false, false>(w, p, c, t, last);
-    }
+    if constexpr (W::rounds)
+        if (!ta_keeps_weights(p.problem)) {
+            ta_take_seen_tiles<Native, false>(w, p, c, t, last);
+            return;
+        }
+    ta_take_seen_tiles<Native, true>(w, p, c, t, last);
 }
 
-/* Of 8 bits one kernel takes everything: it has both loops, and the longer way with soft-cap and
- * ALiBi. */
-template <class Type, bool Any> TA_INLINE constexpr bool ta_has_seen_tiles()
+/* Of 8 bits there are two of each, one of them with the device's own instructions. */
+template <class W>
+TA_DEVICE void ta_take_seen_tiles_by(W &w, const ta_direct_params &p, const ta_direct_cache &c,
+                                     int32_t t, int32_t last)
 {
-    return !Any || std::is_same<Type, ta_type_narrow>::value;
+    if (W::bytes == 1 && ta_pairs_native(p.problem.kv_dtype))
+        ta_take_seen_tiles_for<true>(w, p, c, t, last);
+    else
+        ta_take_seen_tiles_for<false>(w, p, c, t, last);
+}
+
+template <class W, bool Any> TA_INLINE constexpr bool ta_has_seen_tiles()
+{
+    return !Any || W::takes_all;
 }
 
 /* All tiles of this wave: first those that not every row sees whole, at both ends. Any: there may
  * be a reason to take all of them for such. */
-template <bool Any, class Type, int Dim, int Wave, int Rows>
-TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_direct_params &p,
-                             const ta_direct_piece &b)
+template <bool Any, class W>
+TA_DEVICE void ta_take_tiles(W &w, const ta_direct_params &p, const ta_direct_piece &b)
 {
-    const int bytes = ta_direct_elements<Type>::bytes;
     const int32_t step = w.step;
-    ta_direct_cache c = ta_find_direct_cache<bytes>(p, b);
-    c.v += w.first_column() * bytes;
-    int32_t end = ta_uniform(b.end), own = ta_uniform(b.first) + w.team() * ta_direct_tile;
+    ta_direct_cache c = ta_find_direct_cache<W::bytes>(p, b);
+    c.v += w.first_column() * W::bytes;
+    int32_t end = W::uniform(b.end), own = W::uniform(b.first + w.team() * W::tile_tokens);
     int32_t first = end, last = -1; /* of those that every row sees */
-    if (ta_has_seen_tiles<Type, Any>() && (!Any || p.plain)) {
-        int32_t before = max(ta_uniform(b.all_see.first) - own, 0);
+    if (ta_has_seen_tiles<W, Any>() && (!Any || p.plain)) {
+        int32_t before = max(W::uniform(b.all_see.first) - own, 0);
         first = own + (before + step - 1) / step * step;
-        last = min(ta_uniform(b.all_see.end), c.end) - ta_direct_tile;
+        last = min(W::uniform(b.all_see.end), c.end) - W::tile_tokens;
     }
 #pragma unroll 1
     for (int32_t t = own; t < end; t += step) {
@@ -190,9 +191,26 @@ TA_DEVICE void ta_take_tiles(ta_direct_wave<Type, Dim, Wave, Rows> &w, const ta_
         else
             ta_take_edge_tile<Any>(w, ta_params_again(p), b, c, t);
     }
-    if constexpr (ta_has_seen_tiles<Type, Any>())
+    if constexpr (ta_has_seen_tiles<W, Any>())
         if (first <= last)
             ta_take_seen_tiles_by(w, ta_params_again(p), c, first, last);
+}
+
+/* All pieces of this block. */
+template <bool Any, class W, int Dim, int Rows, int Teams>
+TA_DEVICE void ta_take_pieces(const ta_direct_params &params, ta_direct_piece &b,
+                              ta_team_partials<Dim, Rows, Teams> &all)
+{
+    if (params.share.blocks)
+        ta_find_shares(ta_params_again(params), b, b.scratch);
+#pragma unroll 1
+    for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
+        W w;
+        const ta_direct_params &p = ta_params_again(params);
+        w.start(p, b);
+        ta_take_tiles<Any>(w, p, b);
+        ta_end_piece(w, b, all, w.v_dim(ta_params_again(p)));
+    }
 }
 
 template <class Type, int Dim, int Wave, int Rows, bool Any>
@@ -203,20 +221,12 @@ __global__ void __launch_bounds__(Wave *TA_DIRECT_WAVES, TA_DIRECT_BLOCKS(Dim))
     /* Never launched: there are not enough registers (attend.c). */
     if (TA_MMA_CONVERTS_F16 && Dim == 256 && std::is_same<Type, ta_type_f16>::value)
         return;
-    typedef ta_team_partials<Dim, Rows, ta_direct_wave<Type, Dim, Wave, Rows>::teams> partials;
+    typedef ta_direct_wave<Type, Dim, Wave, Rows> wave;
+    typedef ta_team_partials<Dim, Rows, wave::teams> partials;
     TA_SHARED(ta_direct_piece, b);
     TA_SHARED(partials, all);
     ta_tell_step(params.problem, params.kv, params.tell);
-    if (params.share.blocks)
-        ta_find_shares(ta_params_again(params), b, b.scratch);
-#pragma unroll 1
-    for (bool again = false; ta_next_piece(ta_params_again(params), again, b); again = true) {
-        ta_direct_wave<Type, Dim, Wave, Rows> w;
-        const ta_direct_params &p = ta_params_again(params);
-        w.start(p, b);
-        ta_take_tiles<Any>(w, p, b);
-        ta_end_piece(w, b, all);
-    }
+    ta_take_pieces<Any, wave>(params, b, all);
 }
 
 template <class Type, int Dim, int Wave, int Rows>
@@ -224,7 +234,7 @@ static ta_launch_result ta_launch_rows(const ta_direct_params &p, hipStream_t st
 {
     dim3 grid(static_cast<unsigned>(p.share.grid));
     const unsigned threads = Wave * TA_DIRECT_WAVES;
-    if constexpr (!ta_has_seen_tiles<Type, true>())
+    if constexpr (!ta_direct_wave<Type, Dim, Wave, Rows>::takes_all)
         if (p.plain)
             return TA_LAUNCH((attend_direct<Type, Dim, Wave, Rows, false>), grid, threads, 0,
                              stream, p);

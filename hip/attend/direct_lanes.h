@@ -51,6 +51,10 @@ template <> struct ta_lanes<32> {
         return ta_lane() % 4;
     }
     /* From the first token to number i. */
+    static __device__ __forceinline__ constexpr int k_step(int i)
+    {
+        return i * 8;
+    }
     static __device__ __forceinline__ constexpr int v_step(int i)
     {
         return i % 2 + i / 2 * 8;
@@ -87,6 +91,10 @@ template <> struct ta_lanes<64> {
     TA_DEVICE int32_t k_chunk()
     {
         return ta_lane() / 16;
+    }
+    static __device__ __forceinline__ constexpr int k_step(int i)
+    {
+        return i;
     }
     static __device__ __forceinline__ constexpr int v_step(int i)
     {
@@ -199,8 +207,8 @@ TA_DEVICE ta_direct_cache ta_find_direct_cache(const ta_direct_params &p, const 
 }
 
 /* The tokens of a tile follow each other in memory. VBytes: of V that a lane loads at once. */
-template <int Wave, int VBytes, int Bytes> struct ta_plain_addresses {
-    typedef ta_lanes<Wave> lanes;
+template <class Lanes, int VBytes, int Bytes> struct ta_plain_addresses {
+    typedef Lanes lanes;
     const ta_direct_params &p;
     const ta_direct_cache &c;
     uint32_t k_lane, v_lane;     /* byte offsets of the lane's first token in a tile */
@@ -270,7 +278,7 @@ template <int Wave, int VBytes, int Bytes> struct ta_plain_addresses {
 
     __device__ __forceinline__ const char *k_token(int i) const
     {
-        return k_tile + k_lane + static_cast<uint64_t>(8 * i) * k_stride();
+        return k_tile + k_lane + static_cast<uint64_t>(lanes::k_step(i)) * k_stride();
     }
 
     __device__ __forceinline__ const char *v_token(int i) const
@@ -278,11 +286,10 @@ template <int Wave, int VBytes, int Bytes> struct ta_plain_addresses {
         return v_tile + v_lane + static_cast<uint64_t>(lanes::v_step(i)) * v_stride();
     }
 
-    /* Ask for 256 bytes of V of each token of the tile, a line by each lane, while registers have
-     * no room for them. Of rows that begin inside of a line it leaves out the rest. */
+    /* Ask for 256 bytes of V of each token of the tile, a line by each lane of a wave of 32, while
+     * registers have no room for them. Of rows that begin inside of a line the rest is left out. */
     __device__ __forceinline__ void ask_for_v() const
     {
-        static_assert(Wave == 2 * ta_direct_tile, "a lane for each line");
         uint32_t lane = static_cast<uint32_t>(ta_lane());
         ta_ask_for(v_tile + static_cast<uint64_t>(lane / 2) * v_stride() + lane % 2 * 128);
     }
@@ -309,9 +316,19 @@ TA_DEVICE ta_token_place ta_find_token(const ta_direct_params &p, const ta_direc
     return place;
 }
 
+/* Where a part of a token's K or V is; of one without a place, zeros. */
+template <int Bytes>
+TA_DEVICE const char *ta_token_address(const ta_token_place &at, const char *data,
+                                       const ta_tensor &t, int32_t offset)
+{
+    if (!at.has)
+        return reinterpret_cast<const char *>(ta_fills) + offset;
+    return data + (at.page * t.batch_stride + at.within * t.token_stride) * Bytes + offset;
+}
+
 /* Any tile: each token of a lane is looked up by itself, and zeros are read where there is none. */
-template <int Wave, int VBytes, int Bytes> struct ta_any_addresses {
-    typedef ta_lanes<Wave> lanes;
+template <class Lanes, int VBytes, int Bytes> struct ta_any_addresses {
+    typedef Lanes lanes;
     const char *k_tokens[lanes::k_tokens], *v_tokens[4];
     uint32_t lacking; /* a bit for each of the 4 tokens whose V this lane loads, and no place has */
 
@@ -340,9 +357,7 @@ template <int Wave, int VBytes, int Bytes> struct ta_any_addresses {
     {
         ta_token_place at = ta_find_token(p, c, token);
         lacks = !at.has;
-        if (!at.has)
-            return reinterpret_cast<const char *>(ta_fills) + offset;
-        return data + (at.page * t.batch_stride + at.within * t.token_stride) * Bytes + offset;
+        return ta_token_address<Bytes>(at, data, t, offset);
     }
 
     __device__ __forceinline__ const char *k_token(int i) const

@@ -22,11 +22,17 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
     static const int columns = Dim == 256 ? 128 : Dim;
     static const int sharers = Dim / columns;
     static const int teams = TA_DIRECT_WAVES / sharers; /* of waves that share tiles */
-    static const int step = ta_direct_tile * teams;     /* from a team's tile to its next */
+    static const int tile_tokens = ta_direct_tile;
+    static const int step = tile_tokens * teams; /* from a team's tile to its next */
+    static const int threads = Wave * TA_DIRECT_WAVES;
+    /* Of 8 bits one kernel takes everything: it has both loops, and the longer way with soft-cap
+     * and ALiBi. */
+    static const bool takes_all = std::is_same<Type, ta_type_narrow>::value;
+    static const bool rounds = true; /* its weights, if the plan lets it */
     static const int bytes = ta_direct_elements<Type>::bytes;
     typedef ta_v_words<Wave, columns, bytes> v_words;
-    typedef ta_plain_addresses<Wave, v_words::bytes, bytes> plain_addresses;
-    typedef ta_any_addresses<Wave, v_words::bytes, bytes> any_addresses;
+    typedef ta_plain_addresses<lanes, v_words::bytes, bytes> plain_addresses;
+    typedef ta_any_addresses<lanes, v_words::bytes, bytes> any_addresses;
     static const int chunk = 16 / bytes;          /* elements of K that are loaded at once */
     static const int k_loads = Dim / (4 * chunk); /* of a token, each lane one chunk */
     static const int k_products = Dim / 16;       /* each lane 4 elements */
@@ -46,9 +52,20 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
         return ta_wave_id() / sharers;
     }
 
+    /* Of what the lanes share, for the loop over tiles. */
+    static __device__ __forceinline__ int32_t uniform(int32_t i)
+    {
+        return ta_uniform(i);
+    }
+
     static __device__ __forceinline__ int32_t first_column()
     {
         return ta_wave_id() % sharers * columns;
+    }
+
+    static __device__ __forceinline__ constexpr int32_t v_dim(const ta_direct_params &)
+    {
+        return Dim;
     }
 
     /* Of V, of those that this wave sums: where element i of product t is. */

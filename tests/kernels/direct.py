@@ -12,6 +12,7 @@ import sys
 import assembly
 
 FAMILY = 'attend_direct'
+FMA = 'attend_direct_fma'
 TILE = 16  # tokens of a wave
 WAVES = 4  # of a block
 
@@ -25,6 +26,10 @@ NO_LIMIT = {('gfx90a', 'f16')}
 LIMITS_NARROW = {(32, 8): 130, (32, 16): 140, (64, 16): 240}
 LIMITS_NATIVE = {(32, 8): 90, (32, 16): 100, (64, 16): 150}
 
+# By fused multiply-adds, on NVIDIA: (bytes of an element, rows). A part of a tile's work, to make
+# weights and to bring them to the lanes, is the same for tiles of half the bytes: those of f32.
+LIMITS_FMA = {(4, 1): 16, (4, 4): 38, (2, 1): 30, (2, 4): 64}
+
 # How often what Little's law asks for must be in flight, on these devices.
 IN_FLIGHT = {'H100': 2, 'MI300X': 2}
 # A tile of 8 bits has half the bytes: 1.84 times on H100, of 64 dimensions 1.38 times, on MI300X
@@ -35,7 +40,8 @@ IN_FLIGHT_LESS = {('H100', 'narrow', 256): 1.8, ('H100', 'narrow', 128): 1.8,
 # What 16 bytes of K and V took before, by (architecture, rows of the group): attend_fma with 1 and
 # 4 rows, attend_mma with 8 and 16, 128 dimensions in bf16. Counted once, in SASS; of AMD's,
 # report.py counts those kernels in the same build.
-BEFORE_NVIDIA = {('sm_90', 8): (92, 120, 145), ('sm_90', 16): (145,)}
+BEFORE_NVIDIA = {('sm_90', 8): (92, 120, 145), ('sm_90', 16): (145,), ('sm_90', 1): (92,),
+                 ('sm_90', 4): (120,)}
 
 
 class Sass:
@@ -65,7 +71,7 @@ class DirectLoop:
         self.dim, self.wave, self.rows = (int(n) for n in self.arguments[1:4])
         self.narrow = self.arguments[0] == 'narrow'
         self.bytes = 1 if self.narrow else 2  # of an element
-        self.plain = self.arguments[4] == 'plain' or self.narrow
+        self.plain = 'plain' in self.arguments or self.narrow
         self.instructions = len(loop)
         self.loaded = sum(map(load_bytes, loop))
         self.loads = sum(load_bytes(i) > 0 for i in loop)
@@ -91,6 +97,18 @@ class DirectLoop:
         """Instructions for each 16 bytes of K and V."""
         pieces = TILE * self.dim * 2 * self.bytes / 16 / self.wave
         return self.instructions * self.sharers / pieces
+
+    @property
+    def expected(self):
+        """Bytes of K and V that a lane loads."""
+        both = TILE * (self.dim + self.dim // self.sharers) * self.bytes / self.wave
+        few = self.wave == 64 and self.dim * self.bytes == 64
+        return both / 2 if few else both  # V comes by 4 bytes there, as other things do
+
+    @property
+    def blocks(self):
+        """Of a unit."""
+        return blocks_per_unit(self.dim)
 
     @property
     def tile_bytes(self):
@@ -125,12 +143,49 @@ class DirectLoop:
             yield f'{where} has {self.shared} accesses of shared memory'
         if self.local:
             yield f'{where} has {self.local} accesses of spilled registers'
-        expected = TILE * (self.dim + self.dim // self.sharers) * self.bytes / self.wave
-        if self.wave == 64 and self.dim * self.bytes == 64:
-            expected /= 2  # V comes by 4 bytes, as other things do
-        if self.loaded != expected:
+        if self.loaded != self.expected:
             yield (f'{where} loads {self.loaded} bytes of K and V in a thread: '
-                   f'expected {expected:.0f}')
+                   f'expected {self.expected:.0f}')
+
+
+class FmaLoop(DirectLoop):
+    """The same of attend_direct_fma: ta_fma_wave of hip/attend/direct_fma_wave.h has these numbers,
+    by the same names."""
+
+    def __init__(self, name, arch, loop):
+        super().__init__(name, arch, loop)
+        self.bytes = 4 if self.arguments[0] == 'f32' else 2
+        self.plain = True
+        pieces = self.dim * self.bytes // 16
+        group = min(pieces, self.wave)
+        self.pieces = pieces // group  # of a token in a lane
+        few = 4 if self.bytes == 4 or self.rows == 1 else 2
+        self.tokens = (8 if self.wave == 32 else few) // self.pieces  # in a lane
+
+    @property
+    def sharers(self):
+        return 1
+
+    @property
+    def expected(self):
+        """Bytes of K and V that a lane loads."""
+        return 2 * 16 * self.tokens * self.pieces
+
+    @property
+    def per_load(self):
+        return self.instructions / (self.expected / 16)
+
+    @property
+    def tile_bytes(self):
+        return self.expected * self.wave
+
+    @property
+    def blocks(self):
+        return 3 if self.rows == 1 else 2
+
+    def limit(self):
+        on_nvidia = self.arch.startswith('sm_')
+        return LIMITS_FMA.get((self.bytes, self.rows)) if on_nvidia else None
 
 
 # Barriers of a block; on NVIDIA those of a wave are WARPSYNC. Exchanges between lanes are no access
@@ -163,11 +218,15 @@ def tile_loops(name, arch, code):
     for instruction in code:
         for head in instruction.loops:
             loops.setdefault(head, []).append(instruction)
+    fma = name.startswith(FMA + '<')
     least = 16 if 'narrow' in name else 64
     wide = sorted((body for body in loops.values() if sum(map(load_bytes, body)) >= least and
-                   any(is_product(i) for i in body)), key=len)
+                   (fma or any(is_product(i) for i in body))), key=len)
     if not wide:
         sys.exit('direct.py: a kernel has no loop over tiles of K and V')
+    if fma:
+        yield FmaLoop(name, arch, wide[0])
+        return
     native = [body for body in wide if any(NATIVE.match(i.name) for i in body)]
     if 'narrow' in name and native:
         yield from loop_pair(name, arch, native, True)
@@ -208,7 +267,7 @@ def read_sections(path, nvdisasm):
 
 def read_cubin(path, nvdisasm):
     for symbol, arch, lines in read_sections(path, nvdisasm):
-        if FAMILY in symbol:
+        if f'{len(FAMILY)}{FAMILY}I' in symbol or f'{len(FMA)}{FMA}I' in symbol:
             yield from tile_loops(demangle(symbol, 'any', 'plain'), arch,
                                   assembly.read_kernel(lines, {}, Sass))
 
@@ -252,7 +311,7 @@ def table(loops, devices, units, before):
     for loop in sorted(loops, key=lambda l: (l.arch, l.dim, l.rows, l.name, l.rounds)):
         if not loop.plain:
             continue
-        flight, needed = in_flight(loop, blocks_per_unit(loop.dim)), '–'
+        flight, needed = in_flight(loop, loop.blocks), '–'
         for name, device in devices.items():
             if device['arch'] == loop.arch:
                 least = little(loop, device, units[loop.arch])
@@ -274,5 +333,5 @@ def table(loops, devices, units, before):
 
 
 def read_amd(kernels):
-    return [loop for k in kernels if k.family == FAMILY
+    return [loop for k in kernels if k.family in (FAMILY, FMA)
             for loop in tile_loops(k.name, k.arch, k.code)]

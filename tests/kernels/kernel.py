@@ -62,7 +62,7 @@ class Kernel:
     @property
     def direct(self):
         """Its loops are counted in machine code (direct.py)."""
-        return self.family == 'attend_direct'
+        return self.family in ('attend_direct', 'attend_direct_fma')
 
     @property
     def tiles_kv(self):

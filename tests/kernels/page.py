@@ -12,6 +12,8 @@ again: see [gpu.md](gpu.md). CI compares it with a new build, and fails on a spi
 K or V narrower than 16 bytes (of 8 bits: 8) in the tile loop of a kernel for aligned caches. No GPU
 ran any of this: nothing here is a measurement.
 
+- `attend_direct_fma<element type, largest head dimension, wave width, rows>`: caches of 16 and 32
+  bits by fused multiply-adds, one variant that takes everything.
 - `attend_direct<element type, head dimension, wave width, rows, variant>`: caches of 16 and of 8
   bits with 64, 128 and 256 dimensions, without shared memory in the loop over tiles. The plain
   variant has one loop for tiles that all rows see and another for the rest; the other takes any
@@ -74,8 +76,9 @@ they compute, and **of needed** how often that is what Little's law asks for. Of
 waves share a tile and both ask for its K: that is counted once.
 
 CI fails above 20 instructions for 16 bytes with 8 rows and 32 with 16 rows on NVIDIA, 30 with 16
-rows on AMD, of 128 dimensions; of 8 bits, of which 16 bytes are twice the elements and each is
-widened, above 130, 140 and 240, by instructions of the device 90, 100 and 150; if there is a
+rows on AMD, of 128 dimensions; by fused multiply-adds, on NVIDIA, above 16 with 1 row and 38 with 4
+of f32, and above 30 and 64 of 16 bits; of 8 bits, of which 16 bytes are twice the elements and each
+is widened, above 130, 140 and 240, by instructions of the device 90, 100 and 150; if there is a
 barrier, an access of shared memory or a spill in the loop; and if less is in flight than twice what
 Little's law asks for on H100 and MI300X. Of 256 dimensions in 16 bits registers have room for K
 or V alone: NVIDIA's kernels ask for V all the same, into the second-level cache, which counts.

@@ -11,6 +11,10 @@ static void choose_shared(int which, decode_case *c)
     c->plan.k_dim = 64;
     c->plan.v_dim = 32;
     c->lengths[1] = which == 2 || which == 4 ? 1500 : 7;
+    if (which < 4) { /* not for the direct kernels, whose caches are aligned */
+        c->k.strides_given = true;
+        c->k.pad_token = 1;
+    }
     if (which >= 3) /* matrix cores */
         c->plan.query_heads = 16;
     if (which == 4 || which == 5) {
@@ -37,6 +41,15 @@ static void choose_direct(int which, decode_case *c)
         c->plan.query_heads = 24;
         c->plan.window = 700;
     }
+    if (which == CAPTURE_DIRECT_FMA) {
+        c->plan.kv_dtype = c->plan.query_dtype = TA_F32;
+        c->plan.k_dim = c->plan.v_dim = 80;
+    }
+    if (which == CAPTURE_DIRECT_FMA_PAGED) {
+        c->plan.query_dtype = TA_F32;
+        c->plan.k_dim = 192;
+        c->plan.window = 700;
+    }
     if (which == CAPTURE_LATENT) {
         c->plan.k_dim = 576;
         c->plan.v_dim = 512;
@@ -45,7 +58,8 @@ static void choose_direct(int which, decode_case *c)
         c->plan.kv_heads = 1;
         c->lengths[1] = 500;
     }
-    if (which == CAPTURE_DIRECT_PAGED || which == CAPTURE_NARROW_SELECTED) {
+    if (which == CAPTURE_DIRECT_PAGED || which == CAPTURE_DIRECT_FMA_PAGED ||
+        which == CAPTURE_NARROW_SELECTED) {
         c->paged = true;
         c->page_tokens = 16;
         c->spare_pages = 2;

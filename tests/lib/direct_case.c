@@ -20,7 +20,7 @@ static const direct_kernel *taken;
 /* Neighbours of 16 bytes stay neighbours. */
 static void align(case_layout *layout)
 {
-    int unit = taken->narrow ? 16 : 8;
+    int unit = taken->types == DIRECT_8_BITS ? 16 : 8;
     layout->pad_head -= layout->pad_head % unit;
     layout->pad_token -= layout->pad_token % unit;
     layout->pad_batch -= layout->pad_batch % unit;
@@ -31,7 +31,13 @@ static void choose_types(uint64_t seed, random_source *r, decode_case *c)
 {
     c->plan.kv_dtype = c->plan.query_dtype = seed % 2 ? TA_BF16 : TA_F16;
     c->k_scale = c->v_scale = CASE_SCALES_NONE;
-    if (!taken->narrow)
+    if (taken->types == DIRECT_ANY) {
+        static const ta_dtype all[] = {TA_F32, TA_F32, TA_F16, TA_BF16};
+        c->plan.kv_dtype = c->plan.query_dtype = RANDOM_PICK(r, all);
+        if (random_one_in(r, 2))
+            c->plan.query_dtype = RANDOM_PICK(r, all);
+    }
+    if (taken->types != DIRECT_8_BITS)
         return;
     c->plan.kv_dtype = (ta_dtype)random_int(r, NUMBER_DTYPE_END, NUMBER_NARROW_END - 1);
     c->plan.query_dtype = TA_BF16;
@@ -228,7 +234,7 @@ static void run_without_page(ta_dtype dtype, int k_dim, int v_dim, int32_t lengt
     EXPECT_OK(ta_device_open(options.device, NULL, &device));
     EXPECT_OK(ta_plan_create(NULL, device, &config, &plan));
     EXPECT_OK(device_array_make(device, 2 * (size_t)k_dim, 2, &q));
-    EXPECT_OK(device_array_make(device, 2 * PAGES * PAGE * (size_t)k_dim, 2, &kv));
+    EXPECT_OK(device_array_make(device, 2 * PAGES * PAGE * (size_t)k_dim, 4, &kv));
     EXPECT_OK(device_array_make(device, 2 + 2 * PAGES, sizeof(int32_t), &numbers));
     EXPECT_OK(device_array_make(device, 2 * (size_t)v_dim, sizeof(float), &out));
     int32_t *lengths = numbers.host, *table = lengths + 2;

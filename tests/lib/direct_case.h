@@ -7,11 +7,15 @@
 
 #include "case.h"
 
-/* What a kernel takes, drawn from one source. */
+/* K and V of 16 bits with a query of their type; of 8 bits with scales and a query of bf16; or of
+ * any wider type, with a query of any of these. */
+typedef enum direct_types { DIRECT_16_BITS, DIRECT_8_BITS, DIRECT_ANY } direct_types;
+
+/* What a kernel takes, drawn from one source. Types come first, then dimensions, then rows. */
 typedef struct direct_kernel {
     uint64_t salt; /* of the seed, so that kernels have different cases */
     int cases;     /* unless the arguments say how many */
-    bool narrow;   /* K and V of 8 bits with scales, else of 16 */
+    direct_types types;
     void (*choose_dims)(random_source *r, decode_case *c);
     void (*choose_rows)(random_source *r, decode_case *c); /* heads, query tokens, lengths */
 } direct_kernel;
