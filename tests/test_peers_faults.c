@@ -42,16 +42,20 @@ static void test_bad_argument(void)
     ta_cluster_destroy(cluster);
 }
 
-/* All ranks leave at the same moment: whoever of them looks first, no slab is left behind. */
+/* All ranks leave at the same moment: whoever of them looks first, no slab is left behind, and the
+ * callers stay on the device that they were on. */
 static pthread_barrier_t all_leave;
 
 static ta_status run_leaving(peer *p)
 {
     small_step step;
     ta_plan *plan = NULL;
+    int now = -1;
     TA_TRY(prepare(p, &step, &plan));
+    RANK_EXPECT(hipSetDevice(7) == hipSuccess);
     pthread_barrier_wait(&all_leave);
     ta_plan_destroy(plan);
+    RANK_EXPECT(hipGetDevice(&now) == hipSuccess && now == 7);
     small_step_release(&step);
     return TA_OK;
 }
