@@ -90,16 +90,6 @@ static int direct_fits_call(const ta_problem *p, const ta_kv *kv)
     return is_aligned(p, &kv->k) && is_aligned(p, &kv->v) && is_near(&kv->k) && is_near(&kv->v);
 }
 
-/* Blocks that a unit holds at a time. */
-static int32_t blocks_per_unit(const ta_gpu_limits *limits, const ta_problem *p)
-{
-    int32_t rows = group_rows(limits, p);
-    if (direct_fits_fma(limits, p))
-        return TA_DIRECT_FMA_BLOCKS(rows);
-    return p->k_dim == TA_LATENT_K_DIM ? ta_latent_blocks_per_unit(limits, rows)
-                                       : TA_DIRECT_BLOCKS(p->k_dim);
-}
-
 static int32_t count_tiles(const ta_problem *p)
 {
     return p->tally_tile ? (int32_t)ta_ceil_div(p->max_tokens, p->tally_tile) : 0;
