@@ -290,8 +290,10 @@ template <class Lanes, int VBytes, int Bytes> struct ta_plain_addresses {
      * registers have no room for them. Of rows that begin inside of a line the rest is left out. */
     __device__ __forceinline__ void ask_for_v() const
     {
-        uint32_t lane = static_cast<uint32_t>(ta_lane());
-        ta_ask_for(v_tile + static_cast<uint64_t>(lane / 2) * v_stride() + lane % 2 * 128);
+        int32_t lane = ta_lane();
+        ta_opaque(lane); /* or the product below would keep registers */
+        uint32_t token = static_cast<uint32_t>(lane) / 2, half = static_cast<uint32_t>(lane) % 2;
+        ta_ask_for(v_tile + (token * v_stride() + half * 128));
     }
 };
 
