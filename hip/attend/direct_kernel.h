@@ -89,6 +89,7 @@ TA_DEVICE void ta_end_piece(const W &w, const ta_direct_piece &b,
                             ta_team_partials<Dim, Rows, Teams> &all, int32_t v_dim)
 {
     int32_t thread = static_cast<int32_t>(threadIdx.x);
+    ta_opaque(thread); /* what follows from it is not kept from piece to piece */
     ta_show_sums(w, all);
     ta_syncthreads();
 #pragma unroll 1
