@@ -286,14 +286,14 @@ template <class Lanes, int VBytes, int Bytes> struct ta_plain_addresses {
         return v_tile + v_lane + static_cast<uint64_t>(lanes::v_step(i)) * v_stride();
     }
 
-    /* Ask for 256 bytes of V of each token of the tile, a line by each lane of a wave of 32, while
-     * registers have no room for them. Of rows that begin inside of a line the rest is left out. */
+    /* Ask for 256 bytes of V of each token of the tile while registers have no room for them: a
+     * line by each lane of a wave of 32, near what it will load of that token. Of rows that begin
+     * inside of a line the rest is left out. */
     __device__ __forceinline__ void ask_for_v() const
     {
-        int32_t lane = ta_lane();
-        ta_opaque(lane); /* or the product below would keep registers */
-        uint32_t token = static_cast<uint32_t>(lane) / 2, half = static_cast<uint32_t>(lane) % 2;
-        ta_ask_for(v_tile + (token * v_stride() + half * 128));
+        uint32_t chunk = static_cast<uint32_t>(lanes::v_chunk());
+        uint32_t token = static_cast<uint32_t>(lanes::v_step(static_cast<int>(chunk % 4)));
+        ta_ask_for(v_tile + v_lane + token * v_stride() + chunk / 4 * 128);
     }
 };
 
