@@ -18,7 +18,7 @@ export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 host=(direct group_threads host_pool run_threads)
 steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
 glue=(ccl_lifetime ccl_steps 'peers without '{none,arrive,release,acquire} simt_ccl simt_streams)
-kernels=({gpu_caller,gpu_device,gpu_direct,gpu_race,merge}' wave 32 random'
+kernels=({gpu_caller,gpu_device,gpu_direct,gpu_direct_fma,gpu_pieces,gpu_race,merge}' wave 32 random'
     {gpu_device,gpu_race}' wave 64 random')
 
 give_up()
@@ -38,7 +38,7 @@ status=0 # of meson, which may also end before it has counted
 if [[ ${1:-} == --short ]]; then
     shift
     programs=("${host[@]}" "${steps[@]}" ccl_lifetime ccl_steps gpu_caller gpu_device gpu_direct
-        gpu_race merge)
+        gpu_direct_fma gpu_pieces gpu_race merge)
     ninja -C "$build" hip/treeattn-simt.so "${programs[@]/#/tests/test_}" \
         tests/peers/test_peers_without_{none,arrive,release,acquire} \
         tests/simt/test_simt_{ccl,streams} \
