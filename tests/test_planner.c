@@ -374,7 +374,7 @@ static void test_explanation_with_a_cluster(void)
     EXPECT_OK(ta_group_run_threads(4, NULL, plan_rank, t));
     says(t->text, "exchange: doubling, ");
     says(t->text, "why this exchange: the default; no cluster was given");
-    says(t->json, "\"why\": \"the default; no cluster was given\"}");
+    says(t->json, "\"why\": \"the default; no cluster was given\", \"weights\": \"exact\"}");
     check_json(t->json, 0);
     TEST_ASSERT_NULL(strstr(t->text, "candidate: "));
     trial_free(t);

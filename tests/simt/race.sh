@@ -18,7 +18,7 @@ export TSAN_OPTIONS=halt_on_error=1:exitcode=66
 host=(direct group_threads host_pool run_threads)
 steps=(append collectives combine custom_steps group_custom ragged reshard) # of groups of threads
 glue=(ccl_lifetime ccl_steps 'peers without '{none,arrive,release,acquire} simt_ccl simt_streams)
-kernels=({gpu_caller,gpu_device,gpu_direct,gpu_direct_fma,gpu_pieces,gpu_race,merge}' wave 32 random'
+kernels=({gpu_{caller,device,direct,direct_fma,pieces,race},merge}' wave 32 random'
     {gpu_device,gpu_race}' wave 64 random')
 
 give_up()
