@@ -105,6 +105,10 @@ ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *prob
 ta_status ta_gpu_merge_pieces(ta_gpu_device *gpu, const ta_problem *problem,
                               const ta_share_params *share, float *records, void *stream);
 
+/* What the parameters of every call to the kernels with shared memory have; the rest is 0. */
+void ta_gpu_start_attend(ta_attend_params *params, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, const ta_tell *tell);
+
 /* attend() by the kernels with shared memory in equal shares, and its workspace; is a cache for
  * their aligned variants; and a launch of them (attend/pieces.c). */
 size_t ta_gpu_pieces_bytes(const ta_gpu_limits *limits, const ta_problem *problem);

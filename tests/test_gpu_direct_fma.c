@@ -162,11 +162,8 @@ static void test_ranks_and_pages_of_reproducible_mode(void)
 
 static void test_all(void)
 {
-    RUN_TEST(test_random_cases);
+    RUN_DIRECT_TESTS();
     RUN_TEST(test_it_runs);
-    RUN_TEST(test_lengths_around_tiles_and_shares);
-    RUN_TEST(test_unequal_lengths);
-    RUN_TEST(test_values_that_are_not_finite);
     RUN_TEST(test_pages_that_are_none);
     RUN_TEST(test_any_query);
     RUN_TEST(test_ranks_and_pages_of_reproducible_mode);

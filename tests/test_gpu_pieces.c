@@ -149,11 +149,8 @@ static void test_bits_of_every_run(void)
 
 static void test_all(void)
 {
-    RUN_TEST(test_random_cases);
+    RUN_DIRECT_TESTS();
     RUN_TEST(test_they_run);
-    RUN_TEST(test_lengths_around_tiles_and_shares);
-    RUN_TEST(test_unequal_lengths);
-    RUN_TEST(test_values_that_are_not_finite);
     RUN_TEST(test_bits_of_every_run);
 }
 

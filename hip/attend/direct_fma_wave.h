@@ -329,11 +329,7 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_fma_wave {
 
     __device__ __forceinline__ void find_next(plain_addresses &addresses, int32_t next)
     {
-        if (!addresses.exists())
-            lose_all();
-        addresses.find(next);
-        addresses.look_up(next + step);
-        load_k(addresses);
+        ta_find_next(*this, addresses, next);
     }
 
     /* A tile that all rows see whole, and if there are More the loads of the one at `next`. */

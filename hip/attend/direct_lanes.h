@@ -297,6 +297,17 @@ template <class Lanes, int VBytes, int Bytes> struct ta_plain_addresses {
     }
 };
 
+/* Ask for K of the tile at `next`, which was looked up, and look up the one after it. */
+template <class W, class Addresses>
+TA_DEVICE void ta_find_next(W &w, Addresses &addresses, int32_t next)
+{
+    if (!addresses.exists())
+        w.lose_all();
+    addresses.find(next);
+    addresses.look_up(next + w.step);
+    w.load_k(addresses);
+}
+
 /* Where a token is: in which page, or 0, and at which place in it. */
 struct ta_token_place {
     int64_t page, within;

@@ -218,11 +218,7 @@ struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<W
 
     __device__ __forceinline__ void find_next(plain_addresses &addresses, int32_t next)
     {
-        if (!addresses.exists())
-            lose_all();
-        addresses.find(next);
-        addresses.look_up(next + step);
-        load_k(addresses);
+        ta_find_next(*this, addresses, next);
         if constexpr (v_asked)
             addresses.ask_for_v();
     }

@@ -127,23 +127,29 @@ static ta_status launch_both(ta_gpu_device *gpu, const ta_attend_params *params,
     return ta_gpu_merge_pieces(gpu, &params->problem, &params->share, params->records, stream);
 }
 
+void ta_gpu_start_attend(ta_attend_params *params, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, const ta_tell *tell)
+{
+    memset(params, 0, sizeof *params); /* the padding too: two captures of a step are equal bytes */
+    params->problem = *problem;
+    params->q = *q;
+    params->kv = *kv;
+    params->rule = ta_gpu_score_rule(problem);
+    params->split_floats = ta_split_floats(problem);
+    params->tell = *tell;
+}
+
 ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
                                const ta_kv *kv, float *records, void *workspace,
                                const ta_tell *tell, void *stream)
 {
     int aligned = ta_gpu_aligned(problem, kv);
     ta_attend_params params;
-    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
-    params.problem = *problem;
-    params.q = *q;
-    params.kv = *kv;
-    params.rule = ta_gpu_score_rule(problem);
+    ta_gpu_start_attend(&params, problem, q, kv, tell);
     params.shape = ta_choose_shape(&gpu->limits, problem, aligned);
     params.share = ta_gpu_share(&gpu->limits, problem, params.shape.rows,
                                 ta_shape_blocks_per_unit(&gpu->limits, &params.shape), workspace);
     params.records = records;
-    params.split_floats = ta_split_floats(problem);
-    params.tell = *tell;
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
     if (params.share.grid > INT32_MAX || rows > INT32_MAX)
         return ta_gpu_fail_grid(rows, params.share.grid);

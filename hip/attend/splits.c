@@ -202,15 +202,9 @@ ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, co
     TA_TRY(check_grid(problem, &own));
     TA_TRY(check_grid(problem, &prefix));
     ta_attend_params params;
-    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
-    params.problem = *problem;
-    params.q = *q;
-    params.kv = *kv;
-    params.rule = ta_gpu_score_rule(problem);
+    ta_gpu_start_attend(&params, problem, q, kv, tell);
     params.splits = own.splits + prefix.splits;
     params.records = params.splits == 1 && !problem->tally_tile ? records : workspace;
-    params.split_floats = ta_split_floats(problem);
-    params.tell = *tell;
     TA_ON_GPU(gpu, launch_all(gpu, &params, &own, &prefix, aligned, records, workspace, stream));
 }
 

@@ -57,6 +57,15 @@ void direct_pages_that_are_none(ta_dtype dtype, int k_dim, int v_dim);
 /* Everything that case_random() draws, but for what the kernel of direct_main() does not take. */
 void test_random_cases(void);
 
+/* What each of these programs has, beside tests of its own. */
+#define RUN_DIRECT_TESTS()                                                                         \
+    do {                                                                                           \
+        RUN_TEST(test_random_cases);                                                               \
+        RUN_TEST(test_lengths_around_tiles_and_shares);                                            \
+        RUN_TEST(test_unequal_lengths);                                                            \
+        RUN_TEST(test_values_that_are_not_finite);                                                 \
+    } while (0)
+
 /* seed_main() on the executor. It prints direct_worst, which all cases go into. */
 extern bound_worst direct_worst;
 int direct_main(int argc, char **argv, const direct_kernel *kernel, void (*all)(void));
