@@ -300,10 +300,11 @@ static void expect(const decode_case *c, ta_dtype out_dtype, case_data *data)
 }
 
 /* What matrix cores may do to weights. Theirs is the type of K and V, or bf16 if these have 8 bits;
- * f32 they do not multiply, and the host keeps weights exact. */
+ * f32 they do not multiply, and the host keeps weights exact;
+ * but a result may be of another rank. */
 static void set_rounding(const decode_case *c, oracle_problem *problem)
 {
-    bool of_host = options_host() && !c->device[0];
+    bool of_host = options_host() && !options.others && !c->device[0];
     if (c->plan.weights == TA_WEIGHTS_EXACT || c->plan.kv_dtype == TA_F32 || of_host)
         return;
     bool f16 = c->plan.kv_dtype == TA_F16;

@@ -22,6 +22,7 @@ typedef struct test_options {
     int every;              /* 1 unless told */
     ta_algorithm algorithm; /* TA_ALGORITHM_AUTO: as the program likes */
     bool messages;          /* set by a program whose group only has messages */
+    bool others;            /* likewise, where other ranks may have another kind of device */
     bool ccl;               /* ranks have a device each, and a group that moves their memory */
     bool each;              /* ranks have a device each */
     bool direct;            /* every tree is exchanged directly */

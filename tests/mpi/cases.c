@@ -67,7 +67,8 @@ int cases_main(int argc, char **argv, ta_status (*run_all)(ta_group *world, boun
     cases_run_on(world);
     choose_device(list, ta_group_rank(world));
     /* On all ranks, or none: GPUs that are not the same one may use each other's memory. */
-    options.messages = strcmp(cases_drawn_device, "host") != 0 && !options.each;
+    options.others = strcmp(cases_drawn_device, "host") != 0;
+    options.messages = options.others && !options.each;
     ta_status status = run_all(world, &worst);
     if (status == TA_OK && ta_group_rank(world) == 0) {
         printf("%d ranks, ", ta_group_size(world));
