@@ -470,6 +470,33 @@ static void test_calls(void)
     expect_refused("call.alibi_slopes[3] is -inf", NULL);
 }
 
+/* Without checks nobody sees wrong starts before the kernels do: they touch no other memory, and the
+ * next step is right. The first row is of no sequence here, and some sequences have no rows. */
+static void test_wrong_starts_without_checks(void)
+{
+    static const int32_t wrong[][SMALL_BATCH + 1] = {
+        {3, 3, 4}, {3, 4, 4}, {4, 4, 4}, {2, 1, 4}, {-5, 9, 2}, {1, INT32_MAX, INT32_MIN}};
+    static const int tiles[] = {0, 16};
+    EXPECT_OK(small_step_to_device(&step, device));
+    small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS);
+    step.config.check = 0;
+    for (int t = 0; t < 2; ++t) {
+        step.config.reproducible_tile = tiles[t];
+        make_plan();
+        for (int i = 0; i < (int)(sizeof wrong / sizeof *wrong); ++i) {
+            int32_t right[SMALL_BATCH + 1];
+            memcpy(right, step.starts, sizeof right);
+            memcpy(step.starts, wrong[i], sizeof right);
+            EXPECT_OK(small_step_decode(&step, plan));
+            memcpy(step.starts, right, sizeof right);
+            expect_right();
+        }
+        simt_set_guard(0);
+        ta_plan_destroy(plan);
+        plan = NULL;
+    }
+}
+
 /* Ranks compare what is in sinks and slopes, also if one has them from its call and the other from
  * its plan. */
 static ta_status compare_heads(ta_group *group, void *context)
@@ -519,6 +546,7 @@ int main(void)
     RUN_TEST(test_the_end_of_the_pages);
     RUN_TEST(test_scales);
     RUN_TEST(test_calls);
+    RUN_TEST(test_wrong_starts_without_checks);
     RUN_TEST(test_no_memory_for_copies);
     RUN_TEST(test_heads_of_ranks);
     RUN_TEST(test_lists);

@@ -3,6 +3,7 @@
  * reach each other. */
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "exchange/peer_rank.h"
 #include "lib/peer_ranks.h"
 
@@ -77,6 +78,7 @@ static void test_leaving_together(void)
 #define SHORT_MS PATIENCE_MS(2000)
 
 static pthread_barrier_t in_turn; /* where three ranks meet outside of their group */
+static pthread_barrier_t gave_up; /* and two of them */
 
 /* All have long patience until here; in the next step on the device they have little. */
 static ta_status take_first_step(peer *p, small_step *step, ta_plan **plan)
@@ -122,6 +124,44 @@ static void test_missing_rank(void)
         for (t.threads = 0; t.threads < 2; ++t.threads)
             EXPECT_OK(run_on(&t, 3));
     }
+    pthread_barrier_destroy(&in_turn);
+}
+
+/* Rank 0 has given up when rank 1 comes, and rank 2 has not: these two would wait for rank 0 in the
+ * second shot, but it tells them whom it missed. */
+static ta_status run_late_for_one(peer *p)
+{
+    small_step step;
+    ta_plan *plan = NULL;
+    TA_TRY(take_first_step(p, &step, &plan));
+    ta_peers_params *params = &((ta_gpu_peers *)plan->job.peers)->params;
+    if (p->rank != 0)
+        params->patience = params->patience / SHORT_MS * LONG_WAIT_MS;
+    if (p->rank == 1)
+        pthread_barrier_wait(&gave_up);
+    double begin = ta_clock_s();
+    TA_TRY(decode(p, &step, plan));
+    if (p->rank == 0)
+        pthread_barrier_wait(&gave_up);
+    RANK_EXPECT(small_step_untouched(&step));
+    RANK_EXPECT(ta_clock_s() - begin < 0.5e-3 * LONG_WAIT_MS);
+    pthread_barrier_wait(&in_turn); /* a rank that knows ends the group */
+    TA_TRY(
+        rank_expect_error(TA_ERR_TIMEOUT, ta_plan_check(plan), "rank 1 did not come", "timeout"));
+    ta_plan_destroy(plan);
+    small_step_release(&step);
+    return TA_OK;
+}
+
+static void test_late_for_one(void)
+{
+    trial t = {.fn = run_late_for_one, .kind = TA_EXCHANGE_DIRECT};
+    pthread_barrier_init(&in_turn, NULL, 3);
+    pthread_barrier_init(&gave_up, NULL, 2);
+    setenv("TREEATTN_DIRECT_SHOTS", "2", 1);
+    for (t.threads = 0; t.threads < 2; ++t.threads)
+        EXPECT_OK(run_on(&t, 3));
+    pthread_barrier_destroy(&gave_up);
     pthread_barrier_destroy(&in_turn);
 }
 
@@ -293,6 +333,7 @@ int main(void)
     RUN_TEST(test_bad_argument);
     RUN_TEST(test_leaving_together);
     RUN_TEST(test_missing_rank);
+    RUN_TEST(test_late_for_one);
     RUN_TEST(test_aborted);
     RUN_TEST(test_refused);
     RUN_TEST(test_the_most_ranks);

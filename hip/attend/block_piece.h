@@ -84,7 +84,7 @@ TA_DEVICE bool ta_find_split(const ta_attend_params &p, ta_block &b)
     b.first_row = item.first_row + item.group * p.shape.rows;
     b.row_count = min(p.shape.rows, item.end_row - b.first_row);
     ta_find_split_records(ta_params_again(p), item.split, b);
-    return b.row_count > 0;
+    return b.first_row >= 0 && b.row_count > 0; /* below 0: before the first of wrong starts */
 }
 
 /* One thread: the next piece of this block; false if it has no more. */

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(merge_threads) merge_pieces(ta_merge_pieces_pa
     int32_t heads = p.problem.query_heads / p.problem.kv_heads;
     int32_t token = static_cast<int32_t>(r.row - ta_problem_first_row(&p.problem, r.sequence));
     int32_t row = token * heads + r.head % heads; /* of the sequence and KV head */
-    if (token >= ta_problem_query_tokens(&p.problem, r.sequence))
+    if (token < 0 || token >= ta_problem_query_tokens(&p.problem, r.sequence))
         return; /* starts that nobody could check */
     int32_t rows = p.share.rows;
     int64_t item = ta_first_item(&p.problem, rows, r.sequence) +

@@ -162,7 +162,7 @@ TA_DEVICE bool ta_own_item(const Params &p, int32_t pieces, ta_item_walk &w, int
         return false;
     ta_enter_sequence(p, w);
     w.item = static_cast<int32_t>(item - ta_first_item(&p.problem, p.share.rows, w.sequence));
-    return w.item < w.items;
+    return w.item >= 0 && w.item < w.items; /* below 0: before the first of wrong starts */
 }
 
 /* How many blocks have a piece of the item that this one begins. */

@@ -42,10 +42,13 @@ __global__ void __launch_bounds__(peer_threads, peer_blocks) peers_finish(ta_pee
     if (own.status == TA_OK)
         put_partial(ta_params_again(p), epoch, floats);
     ta_fault all = meet(ta_params_again(p), 0, epoch, began, own, waits && !missing, p.ranks);
-    if (all.status == TA_OK && p.shots == 2) {
-        merge_part<Tallies>(ta_params_again(p), epoch, floats);
-        all =
-            meet(ta_params_again(p), 1, epoch, began, *p.finish.last.fault, waits_merged, p.ranks);
+    bool good = all.status == TA_OK;
+    if (p.shots == 2 && (good || ta_fault_is_missing(all))) {
+        /* Who misses a rank tells those who may have heard it and wait for this one now. */
+        if (good)
+            merge_part<Tallies>(ta_params_again(p), epoch, floats);
+        ta_fault tells = good ? *p.finish.last.fault : all;
+        all = meet(ta_params_again(p), 1, epoch, began, tells, waits_merged && good, p.ranks);
     }
     if (threadIdx.x == 0)
         end_exchange(ta_params_again(p), epoch, all);
