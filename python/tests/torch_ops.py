@@ -101,6 +101,20 @@ class Combine(unittest.TestCase):
             self.assertTrue(torch.equal(found, wanted))
         group.close()
 
+    def test_a_larger_call_leaves_the_plan_of_a_smaller_one(self):
+        """A captured graph uses the workspace of the plan that it was captured with."""
+        def call(rows, group):
+            before = set(group.kept)
+            tt.combine(torch.zeros(rows, 3, 8), torch.zeros(rows, 3), group)
+            return [group.kept[key] for key in group.kept if key not in before]
+        with treeattn.Group.threads(1)[0] as group:
+            (small,), (large,) = call(200, group), call(1000, group)
+            self.assertEqual((small.batch, large.batch), (256, 1024))
+            self.assertIn(small, group.kept.values())
+            self.assertTrue(small.explain(), 'it is not closed')
+            self.assertEqual(call(256, group) + call(129, group) + call(513, group), [])
+            self.assertEqual([plan.batch for plan in call(128, group) + call(1, group)], [128, 1])
+
     def test_wrong_shapes(self):
         def rank_main(group):
             with self.assertRaisesRegex(ValueError, r'must be \[B, H, D\]'):
