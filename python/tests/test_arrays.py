@@ -119,6 +119,45 @@ class Arrays(unittest.TestCase):
         for dtype in ('f16', 'float16', np.float16, np.dtype('float16'), treeattn.Dtype.F16):
             self.assertEqual(small_plan(kv_dtype=dtype).kv_dtype, 'f16')
 
+    def test_numbers_that_c_cannot_hold(self):
+        """ctypes would take their low bits: 2 ** 32 + 4 were 4."""
+        of32, far = 'must be from -2147483648 to 2147483647', 2 ** 32 + 4
+        self.refused(f'max_tokens is {far}: {of32}', small_plan, max_tokens=far)
+        self.refused(f'window is {-far}: {of32}', small_plan, window=-far)
+        self.refused('workspace_bytes is -1: must be from 0 to 18446744073709551615', small_plan,
+                     workspace_bytes=-1)
+        self.refused('batch is 2.0, of type float: must be a whole number', small_plan, batch=2.0)
+        self.refused('scale is', small_plan, scale=2 ** 2000)
+        self.refused('sinks: int too large', small_plan, sinks=[1, 2 ** 2000])
+        self.refused(f'threads is {far}: {of32}', treeattn.Device, 'host', threads=far)
+        self.refused(f'lengths[1] is {far}: {of32}', treeattn.KV, zeros(2, 4, 2, 8),
+                     zeros(2, 4, 2, 8), [1, far])
+        self.refused(f'bounds[2] is {far}: {of32}', treeattn.ShardMap, 'contiguous', 2,
+                     bounds=[0, 1, far])
+        self.refused(f'block is {far}: {of32}', treeattn.ShardMap, block=far)
+        where = treeattn.ShardMap(ranks=2, block=4)
+        for call, name in ((where.locate, 'position'), (where.next, 'length'),
+                           (lambda x: where.position(x, 0), 'rank'),
+                           (lambda x: where.position(0, x), 'local'),
+                           (lambda x: where.count(0, x), 'length'),
+                           (lambda x: where.count(x, 4), 'rank'),
+                           (lambda x: treeattn.head_range(8, x, 0), 'ranks'),
+                           (lambda x: treeattn.reshard_list(where, where, x), 'length'),
+                           (lambda x: treeattn.Cluster('h100:1x8').predict(x), 'ranks'),
+                           (treeattn.Group.threads, 'ranks')):
+            self.refused(f'{name} is {far}: {of32}', call, far)
+        plan, kv, q = small_plan(), small_kv(), zeros(2, 2, 8)
+        self.refused('tag is 18446744073709551616', plan.decode, q, kv, tag=2 ** 64)
+        self.refused(f'window is {far}: {of32}', plan.decode, q, kv, window=far)
+        self.refused(f'tokens is {far}: {of32}', plan.decode, q, kv, starts=[0, 1, 2], tokens=far)
+        with treeattn.Group.threads(1)[0] as group:
+            self.refused(f'color is {far}: {of32}', group.split, far)
+            self.refused(f'root is {far}: {of32}', group.broadcast, q, far)
+        full = treeattn.Attention(query_heads=2, k_dim=8, dtype='f32', max_tokens=4)
+        self.refused(f'lengths[0] is {far}: {of32}', full.forward, *[zeros(4, 2, 8)] * 3, [far])
+        self.assertEqual(plan.decode(q, kv, tag=2 ** 64 - 1, window=np.int64(2)).shape, (2, 2, 8))
+        self.assertEqual(small_plan(batch=np.int64(2)).batch, 2)
+
     def test_other_ranks_hear_of_it_and_the_group_lives(self):
         def rank_main(group):
             plan, kv, q = small_plan(group, shard_map=treeattn.ShardMap('block_cyclic')), \
