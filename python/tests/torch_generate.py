@@ -1,5 +1,7 @@
 """`python -m treeattn.generate`: the same tokens on one rank, by threads, torchrun and mpirun."""
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -7,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
 from launch import main
+from treeattn import generate
 
 CONFIG = {'model_type': 'qwen3', 'vocab_size': 97, 'hidden_size': 32, 'intermediate_size': 48,
           'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
@@ -52,6 +56,21 @@ class Generate(unittest.TestCase):
             self.assertEqual(ended.returncode, 1)
             self.assertIn(words, ended.stderr)
             self.assertNotIn(b'Traceback', ended.stderr)
+
+    def test_prompts_and_models_that_cannot_be(self):
+        empty = os.path.dirname(self.path)
+        for flags, words in (
+                (['--prompt', 'abc'], "--prompt is 'abc': must be numbers of tokens from 0 to 96"),
+                (['--prompt', '3 97'], "--prompt is '3 97': must be numbers of tokens from 0 to"),
+                (['--prompt', ' '], "--prompt is ' ': must have at least one token"),
+                (['--kv-dtype', 'f7'], "kv_dtype is 'f7': must be one of f32"),
+                (['--model', os.path.join(empty, 'absent')], 'absent\': must be a directory'),
+                (['--model', empty], "': must be a directory with a model")):
+            arguments = ['generate', '--model', self.path, *flags]
+            with unittest.mock.patch.object(sys, 'argv', arguments), \
+                    contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(generate.main(), 1)
+            self.assertIn(words, said.getvalue())
 
     def test_mpirun(self):
         """Where there is an Open MPI, mpi4py and the module, nothing else is a reason to skip."""
