@@ -1,5 +1,7 @@
 """Groups: threads and what happens when one raises, parts, collectives, transports in Python."""
 import collections
+import json
+import socket
 import threading
 import time
 import traceback
@@ -9,7 +11,7 @@ import numpy as np
 
 import treeattn
 from launch import main
-from treeattn.sockets import SocketTransport
+from treeattn.sockets import SECRET_BYTES, SocketTransport
 
 NEEDS = ['numpy']
 
@@ -213,18 +215,21 @@ class Transports(unittest.TestCase):
 class Sockets(unittest.TestCase):
     """The transport over sockets, whose ranks are threads here."""
 
-    def run_ranks(self, ranks, work):
+    def run_ranks(self, ranks, work, meet=None):
+        """`meet` sees each rank's place before the others connect to it."""
         barrier, box, results = threading.Barrier(ranks), [None] * ranks, [None] * ranks
 
         def rank_main(rank):
             def exchange(data):
+                if meet and data.startswith(b'['):
+                    meet(rank, json.loads(data))
                 box[rank] = data
                 barrier.wait()
                 found = list(box)
                 barrier.wait()
                 return found
             try:
-                transport = SocketTransport(rank, ranks, exchange)
+                transport = SocketTransport(rank, ranks, exchange, 120)
                 with treeattn.Group.custom(transport, timeout=120) as group:
                     results[rank] = work(group, transport)
             except Exception as error:
@@ -244,6 +249,35 @@ class Sockets(unittest.TestCase):
             total = part.all_reduce(np.arange(300000, dtype=np.int32))
             return part.rank, bool((total == 3 * np.arange(300000)).all())
         self.assertEqual(self.run_ranks(3, work), [(2, True), (1, True), (0, True)])
+
+    def test_strangers_keep_nobody_waiting(self):
+        """Who says nothing, something else or only half, and who is gone at once."""
+        strangers = []
+
+        def meet(rank, place):
+            if rank == 0:
+                for said in (b'', b'GET / HTTP/1.0\r\n\r\n' + bytes(99), bytes.fromhex(place[2]),
+                             bytes(SECRET_BYTES)):
+                    strangers.append(socket.create_connection(place[:2]))
+                    strangers[-1].sendall(said)
+                strangers[-1].close()
+
+        def work(group, _):
+            return int(group.all_reduce(np.ones(1, np.int32))[0])
+        begin = time.monotonic()
+        self.assertEqual(self.run_ranks(3, work, meet), [3, 3, 3])
+        self.assertLess(time.monotonic() - begin, 60)
+        for stranger in strangers:
+            stranger.close()
+
+    def test_a_rank_that_never_connects_is_named(self):
+        transport = SocketTransport.__new__(SocketTransport)
+        transport.rank, transport.ranks = 0, 2
+        with socket.create_server(('127.0.0.1', 0)) as listener, \
+                socket.create_connection(listener.getsockname()[:2]), \
+                self.assertRaisesRegex(treeattn.TimedOutError,
+                                       'rank 1 has not connected to rank 0 within 0.3 s'):
+            transport._connect(listener, [['127.0.0.1', 0, '00']], ['a', 'a'], 0.3, '')
 
     def test_a_rank_that_is_lost_is_named_at_once(self):
         def work(group, transport):
