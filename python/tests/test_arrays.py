@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 import treeattn
-from launch import main
+from launch import main, run
 from treeattn.arrays import DLTensor, capsule_pointer, dlpack_view, view
 
 NEEDS = ['numpy']
@@ -169,7 +169,7 @@ class Arrays(unittest.TestCase):
             except treeattn.TreeattnError as error:
                 sentence = str(error)
             return sentence, plan.decode(q, kv).sum()
-        found = treeattn.run(3, rank_main, timeout=120)
+        found = run(3, rank_main)
         self.assertEqual([total for _, total in found], [0, 0, 0])
         self.assertEqual(found[1][0], 'q has elements of f64: must be f32')
         for sentence, _ in (found[0], found[2]):
@@ -195,7 +195,7 @@ class Arrays(unittest.TestCase):
             with small_plan(group, shard_map=treeattn.ShardMap('block_cyclic')) as plan:
                 plan.decode(zeros(2, 2, 8), small_kv())
             return heard
-        found = treeattn.run(3, rank_main, timeout=120)
+        found = run(3, rank_main)
         for (_, _, sentence), said in zip(wrong, found[1]):
             self.assertIn(sentence, said)
         for said in found[0] + found[2]:

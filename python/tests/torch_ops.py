@@ -18,7 +18,7 @@ import torch.nn.functional as F
 import treeattn
 import treeattn.process_groups as pg
 import treeattn.torch as tt
-from launch import main, torchrun
+from launch import main, run, torchrun
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 
@@ -58,7 +58,7 @@ class Combine(unittest.TestCase):
                 mine = tt.combine(*part, return_lse=True, is_lse_base_on_e=base_e)
                 whole = tt.combine(*part, is_lse_base_on_e=base_e, scatter_heads=False)
                 return mine, whole
-            results = treeattn.run(ranks, rank_main)
+            results = run(ranks, rank_main)
             out = torch.cat([mine[0] for mine, _ in results], dim=1)
             lse = torch.cat([mine[1] for mine, _ in results], dim=1)
             close = 2e-6 if dtype is torch.float32 else 1e-2
@@ -77,7 +77,7 @@ class Combine(unittest.TestCase):
 
         def rank_main(group):
             return tt.combine(outs[group.rank], lses[group.rank], group, return_lse=True)
-        results = treeattn.run(3, rank_main)
+        results = run(3, rank_main)
         out = torch.cat([mine for mine, _ in results], dim=1)
         self.assertEqual([mine.shape[1] for mine, _ in results], [42, 43, 43])
         # Half a unit in the last place of the result, and the rounding of f32 before it.
@@ -121,7 +121,7 @@ class Combine(unittest.TestCase):
                 tt.combine(torch.zeros(2, 3), torch.zeros(2, 3), group)
             with self.assertRaisesRegex(ValueError, 'part_lse has shape'):
                 tt.combine(torch.zeros(2, 3, 8), torch.zeros(2, 4), group)
-        treeattn.run(1, rank_main)
+        run(1, rank_main)
 
 
 class Stub:
@@ -231,7 +231,7 @@ class Attention(unittest.TestCase):
             out = tt.attention(plan, *part, [30])
             torch.autograd.backward((out * weight[mine]).sum())
             return mine, [out.detach(), *(x.grad for x in part)]
-        for mine, found in treeattn.run(2, rank_main):
+        for mine, found in run(2, rank_main):
             for a, b in zip(found, wanted):
                 torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=1e-5)
 
