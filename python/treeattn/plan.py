@@ -37,7 +37,7 @@ class Plan(Planned):
     window, scale, softcap, alibi_slopes, sinks, query_placement, query_root, out_placement,
     out_root, algorithm, exchange, cluster, replay, reproducible_tile, check, max_call_tokens,
     combine_only, append_scattered, shared_prefixes, weights; and shard_map, a ShardMap. treeattn.h
-    says what each means.
+    says what each means. workspace, an address, and workspace_bytes are memory of the caller's.
 
     group None: one rank. device: a Device or its name; None: the host.
 
