@@ -1,13 +1,17 @@
 """What is no array that the library can use is an error that names the argument, before C sees it;
 and the other ranks hear of it."""
 import ctypes
+import sys
+import types
 import unittest
+import unittest.mock
 
 import numpy as np
 
 import treeattn
 from launch import main, run
 from treeattn.arrays import DLTensor, capsule_pointer, dlpack_view, view
+from treeattn.device import stream_of
 
 NEEDS = ['numpy']
 
@@ -228,6 +232,30 @@ class Arrays(unittest.TestCase):
         self.refused('k has elements of e4m3: must be e5m2', small_plan(
             kv_dtype='e5m2', query_dtype='f32').decode, zeros(2, 2, 8),
             treeattn.KV(one, one, [4, 3]))
+
+    def test_streams(self):
+        """What is asked of cupy is written down here, where there is no GPU."""
+        current, entered = {0: 70, 1: 71}, [0]
+
+        class FakeDevice:
+            def __init__(self, number):
+                self.number = number
+
+            def __enter__(self):
+                entered.append(self.number)
+
+            def __exit__(self, *unused):
+                entered.pop()
+        cupy = types.ModuleType('cupy')
+        cupy.ndarray = type('ndarray', (), {'device': FakeDevice(1)})
+        cupy.cuda = types.SimpleNamespace(
+            get_current_stream=lambda: types.SimpleNamespace(ptr=current[entered[-1]]))
+        with unittest.mock.patch.dict(sys.modules, cupy=cupy):
+            self.assertEqual(stream_of(cupy.ndarray(), None), 71)
+            self.assertEqual(stream_of(cupy.ndarray(), 5), 5)
+            self.assertIsNone(stream_of(zeros(1), None))
+        self.assertIsNone(stream_of(cupy.ndarray(), None))
+        self.assertEqual(entered, [0])
 
     def test_uint16_is_bf16_where_the_plan_says_so(self):
         one = np.full((2, 4, 2, 8), 0x3f80, np.uint16)
