@@ -83,8 +83,10 @@ class Generate(unittest.TestCase):
         version = subprocess.run(['mpirun', '--version'], check=True, stdout=subprocess.PIPE).stdout
         if b'Open MPI' not in version and b'OpenRTE' not in version:
             self.skipTest(f'mpirun is none of Open MPI: {version.decode().splitlines()[0]}')
-        self.assertEqual(self.tokens(['mpirun', '--oversubscribe', '--allow-run-as-root', '-n',
-                                      '2', sys.executable]), self.tokens([sys.executable]))
+        one = self.tokens([sys.executable])
+        for ranks in ('2', '3'):
+            self.assertEqual(self.tokens(['mpirun', '--oversubscribe', '--allow-run-as-root', '-n',
+                                          ranks, sys.executable]), one, ranks)
 
 
 if __name__ == '__main__':
