@@ -59,12 +59,16 @@ class Generate(unittest.TestCase):
 
     def test_prompts_and_models_that_cannot_be(self):
         empty = os.path.dirname(self.path)
+        unknown = os.path.join(empty, 'unknown.json')
+        with open(unknown, 'w', encoding='utf-8') as file:
+            json.dump({'model_type': 'nobody'}, file)
         for flags, words in (
                 (['--prompt', 'abc'], "--prompt is 'abc': must be numbers of tokens from 0 to 96"),
                 (['--prompt', '3 97'], "--prompt is '3 97': must be numbers of tokens from 0 to"),
                 (['--prompt', ' '], "--prompt is ' ': must have at least one token"),
                 (['--kv-dtype', 'f7'], "kv_dtype is 'f7': must be one of f32"),
                 (['--model', os.path.join(empty, 'absent')], 'absent\': must be a directory'),
+                (['--model', unknown], "unknown.json': must be a directory with a model"),
                 (['--model', empty], "': must be a directory with a model")):
             arguments = ['generate', '--model', self.path, *flags]
             with unittest.mock.patch.object(sys, 'argv', arguments), \

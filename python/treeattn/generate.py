@@ -87,7 +87,7 @@ def load(options: argparse.Namespace) -> tuple[Any, Any]:
         else:
             model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
             tokenizer = AutoTokenizer.from_pretrained(options.model)
-    except OSError as error:  # with a sentence of transformers
+    except (OSError, ValueError) as error:  # with a sentence of transformers
         raise treeattn.NotFoundError(f'--model is {options.model!r}: must be a directory with a '
                                      f'model of transformers, or its config.json: {error}') \
             from None
