@@ -36,16 +36,34 @@ class Missing(Exception):
     """A peer that cannot take part, and why."""
 
 
+def at_least(least):
+    """An argument that is a whole number, so large or larger."""
+    def number(text):
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f'is {text!r}: must be a whole number, {least} or '
+                                             'more')
+        return int(text)
+    return number
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, number in (('tokens', 16384), ('heads', 32), ('kv-heads', 8), ('dim', 128),
-                         ('batch', 1), ('steps', 15), ('threads', len(os.sched_getaffinity(0)))):
-        parser.add_argument('--' + name, type=int, default=number)
+                         ('batch', 1), ('threads', len(os.sched_getaffinity(0)))):
+        parser.add_argument('--' + name, type=at_least(1), default=number)
+    parser.add_argument('--steps', type=at_least(2), default=15)  # quartiles need two
     parser.add_argument('--dtype', default='bfloat16',
                         choices=('bfloat16', 'float16', 'float32'))
     parser.add_argument('--peers', default=PEERS, help='which of them, separated by commas')
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.heads % options.kv_heads:
+        parser.error(f'argument --heads: is {options.heads}: must be a multiple of --kv-heads, '
+                     f'{options.kv_heads}')
+    for name in options.peers.split(','):
+        if name not in PEERS.split(','):
+            parser.error(f'argument --peers: has {name!r}: must be of {PEERS}')
+    return options
 
 
 # ---- Peers: functions that return {name: function that returns [batch, heads, dim]} --------------
@@ -131,8 +149,6 @@ def find_peers(a, q, k, v):
     known = {'SDPA': sdpa, 'flex': flex, 'JAX': jax_attention, 'OpenVINO': openvino}
     running, missing = {}, []
     for name in a.peers.split(','):
-        if name not in known:
-            raise SystemExit(f'--peers has {name!r}: must be of {PEERS}')
         try:
             running.update(known[name](a, q, k, v))
         except Missing as reason:

@@ -1,7 +1,9 @@
-"""How tests are started, and how they start other processes."""
+"""How tests are started, and how they start ranks and other processes."""
 import subprocess
 import sys
 import unittest
+
+LONG_WAIT = 120  # seconds, for ranks that all come: as LONG_WAIT_MS of tests/lib/patience.h
 
 
 def main(argv=None):
@@ -12,6 +14,12 @@ def main(argv=None):
     if not result.wasSuccessful():
         sys.exit(1)
     sys.exit(77 if result.skipped and len(result.skipped) >= result.testsRun else 0)
+
+
+def run(ranks, fn):
+    """treeattn.run() that waits so long."""
+    import treeattn  # which not every test can load
+    return treeattn.run(ranks, fn, LONG_WAIT)
 
 
 def torchrun(*program):

@@ -1,13 +1,17 @@
 """What is no array that the library can use is an error that names the argument, before C sees it;
 and the other ranks hear of it."""
 import ctypes
+import sys
+import types
 import unittest
+import unittest.mock
 
 import numpy as np
 
 import treeattn
-from launch import main
+from launch import main, run
 from treeattn.arrays import DLTensor, capsule_pointer, dlpack_view, view
+from treeattn.device import stream_of
 
 NEEDS = ['numpy']
 
@@ -119,6 +123,45 @@ class Arrays(unittest.TestCase):
         for dtype in ('f16', 'float16', np.float16, np.dtype('float16'), treeattn.Dtype.F16):
             self.assertEqual(small_plan(kv_dtype=dtype).kv_dtype, 'f16')
 
+    def test_numbers_that_c_cannot_hold(self):
+        """ctypes would take their low bits: 2 ** 32 + 4 were 4."""
+        of32, far = 'must be from -2147483648 to 2147483647', 2 ** 32 + 4
+        self.refused(f'max_tokens is {far}: {of32}', small_plan, max_tokens=far)
+        self.refused(f'window is {-far}: {of32}', small_plan, window=-far)
+        self.refused('workspace_bytes is -1: must be from 0 to 18446744073709551615', small_plan,
+                     workspace_bytes=-1)
+        self.refused('batch is 2.0, of type float: must be a whole number', small_plan, batch=2.0)
+        self.refused('scale is', small_plan, scale=2 ** 2000)
+        self.refused('sinks: int too large', small_plan, sinks=[1, 2 ** 2000])
+        self.refused(f'threads is {far}: {of32}', treeattn.Device, 'host', threads=far)
+        self.refused(f'lengths[1] is {far}: {of32}', treeattn.KV, zeros(2, 4, 2, 8),
+                     zeros(2, 4, 2, 8), [1, far])
+        self.refused(f'bounds[2] is {far}: {of32}', treeattn.ShardMap, 'contiguous', 2,
+                     bounds=[0, 1, far])
+        self.refused(f'block is {far}: {of32}', treeattn.ShardMap, block=far)
+        where = treeattn.ShardMap(ranks=2, block=4)
+        for call, name in ((where.locate, 'position'), (where.next, 'length'),
+                           (lambda x: where.position(x, 0), 'rank'),
+                           (lambda x: where.position(0, x), 'local'),
+                           (lambda x: where.count(0, x), 'length'),
+                           (lambda x: where.count(x, 4), 'rank'),
+                           (lambda x: treeattn.head_range(8, x, 0), 'ranks'),
+                           (lambda x: treeattn.reshard_list(where, where, x), 'length'),
+                           (lambda x: treeattn.Cluster('h100:1x8').predict(x), 'ranks'),
+                           (treeattn.Group.threads, 'ranks')):
+            self.refused(f'{name} is {far}: {of32}', call, far)
+        plan, kv, q = small_plan(), small_kv(), zeros(2, 2, 8)
+        self.refused('tag is 18446744073709551616', plan.decode, q, kv, tag=2 ** 64)
+        self.refused(f'window is {far}: {of32}', plan.decode, q, kv, window=far)
+        self.refused(f'tokens is {far}: {of32}', plan.decode, q, kv, starts=[0, 1, 2], tokens=far)
+        with treeattn.Group.threads(1)[0] as group:
+            self.refused(f'color is {far}: {of32}', group.split, far)
+            self.refused(f'root is {far}: {of32}', group.broadcast, q, far)
+        full = treeattn.Attention(query_heads=2, k_dim=8, dtype='f32', max_tokens=4)
+        self.refused(f'lengths[0] is {far}: {of32}', full.forward, *[zeros(4, 2, 8)] * 3, [far])
+        self.assertEqual(plan.decode(q, kv, tag=2 ** 64 - 1, window=np.int64(2)).shape, (2, 2, 8))
+        self.assertEqual(small_plan(batch=np.int64(2)).batch, 2)
+
     def test_other_ranks_hear_of_it_and_the_group_lives(self):
         def rank_main(group):
             plan, kv, q = small_plan(group, shard_map=treeattn.ShardMap('block_cyclic')), \
@@ -130,7 +173,7 @@ class Arrays(unittest.TestCase):
             except treeattn.TreeattnError as error:
                 sentence = str(error)
             return sentence, plan.decode(q, kv).sum()
-        found = treeattn.run(3, rank_main, timeout=120)
+        found = run(3, rank_main)
         self.assertEqual([total for _, total in found], [0, 0, 0])
         self.assertEqual(found[1][0], 'q has elements of f64: must be f32')
         for sentence, _ in (found[0], found[2]):
@@ -156,7 +199,7 @@ class Arrays(unittest.TestCase):
             with small_plan(group, shard_map=treeattn.ShardMap('block_cyclic')) as plan:
                 plan.decode(zeros(2, 2, 8), small_kv())
             return heard
-        found = treeattn.run(3, rank_main, timeout=120)
+        found = run(3, rank_main)
         for (_, _, sentence), said in zip(wrong, found[1]):
             self.assertIn(sentence, said)
         for said in found[0] + found[2]:
@@ -189,6 +232,30 @@ class Arrays(unittest.TestCase):
         self.refused('k has elements of e4m3: must be e5m2', small_plan(
             kv_dtype='e5m2', query_dtype='f32').decode, zeros(2, 2, 8),
             treeattn.KV(one, one, [4, 3]))
+
+    def test_streams(self):
+        """What is asked of cupy is written down here, where there is no GPU."""
+        current, entered = {0: 70, 1: 71}, [0]
+
+        class FakeDevice:
+            def __init__(self, number):
+                self.number = number
+
+            def __enter__(self):
+                entered.append(self.number)
+
+            def __exit__(self, *unused):
+                entered.pop()
+        cupy = types.ModuleType('cupy')
+        cupy.ndarray = type('ndarray', (), {'device': FakeDevice(1)})
+        cupy.cuda = types.SimpleNamespace(
+            get_current_stream=lambda: types.SimpleNamespace(ptr=current[entered[-1]]))
+        with unittest.mock.patch.dict(sys.modules, cupy=cupy):
+            self.assertEqual(stream_of(cupy.ndarray(), None), 71)
+            self.assertEqual(stream_of(cupy.ndarray(), 5), 5)
+            self.assertIsNone(stream_of(zeros(1), None))
+        self.assertIsNone(stream_of(cupy.ndarray(), None))
+        self.assertEqual(entered, [0])
 
     def test_uint16_is_bf16_where_the_plan_says_so(self):
         one = np.full((2, 4, 2, 8), 0x3f80, np.uint16)

@@ -4,7 +4,7 @@ import unittest
 import numpy as np
 
 import treeattn
-from launch import main
+from launch import main, run
 from truth import attend
 
 NEEDS = ['numpy']
@@ -64,7 +64,7 @@ class Full(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, 'k has shape'):
                     plan.forward(q, q, v, LENGTHS)
                 return mine, found
-            for mine, found in treeattn.run(ranks, rank_main):
+            for mine, found in run(ranks, rank_main):
                 wanted = []
                 for i in range(2):
                     out, lse = attend(Q[i], K[i], V[i])
@@ -111,7 +111,7 @@ class Clusters(unittest.TestCase):
         def rank_main(group):
             device = treeattn.Device('host', threads=1)
             return treeattn.Cluster.probe(group, device).text()
-        texts = treeattn.run(2, rank_main)
+        texts = run(2, rank_main)
         self.assertEqual(texts[0], texts[1])
 
 

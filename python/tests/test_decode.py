@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 import treeattn
-from launch import main
+from launch import main, run
 from truth import attend, bf16, from_bf16, narrow_numbers, shard
 
 NEEDS = ['numpy']
@@ -49,7 +49,7 @@ class Decode(unittest.TestCase):
                                       window=window, softcap=softcap,
                                       sinks=sinks if with_sinks else None, tag=7)
                 return out, lse
-            results = treeattn.run(ranks, rank_main)
+            results = run(ranks, rank_main)
             for i in range(2):
                 out, lse = attend(q[i], K[i], V[i], window=window, softcap=softcap,
                                   sinks=sinks if with_sinks else None)
@@ -83,7 +83,7 @@ class Decode(unittest.TestCase):
                     done[i].append(out[starts[i]:starts[i + 1]])
             return [np.concatenate(x) for x in done]
         for ranks in (1, 3):
-            for result in treeattn.run(ranks, rank_main):
+            for result in run(ranks, rank_main):
                 for i in range(2):
                     out, _ = attend(q[i], K[i], V[i])
                     np.testing.assert_allclose(result[i], out, atol=2e-6, rtol=0)
@@ -100,7 +100,7 @@ class Decode(unittest.TestCase):
                 return plan_for(group, kv_dtype=dtype).decode(query, kv)
             rounded = (lambda x: x.astype(np.float16)) if dtype == 'f16' else \
                 (lambda x: from_bf16(bf16(x)))
-            for result in treeattn.run(2, rank_main):
+            for result in run(2, rank_main):
                 if dtype == 'bf16':
                     result = from_bf16(result)
                 for i in range(2):
@@ -120,7 +120,7 @@ class Decode(unittest.TestCase):
                 plan.append(np.concatenate(K), np.concatenate(V), kv, starts=starts,
                             make_scales=True)
                 return plan.decode(q, kv, starts=[0, 1, 2]), k, v, scales
-            results = treeattn.run(ranks, rank_main)
+            results = run(ranks, rank_main)
             numbers_of = narrow_numbers(dtype)
             for i in range(2):
                 near = attend(q[i][None], K[i], V[i])[0][0]
@@ -159,7 +159,7 @@ class Decode(unittest.TestCase):
             query = np.ascontiguousarray(q[:, mine.start:mine.stop]) if len(mine) else None
             out = np.empty((2, HEADS, DIM), np.float32) if group.rank == 1 else None
             return plan.decode(query, treeattn.KV(k, v, list(LENGTHS)), out)
-        results = treeattn.run(3, rank_main)
+        results = run(3, rank_main)
         self.assertIsNone(results[0])
         for i in range(2):
             np.testing.assert_allclose(results[1][i], attend(q[i][None], K[i], V[i])[0][0],
@@ -177,7 +177,7 @@ class Decode(unittest.TestCase):
             part = [x[:, :, mine.start:mine.stop] if len(mine) else None for x in new]
             plan.append(*part, kv, source='heads')
             return plan.decode(q, kv)
-        for result in treeattn.run(3, rank_main):
+        for result in run(3, rank_main):
             for i in range(2):
                 out, _ = attend(q[i][None], np.concatenate([K[i], new[0][i]]),
                                 np.concatenate([V[i], new[1][i]]))
@@ -193,7 +193,7 @@ class Decode(unittest.TestCase):
             def rank_main(group):
                 kv = treeattn.KV(*cache(group, K, V), list(LENGTHS))
                 return plan_for(group).decode(q, kv, selected=selected)
-            for result in treeattn.run(3, rank_main):
+            for result in run(3, rank_main):
                 for i in range(2):
                     seen = sorted(y for y in lists[i] if y >= 0)
                     out, _ = attend(q[i][None], K[i][seen], V[i][seen], causal=False)
@@ -207,7 +207,7 @@ class Decode(unittest.TestCase):
             kv = treeattn.KV(*cache(group, K, V), list(LENGTHS))
             plan = plan_for(group, shared_prefixes=True)
             return plan.decode(q, kv, prefix_starts=[0, 2], prefix_lengths=[shared])
-        for result in treeattn.run(2, rank_main):
+        for result in run(2, rank_main):
             k, v = (np.concatenate([x[0][:shared], x[1][shared:]]) for x in (K, V))
             for i, whole in enumerate(((K[0], V[0]), (k, v))):
                 out, _ = attend(q[i][None], *whole)
@@ -228,7 +228,7 @@ class Decode(unittest.TestCase):
                 combined = plan.combine(out[None].astype(np.float32), lse[None], lse=total,
                                         base=base, sinks=sinks if with_sinks else None)
                 return combined[0], total[0]
-            results = treeattn.run(3, rank_main)
+            results = run(3, rank_main)
             seen = np.r_[26:37]
             out, lse = attend(q, K[0][seen], V[0][seen], causal=False,
                               sinks=sinks if with_sinks else None)

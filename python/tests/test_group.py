@@ -1,5 +1,7 @@
 """Groups: threads and what happens when one raises, parts, collectives, transports in Python."""
 import collections
+import json
+import socket
 import threading
 import time
 import traceback
@@ -8,16 +10,17 @@ import unittest
 import numpy as np
 
 import treeattn
-from launch import main
-from treeattn.sockets import SocketTransport
+from launch import LONG_WAIT, main, run
+from treeattn.sockets import SECRET_BYTES, SocketTransport
 
 NEEDS = ['numpy']
 
 
 class Box:
-    """What ranks of one process send each other: bytes in queues."""
+    """What ranks of one process send each other: bytes in queues; and who is lost."""
 
     def __init__(self):
+        self.lost = set()
         self.queues = collections.defaultdict(collections.deque)
         self.change = threading.Condition()
 
@@ -46,11 +49,18 @@ class BoxTransport(treeattn.Transport):
     def progress(self, transfers, timeout_ms):
         self.calls += 1
         if self.fails_after is not None and self.calls > self.fails_after:
+            with self.box.change:
+                self.box.lost.add(self.rank)
+                self.box.change.notify_all()
             raise RuntimeError('the cable was cut')
         with self.box.change:
             for last in (timeout_ms == 0, True):
                 stuck, moved = set(), False
                 for transfer in transfers:
+                    if transfer.peer in self.box.lost:
+                        transfer.fail()
+                        moved = True
+                        continue
                     way = (transfer.peer, transfer.channel, transfer.sends)
                     if transfer.moved < transfer.bytes and way not in stuck:
                         if self.move(transfer):
@@ -66,7 +76,7 @@ class BoxTransport(treeattn.Transport):
 
 class Groups(unittest.TestCase):
     def test_results_in_order(self):
-        self.assertEqual(treeattn.run(5, lambda group: (group.rank, group.size)),
+        self.assertEqual(run(5, lambda group: (group.rank, group.size)),
                          [(rank, 5) for rank in range(5)])
 
     def test_an_exception_ends_all_at_once_with_its_traceback(self):
@@ -97,7 +107,7 @@ class Groups(unittest.TestCase):
                 heard[group.rank] = str(error)
                 raise
         with self.assertRaises(ArithmeticError):
-            treeattn.run(3, rank_main)
+            run(3, rank_main)
         self.assertEqual(sorted(heard), [0, 2])
         for sentence in heard.values():
             self.assertIn('rank 1: ArithmeticError: divided by zero', sentence)
@@ -129,7 +139,7 @@ class Groups(unittest.TestCase):
             for _ in range(200000):
                 counted.append(1)
             group.barrier()
-        treeattn.run(2, rank_main, timeout=120)
+        run(2, rank_main)
         self.assertEqual(len(counted), 200000)
 
     def test_parts(self):
@@ -138,7 +148,7 @@ class Groups(unittest.TestCase):
             total = part.all_reduce(np.array([group.rank], np.int32))
             self.assertIsNone(group.split(-1))
             return part.rank, part.size, int(total[0])
-        self.assertEqual(treeattn.run(5, rank_main),
+        self.assertEqual(run(5, rank_main),
                          [(2, 3, 6), (1, 2, 4), (1, 3, 6), (0, 2, 4), (0, 3, 6)])
 
     def test_collectives(self):
@@ -157,7 +167,7 @@ class Groups(unittest.TestCase):
                 group.all_reduce(np.zeros(2))
             with self.assertRaisesRegex(ValueError, 'out is f32'):
                 group.all_gather(mine, np.empty(6, np.float32))
-        treeattn.run(3, rank_main)
+        run(3, rank_main)
 
     def test_closing_a_group_closes_its_plans(self):
         group = treeattn.Group.threads(1)[0]
@@ -169,13 +179,13 @@ class Groups(unittest.TestCase):
 
 
 class Transports(unittest.TestCase):
-    def run_ranks(self, ranks, work, fails_after=None, timeout=120):
+    def run_ranks(self, ranks, work, fails_after=None):
         box, results, threads = Box(), {}, []
 
         def rank_main(rank):
             try:
                 transport = BoxTransport(box, rank, ranks, fails_after if rank == 1 else None)
-                with treeattn.Group.custom(transport, timeout=timeout) as group:
+                with treeattn.Group.custom(transport, timeout=LONG_WAIT) as group:
                     results[rank] = work(group)
             except Exception as error:
                 results[rank] = error
@@ -203,29 +213,35 @@ class Transports(unittest.TestCase):
         def work(group):
             for _ in range(1000):
                 group.barrier()
-        results = self.run_ranks(2, work, fails_after=20, timeout=8)  # for which rank 0 waits
+        begin = time.monotonic()
+        results = self.run_ranks(2, work, fails_after=20)
+        self.assertLess(time.monotonic() - begin, 60)
         self.assertIsInstance(results[1], Exception)
         self.assertIn('the cable was cut', str(results[1]))
         self.assertIsInstance(results[1].__cause__, RuntimeError)
         self.assertIsInstance(results[0], treeattn.TreeattnError)
+        self.assertIn('rank 1', str(results[0]))
 
 
 class Sockets(unittest.TestCase):
     """The transport over sockets, whose ranks are threads here."""
 
-    def run_ranks(self, ranks, work):
+    def run_ranks(self, ranks, work, meet=None):
+        """`meet` sees each rank's place before the others connect to it."""
         barrier, box, results = threading.Barrier(ranks), [None] * ranks, [None] * ranks
 
         def rank_main(rank):
             def exchange(data):
+                if meet and data.startswith(b'['):
+                    meet(rank, json.loads(data))
                 box[rank] = data
                 barrier.wait()
                 found = list(box)
                 barrier.wait()
                 return found
             try:
-                transport = SocketTransport(rank, ranks, exchange)
-                with treeattn.Group.custom(transport, timeout=120) as group:
+                transport = SocketTransport(rank, ranks, exchange, LONG_WAIT)
+                with treeattn.Group.custom(transport, timeout=LONG_WAIT) as group:
                     results[rank] = work(group, transport)
             except Exception as error:
                 results[rank] = error
@@ -244,6 +260,35 @@ class Sockets(unittest.TestCase):
             total = part.all_reduce(np.arange(300000, dtype=np.int32))
             return part.rank, bool((total == 3 * np.arange(300000)).all())
         self.assertEqual(self.run_ranks(3, work), [(2, True), (1, True), (0, True)])
+
+    def test_strangers_keep_nobody_waiting(self):
+        """Who says nothing, something else or only half, and who is gone at once."""
+        strangers = []
+
+        def meet(rank, place):
+            if rank == 0:
+                for said in (b'', b'GET / HTTP/1.0\r\n\r\n' + bytes(99), bytes.fromhex(place[2]),
+                             bytes(SECRET_BYTES)):
+                    strangers.append(socket.create_connection(place[:2]))
+                    strangers[-1].sendall(said)
+                strangers[-1].close()
+
+        def work(group, _):
+            return int(group.all_reduce(np.ones(1, np.int32))[0])
+        begin = time.monotonic()
+        self.assertEqual(self.run_ranks(3, work, meet), [3, 3, 3])
+        self.assertLess(time.monotonic() - begin, 60)
+        for stranger in strangers:
+            stranger.close()
+
+    def test_a_rank_that_never_connects_is_named(self):
+        transport = SocketTransport.__new__(SocketTransport)
+        transport.rank, transport.ranks = 0, 2
+        with socket.create_server(('127.0.0.1', 0)) as listener, \
+                socket.create_connection(listener.getsockname()[:2]), \
+                self.assertRaisesRegex(treeattn.TimedOutError,
+                                       'rank 1 has not connected to rank 0 within 0.3 s'):
+            transport._connect(listener, [['127.0.0.1', 0, '00']], ['a', 'a'], 0.3, '')
 
     def test_a_rank_that_is_lost_is_named_at_once(self):
         def work(group, transport):

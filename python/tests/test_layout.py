@@ -5,12 +5,15 @@ seen by the size and by the text of the file, which is written again from the he
 import ctypes
 import enum
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import treeattn
 import treeattn._bindings as b
+from treeattn.options import option_names
 
 NEEDS = []
 INCLUDE, COMPILER = sys.argv[1], sys.argv[2:]
@@ -83,6 +86,20 @@ class Layout(unittest.TestCase):
                   '\n'.join(checks) + '\n')
         subprocess.run([*COMPILER, '-std=c11', '-I', INCLUDE, '-fsyntax-only', '-x', 'c', '-'],
                        input=source.encode(), check=True)
+
+    def test_what_is_public(self):
+        """Enums that arguments may have are names of the package, which docs/python.md has; every
+        field of a config is in the sentence on options."""
+        with open(os.path.join(INCLUDE, '..', 'docs', 'python.md'), encoding='utf-8') as file:
+            page = file.read()
+        names = {kind.__name__ for kind in ENUMS.values()} - {'LogLevel', 'ElementKind'}
+        self.assertLessEqual(names, set(treeattn.__all__))
+        self.assertLessEqual(names, set(re.findall(r'`(\w+)`', page)))
+        for name in names:
+            self.assertIs(getattr(treeattn, name), getattr(b, name))
+        for user in (treeattn.Plan, treeattn.Attention, treeattn.Device):
+            struct = getattr(b, f'ta_{user.__name__.lower()}_config')
+            self.assertLessEqual(set(option_names(struct)), set(re.findall(r'\w+', user.__doc__)))
 
     def headers(self):
         text = ''

@@ -1,5 +1,7 @@
 """`python -m treeattn.generate`: the same tokens on one rank, by threads, torchrun and mpirun."""
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -7,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import torch
 
 from launch import main
+from treeattn import generate
 
 CONFIG = {'model_type': 'qwen3', 'vocab_size': 97, 'hidden_size': 32, 'intermediate_size': 48,
           'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
@@ -53,6 +57,25 @@ class Generate(unittest.TestCase):
             self.assertIn(words, ended.stderr)
             self.assertNotIn(b'Traceback', ended.stderr)
 
+    def test_prompts_and_models_that_cannot_be(self):
+        empty = os.path.dirname(self.path)
+        unknown = os.path.join(empty, 'unknown.json')
+        with open(unknown, 'w', encoding='utf-8') as file:
+            json.dump({'model_type': 'nobody'}, file)
+        for flags, words in (
+                (['--prompt', 'abc'], "--prompt is 'abc': must be numbers of tokens from 0 to 96"),
+                (['--prompt', '3 97'], "--prompt is '3 97': must be numbers of tokens from 0 to"),
+                (['--prompt', ' '], "--prompt is ' ': must have at least one token"),
+                (['--kv-dtype', 'f7'], "kv_dtype is 'f7': must be one of f32"),
+                (['--model', os.path.join(empty, 'absent')], 'absent\': must be a directory'),
+                (['--model', unknown], "unknown.json': must be a directory with a model"),
+                (['--model', empty], "': must be a directory with a model")):
+            arguments = ['generate', '--model', self.path, *flags]
+            with unittest.mock.patch.object(sys, 'argv', arguments), \
+                    contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(generate.main(), 1)
+            self.assertIn(words, said.getvalue())
+
     def test_mpirun(self):
         """Where there is an Open MPI, mpi4py and the module, nothing else is a reason to skip."""
         module = os.path.join(os.path.dirname(os.environ['TREEATTN_LIBRARY']), 'treeattn-mpi.so')
@@ -64,8 +87,10 @@ class Generate(unittest.TestCase):
         version = subprocess.run(['mpirun', '--version'], check=True, stdout=subprocess.PIPE).stdout
         if b'Open MPI' not in version and b'OpenRTE' not in version:
             self.skipTest(f'mpirun is none of Open MPI: {version.decode().splitlines()[0]}')
-        self.assertEqual(self.tokens(['mpirun', '--oversubscribe', '--allow-run-as-root', '-n',
-                                      '2', sys.executable]), self.tokens([sys.executable]))
+        one = self.tokens([sys.executable])
+        for ranks in ('2', '3'):
+            self.assertEqual(self.tokens(['mpirun', '--oversubscribe', '--allow-run-as-root', '-n',
+                                          ranks, sys.executable]), one, ranks)
 
 
 if __name__ == '__main__':

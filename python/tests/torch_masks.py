@@ -7,9 +7,8 @@ from transformers import DynamicCache, Llama4ForCausalLM, Llama4TextConfig
 from transformers.masking_utils import create_causal_mask, create_chunked_causal_mask, \
     create_sliding_window_causal_mask
 
-import treeattn
 from families import cache_of, ids, model_of
-from launch import main
+from launch import main, run
 from treeattn.masks import span_with_holes
 from treeattn.transformers import ShardedCache, prefill, register
 
@@ -136,7 +135,7 @@ class Masks(unittest.TestCase):
             eager, model = model_of(family, 'eager'), model_of(family, 'treeattn')
             wanted = self.logits_in_parts(eager, DynamicCache(config=eager.config), tokens, mask,
                                           (15, 16, 20))
-            for found in treeattn.run(2, lambda group: self.logits_in_parts(
+            for found in run(2, lambda group: self.logits_in_parts(
                     model, cache_of(model, group), tokens, mask, (15, 16, 20))):
                 self.close(found, wanted, mask.bool())
 
@@ -146,7 +145,7 @@ class Masks(unittest.TestCase):
                 with torch.no_grad():
                     return model(tokens[:, 16:], attention_mask=mask, past_key_values=cache,
                                  position_ids=positions_of(mask)[:, 16:]).logits
-            for found in treeattn.run(3, divided):
+            for found in run(3, divided):
                 self.close(found, wanted[:, 16:], mask[:, 16:].bool())
 
     def test_holes_with_a_window(self):

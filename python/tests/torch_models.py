@@ -9,11 +9,10 @@ import torch
 import torch.distributed as dist
 from transformers import DynamicCache
 
-import treeattn
 import treeattn.torch as tt
 from families import FAMILIES, cache_of, check_errors, check_near, clear_prompt, exact_logits, \
     ids, model_of
-from launch import main, torchrun
+from launch import main, run, torchrun
 from treeattn.transformers import register
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -38,7 +37,7 @@ class Models(unittest.TestCase):
                     return torch.cat(parts, dim=1), cache.layers[0].keys.shape[0]
             for ranks in (1, 2, 3):
                 with self.subTest(family=family, ranks=ranks):
-                    results = treeattn.run(ranks, rank_main)
+                    results = run(ranks, rank_main)
                     check_errors(self, f'{family} on {ranks}', results[0][0], wanted, exact)
                     for logits, _ in results[1:]:
                         self.assertTrue(torch.equal(logits, results[0][0]), 'other bits')
@@ -61,7 +60,7 @@ class Models(unittest.TestCase):
                                       for part in tokens.split((30, 5, 1, 4), dim=1)], dim=1)
             for ranks in (1, 2, 3):
                 with self.subTest(family=family, ranks=ranks):
-                    check_near(self, f'{family} on {ranks}', treeattn.run(ranks, rank_main)[0],
+                    check_near(self, f'{family} on {ranks}', run(ranks, rank_main)[0],
                                wanted)
 
     def generated(self, model, tokens, group, cached=True, **options):
@@ -77,7 +76,7 @@ class Models(unittest.TestCase):
             model = model_of(family, 'treeattn')
             for ranks in (1, 2, 3):
                 with self.subTest(family=family, ranks=ranks):
-                    for found in treeattn.run(
+                    for found in run(
                             ranks, lambda group: self.generated(model, tokens, group)):
                         self.assertEqual(found.tolist(), wanted.tolist())
 
@@ -89,7 +88,7 @@ class Models(unittest.TestCase):
             wanted = self.generated(model_of(family, 'eager'), tokens, None, cached=False,
                                     attention_mask=mask)
             model = model_of(family, 'treeattn')
-            for found in treeattn.run(2, lambda group: self.generated(
+            for found in run(2, lambda group: self.generated(
                     model, tokens, group, attention_mask=mask)):
                 self.assertEqual(found.tolist(), wanted.tolist())
 
@@ -97,7 +96,7 @@ class Models(unittest.TestCase):
         tokens = ids(1, 23)
         wanted = self.generated(model_of('llama', 'eager'), tokens, None, cached=False)
         model = model_of('llama', 'treeattn')
-        for found in treeattn.run(2, lambda group: self.generated(
+        for found in run(2, lambda group: self.generated(
                 model, tokens, group, prefill_chunk_size=7)):
             self.assertEqual(found.tolist(), wanted.tolist())
 
@@ -112,7 +111,7 @@ class Models(unittest.TestCase):
         def rank_main(group):
             with torch.no_grad():
                 return model(tokens, past_key_values=cache_of(model, group)).logits
-        results = treeattn.run(3, rank_main)
+        results = run(3, rank_main)
         self.assertEqual(results[0].dtype, torch.bfloat16)
         spread = wanted.float().std()
         self.assertLess((results[0] - wanted).float().abs().mean(), 0.02 * spread)

@@ -6,9 +6,8 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-import treeattn
 from families import cache_of, errors, ids, model_of
-from launch import main
+from launch import main, run
 from treeattn.sharded_cache import NARROW
 from treeattn.transformers import prefill, register
 
@@ -57,7 +56,7 @@ class Narrow(unittest.TestCase):
                     return torch.cat(parts, dim=1), cache.layers[0].keys.dtype
             for ranks in (1, 2, 3):
                 with self.subTest(family=family, dtype=name, ranks=ranks):
-                    results = treeattn.run(ranks, rank_main)
+                    results = run(ranks, rank_main)
                     lost = errors(results[0][0], plain)[1]
                     self.assertEqual(results[0][1], NARROW[name])
                     self.assertGreater(lost, 1e-3, 'nothing was rounded')
@@ -84,10 +83,10 @@ class Narrow(unittest.TestCase):
                 return cache.map.positions(group.rank, 21), \
                     layer.keys.view(torch.uint8).flatten(0, 1)[:count], \
                     layer.scales['v_scale'].flatten(0, 1)[:count]
-        where, keys, scales = treeattn.run(1, rank_main)[0]
+        where, keys, scales = run(1, rank_main)[0]
         self.assertEqual(where, list(range(21)))
         self.assertTrue(bool((scales > 0).all()))
-        for mine, part, own in treeattn.run(3, rank_main):
+        for mine, part, own in run(3, rank_main):
             self.assertTrue(torch.equal(part, keys[mine]))
             self.assertTrue(torch.equal(own, scales[mine]))
 
@@ -100,9 +99,9 @@ class Narrow(unittest.TestCase):
                 self.assertEqual(prefill(model, tokens, cache), 'grid')
                 return model.generate(tokens, past_key_values=cache, max_new_tokens=8,
                                       do_sample=False)
-        one = treeattn.run(1, rank_main)[0]
+        one = run(1, rank_main)[0]
         for ranks in (2, 3):
-            for found in treeattn.run(ranks, rank_main):
+            for found in run(ranks, rank_main):
                 self.assertEqual(found.tolist(), one.tolist())
 
     def test_what_is_refused(self):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 import treeattn
 import treeattn.process_groups as pg
 import treeattn.torch as tt
-from launch import main, torchrun
+from launch import main, run, torchrun
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 
@@ -58,7 +58,7 @@ class Combine(unittest.TestCase):
                 mine = tt.combine(*part, return_lse=True, is_lse_base_on_e=base_e)
                 whole = tt.combine(*part, is_lse_base_on_e=base_e, scatter_heads=False)
                 return mine, whole
-            results = treeattn.run(ranks, rank_main)
+            results = run(ranks, rank_main)
             out = torch.cat([mine[0] for mine, _ in results], dim=1)
             lse = torch.cat([mine[1] for mine, _ in results], dim=1)
             close = 2e-6 if dtype is torch.float32 else 1e-2
@@ -77,7 +77,7 @@ class Combine(unittest.TestCase):
 
         def rank_main(group):
             return tt.combine(outs[group.rank], lses[group.rank], group, return_lse=True)
-        results = treeattn.run(3, rank_main)
+        results = run(3, rank_main)
         out = torch.cat([mine for mine, _ in results], dim=1)
         self.assertEqual([mine.shape[1] for mine, _ in results], [42, 43, 43])
         # Half a unit in the last place of the result, and the rounding of f32 before it.
@@ -101,13 +101,27 @@ class Combine(unittest.TestCase):
             self.assertTrue(torch.equal(found, wanted))
         group.close()
 
+    def test_a_larger_call_leaves_the_plan_of_a_smaller_one(self):
+        """A captured graph uses the workspace of the plan that it was captured with."""
+        def call(rows, group):
+            before = set(group.kept)
+            tt.combine(torch.zeros(rows, 3, 8), torch.zeros(rows, 3), group)
+            return [group.kept[key] for key in group.kept if key not in before]
+        with treeattn.Group.threads(1)[0] as group:
+            (small,), (large,) = call(200, group), call(1000, group)
+            self.assertEqual((small.batch, large.batch), (256, 1024))
+            self.assertIn(small, group.kept.values())
+            self.assertTrue(small.explain(), 'it is not closed')
+            self.assertEqual(call(256, group) + call(129, group) + call(513, group), [])
+            self.assertEqual([plan.batch for plan in call(128, group) + call(1, group)], [128, 1])
+
     def test_wrong_shapes(self):
         def rank_main(group):
             with self.assertRaisesRegex(ValueError, r'must be \[B, H, D\]'):
                 tt.combine(torch.zeros(2, 3), torch.zeros(2, 3), group)
             with self.assertRaisesRegex(ValueError, 'part_lse has shape'):
                 tt.combine(torch.zeros(2, 3, 8), torch.zeros(2, 4), group)
-        treeattn.run(1, rank_main)
+        run(1, rank_main)
 
 
 class Stub:
@@ -217,7 +231,7 @@ class Attention(unittest.TestCase):
             out = tt.attention(plan, *part, [30])
             torch.autograd.backward((out * weight[mine]).sum())
             return mine, [out.detach(), *(x.grad for x in part)]
-        for mine, found in treeattn.run(2, rank_main):
+        for mine, found in run(2, rank_main):
             for a, b in zip(found, wanted):
                 torch.testing.assert_close(a, b[mine], atol=1e-5, rtol=1e-5)
 

@@ -8,7 +8,7 @@ import torch
 import treeattn
 from families import FAMILIES, cache_of, check_errors, clear_prompt, exact_logits, ids, \
     model_of
-from launch import main
+from launch import main, run
 from treeattn.transformers import prefill, register
 
 
@@ -44,7 +44,7 @@ class Prefill(unittest.TestCase):
                                        past_key_values=cache)
             for ranks in (1, 2, 3):
                 with self.subTest(family=family, ranks=ranks):
-                    results = treeattn.run(ranks, rank_main)
+                    results = run(ranks, rank_main)
                     check_errors(self, f'{family} on {ranks}', results[0][0], near, exact)
                     for logits, generated in results:
                         self.assertTrue(torch.equal(logits, results[0][0]), 'other bits')
@@ -53,7 +53,7 @@ class Prefill(unittest.TestCase):
     def test_the_work_is_divided(self):
         model, tokens = model_of('llama', 'treeattn'), ids(1, 49)
         counts = counted(model)
-        treeattn.run(3, lambda group: prefill(model, tokens, cache_of(model, group)))
+        run(3, lambda group: prefill(model, tokens, cache_of(model, group)))
         self.assertEqual(counts, {f'rank {rank}': 16 for rank in range(3)})
 
     def test_ragged_batches_and_ranks_without_tokens(self):
@@ -73,7 +73,7 @@ class Prefill(unittest.TestCase):
                     return model.generate(tokens, attention_mask=mask, past_key_values=cache,
                                           max_new_tokens=9, do_sample=False)
                 with self.subTest(family=family, ranks=ranks):
-                    for found in treeattn.run(ranks, rank_main):
+                    for found in run(ranks, rank_main):
                         self.assertEqual(found.tolist(), wanted.tolist())
 
     @torch.no_grad()
@@ -89,7 +89,7 @@ class Prefill(unittest.TestCase):
                     cache = cache_of(model, group)
                     self.assertEqual(prefill(model, tokens, cache), 'chunks')
                     return model(tokens[:, -1:], past_key_values=cache).logits[:, -1]
-            for found in treeattn.run(2, rank_main):
+            for found in run(2, rank_main):
                 torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-5)
 
     def test_what_is_refused(self):

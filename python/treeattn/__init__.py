@@ -14,7 +14,8 @@ The names are those of the C interface without its prefix, so that the comments 
 here too. treeattn.torch and treeattn.transformers are for PyTorch.
 """
 from ._bindings import AttentionAlgorithm, Algorithm, AppendSource, Dtype, Exchange, LseBase, \
-    Mask, Placement, ShardKind, Status, TA_VERSION_MAJOR, TA_VERSION_MINOR, TA_VERSION_PATCH
+    Mask, Placement, Reduction, ShardKind, Status, Weights, TA_VERSION_MAJOR, TA_VERSION_MINOR, \
+    TA_VERSION_PATCH
 from ._library import info, path as library_path
 from .attention import Attention, AttentionStats
 from .cluster import AttentionPrediction, Cluster, PredictedCall, Prediction
@@ -34,7 +35,7 @@ __all__ = [
     'AttentionPrediction', 'AttentionStats', 'Cluster', 'Device', 'Dtype', 'Exchange', 'Group',
     'GroupStats', 'InvalidError', 'KV', 'LseBase', 'Mask', 'MismatchError', 'Move',
     'NoMemoryError', 'NotFoundError', 'Placement', 'Plan', 'PlanStats', 'PredictedCall',
-    'Prediction', 'ShardKind', 'ShardMap', 'Status', 'TimedOutError', 'Transfer', 'Transport',
-    'TreeattnError', 'UnsupportedError', 'ccl_id', 'head_range', 'info', 'library_path',
-    'reshard_list', 'run',
+    'Prediction', 'Reduction', 'ShardKind', 'ShardMap', 'Status', 'TimedOutError', 'Transfer',
+    'Transport', 'TreeattnError', 'UnsupportedError', 'Weights', 'ccl_id', 'head_range', 'info',
+    'library_path', 'reshard_list', 'run',
 ]

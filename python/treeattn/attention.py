@@ -36,6 +36,7 @@ class Attention(Planned):
     """A plan for attention over full sequences. Collective. Options have the names of the fields
     of ta_attention_config: query_heads, kv_heads, k_dim, v_dim, dtype, max_tokens, mask, window,
     scale, softcap, grid_rows, grid_columns, forward_only, algorithm, cluster; and shard_map.
+    workspace, an address, and workspace_bytes are memory of the caller's.
 
     Every rank has the tokens that the shard map gives it, packed: those of the first sequence,
     then those of the next. shard_map.positions(rank, length) says which."""

@@ -8,7 +8,7 @@ from . import _bindings as b
 from ._library import Handle, check, lib, text_of
 from .device import Device
 from .errors import NotFoundError
-from .options import fill
+from .options import fill, whole
 
 
 class PredictedCall(NamedTuple):
@@ -103,13 +103,14 @@ def predicted_call(struct: b.ta_predicted_call) -> PredictedCall:
     return PredictedCall(*(getattr(struct, name) for name in PredictedCall._fields))
 
 
-def candidates(function: Any, kind: type, *arguments: Any) -> list[Any]:
+def candidates(function: Any, kind: type, cluster: int, config: Any, ranks: int) -> list[Any]:
     """All predictions that a function numbers."""
     found = []
+    ranks = whole(ranks, c.c_int, 'ranks')
     while True:
         struct = kind()
         try:
-            check(function(*arguments, len(found), struct))
+            check(function(cluster, config, ranks, len(found), struct))
         except NotFoundError:
             return found
         found.append(struct)

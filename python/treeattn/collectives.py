@@ -1,6 +1,7 @@
 """Sums and copies over the ranks of a group."""
 from __future__ import annotations
 
+import ctypes as c
 from typing import Any
 
 from ._bindings import ElementKind, Reduction
@@ -8,7 +9,7 @@ from ._library import check, lib
 from .arrays import View, check_dense, check_writable, view
 from .device import Device, stream_of
 from .errors import InvalidError
-from .options import enum_of
+from .options import enum_of, whole
 
 ELEMENTS = {'f32': ElementKind.F32, 'f16': ElementKind.F16, 'bf16': ElementKind.BF16,
             'i32': ElementKind.I32, 'i64': ElementKind.I64}
@@ -92,7 +93,8 @@ class Collectives:
         found = dense(array, 'array', True)
         element, count = element_of(found, 'array', False)
         check(lib.ta_broadcast(self.handle, device and device.handle, found.address, count,
-                               element, root, stream_of(array, stream)))
+                               element, whole(root, c.c_int, 'root'),
+                               stream_of(array, stream)))
         return array
 
     def barrier(self, *, device: Device | None = None, stream: int | None = None) -> None:

@@ -24,8 +24,10 @@ def combine_plan(ranks: Group, out: torch.Tensor, scatter_heads: bool) -> Plan:
     group keeps it."""
     rows, heads, dim = out.shape
     room = 1 << max(0, rows - 1).bit_length()
-    key = ('combine', heads, dim, out.dtype, device_of(out), scatter_heads)
-    if key not in ranks.kept or ranks.kept[key].batch < room:
+    # One for each power of two: graphs that were captured with a smaller one use its workspace as
+    # long as they live. All of them together have at most about twice the memory of the largest.
+    key = ('combine', heads, dim, out.dtype, device_of(out), scatter_heads, room)
+    if key not in ranks.kept:
         ranks.kept[key] = Plan(ranks, key[4], combine_only=True, batch=room, query_heads=heads,
                                v_dim=dim, query_dtype=DTYPES[out.dtype],
                                out_placement='heads' if scatter_heads else 'all')

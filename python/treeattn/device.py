@@ -46,8 +46,14 @@ def as_device(device: Any) -> Device:
 
 
 def stream_of(array: Any, stream: int | None) -> int | None:
-    """The stream of a call: the one given, or torch's current one for a tensor of a GPU."""
-    torch = sys.modules.get('torch')
-    if stream is None and torch is not None and isinstance(array, torch.Tensor) and array.is_cuda:
-        return torch.cuda.current_stream(array.device).cuda_stream
-    return stream
+    """The stream of a call: the one given, or the current one of torch or cupy for their arrays
+    of a GPU. Other libraries do not say on which one theirs are written."""
+    if stream is not None:
+        return stream
+    torch, cupy = sys.modules.get('torch'), sys.modules.get('cupy')
+    if torch is not None and isinstance(array, torch.Tensor):
+        return torch.cuda.current_stream(array.device).cuda_stream if array.is_cuda else None
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        with array.device:
+            return cupy.cuda.get_current_stream().ptr
+    return None

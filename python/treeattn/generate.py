@@ -31,19 +31,28 @@ except ImportError as problem:  # --help works without them
     MISSING = f'{problem}: pip install torch transformers'
 
 
+def count(text: str) -> int:
+    """An argument that is a whole number above 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f'is {text!r}: must be a whole number, 1 or more')
+    return int(text)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog='python -m treeattn.generate',
                                      description='Generate with a cache sharded over ranks.')
     parser.add_argument('--model', required=True, help='a directory, or a config.json')
     parser.add_argument('--prompt', default='1 2 3 4 5 6 7 8',
                         help='text; for a config numbers of tokens')
-    parser.add_argument('--tokens', type=int, default=32, help='how many to generate')
-    parser.add_argument('--ranks', type=int, default=1, help='threads, in one process')
-    parser.add_argument('--block', type=int, default=64, help='tokens of a block of the shard map')
+    parser.add_argument('--tokens', type=count, default=32, help='how many to generate')
+    parser.add_argument('--ranks', type=count, default=1, help='threads, in one process')
+    parser.add_argument('--block', type=count, default=64,
+                        help='tokens of a block of the shard map')
     parser.add_argument('--prefill', default='grid', choices=('grid', 'chunks'),
                         help='divide the prompt over the ranks, or give all of it to each')
     parser.add_argument('--kv-dtype', help='what the cache is stored as, such as e4m3')
-    parser.add_argument('--dtype', default='float32', help='float32, float16 or bfloat16')
+    parser.add_argument('--dtype', default='float32', choices=('float32', 'float16', 'bfloat16'),
+                        help='of the weights, and of what is computed')
     parser.add_argument('--device', default='cpu',
                         help='cpu; cuda for a GPU of either vendor, cuda:1 for a certain one')
     return parser.parse_args()
@@ -70,22 +79,35 @@ def place(name: str) -> torch.device:
 def load(options: argparse.Namespace) -> tuple[Any, Any]:
     """(model, tokenizer); without weights a random model and no tokenizer."""
     dtype = getattr(torch, options.dtype)
-    if os.path.isfile(options.model):
-        torch.manual_seed(0)
-        config = AutoConfig.from_pretrained(options.model)
-        model, tokenizer = AutoModelForCausalLM.from_config(config, dtype=dtype), None
-    else:
-        model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
-        tokenizer = AutoTokenizer.from_pretrained(options.model)
+    try:
+        if os.path.isfile(options.model):
+            torch.manual_seed(0)
+            config = AutoConfig.from_pretrained(options.model)
+            model, tokenizer = AutoModelForCausalLM.from_config(config, dtype=dtype), None
+        else:
+            model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype)
+            tokenizer = AutoTokenizer.from_pretrained(options.model)
+    except (OSError, ValueError) as error:  # with a sentence of transformers
+        raise treeattn.NotFoundError(f'--model is {options.model!r}: must be a directory with a '
+                                     f'model of transformers, or its config.json: {error}') \
+            from None
     register()
     model.set_attn_implementation(NAME)
     return model.eval(), tokenizer
 
 
-def encode(prompt: str, tokenizer: Any) -> torch.Tensor:
+def encode(prompt: str, tokenizer: Any, vocabulary: int) -> torch.Tensor:
+    """The tokens of a prompt, [1, tokens]; without a tokenizer it is their numbers."""
     if tokenizer is not None:
-        return tokenizer(prompt, return_tensors='pt').input_ids
-    return torch.tensor([[int(word) for word in prompt.split()]])
+        ids = tokenizer(prompt, return_tensors='pt').input_ids
+    elif all(word.isdecimal() and int(word) < vocabulary for word in prompt.split()):
+        ids = torch.tensor([[int(word) for word in prompt.split()]])
+    else:
+        raise treeattn.InvalidError(f'--prompt is {prompt!r}: must be numbers of tokens from 0 to '
+                                    f'{vocabulary - 1} for a model that is a config alone')
+    if not ids.numel():
+        raise treeattn.InvalidError(f'--prompt is {prompt!r}: must have at least one token')
+    return ids
 
 
 def process_group(device: torch.device) -> Group | None:
@@ -119,7 +141,8 @@ def generate(options: argparse.Namespace) -> int:
     device = place(options.device)
     model, tokenizer = load(options)
     model = model.to(device)
-    ids = encode(options.prompt, tokenizer).to(device)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    ids = encode(options.prompt, tokenizer, vocabulary).to(device)
 
     @torch.no_grad()
     def rank_main(group: Group) -> torch.Tensor:

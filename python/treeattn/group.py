@@ -13,6 +13,7 @@ from ._library import Handle, check, lib, numbered
 from .collectives import Collectives
 from .device import Device
 from .errors import AbortedError, InvalidError
+from .options import whole
 from .transport import Adapter, Transport
 
 Result = TypeVar('Result')
@@ -60,6 +61,7 @@ class Group(Handle, Collectives):
     @classmethod
     def threads(cls, ranks: int, timeout: float | None = None) -> 'list[Group]':
         """A group whose ranks are threads of this process: one handle for each rank."""
+        ranks = whole(ranks, c.c_int, 'ranks')
         handles = (c.c_void_p * max(ranks, 1))()
         check(lib.ta_group_create_threads(ranks, config_of(timeout), handles))
         return [cls(handle) for handle in handles]
@@ -90,7 +92,8 @@ class Group(Handle, Collectives):
             if len(id) != b.TA_CCL_ID_BYTES:
                 raise InvalidError(f'id has {len(id)} bytes: must have {b.TA_CCL_ID_BYTES}')
             keep = c.create_string_buffer(id, len(id))
-            struct.id, struct.rank, struct.ranks = c.addressof(keep), rank, ranks
+            struct.id, struct.rank = c.addressof(keep), whole(rank, c.c_int, 'rank')
+            struct.ranks = whole(ranks, c.c_int, 'ranks')
         struct.communicator = communicator
         struct.bootstrap = None if bootstrap is None else bootstrap.handle
         handle = c.c_void_p()
@@ -110,7 +113,8 @@ class Group(Handle, Collectives):
         """The ranks of the same color form a part, numbered by key. A color below 0: no part.
         Collective."""
         handle = c.c_void_p()
-        check(lib.ta_group_split(self.handle, color, key, c.byref(handle)))
+        check(lib.ta_group_split(self.handle, whole(color, c.c_int, 'color'),
+                                 whole(key, c.c_int, 'key'), c.byref(handle)))
         return None if handle.value is None else Group(handle.value, self._keep)
 
     def stats(self) -> GroupStats:

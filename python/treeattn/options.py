@@ -5,7 +5,8 @@ torch or ml_dtypes.
 from __future__ import annotations
 
 import ctypes as c
-import enum
+import functools
+import operator
 from typing import Any
 
 from ._bindings import Dtype, ta_shard_map
@@ -13,6 +14,7 @@ from .arrays import dtype_name
 from .errors import InvalidError
 
 HIDDEN = {'size', 'reserved'}
+WHOLE = (c.c_int, c.c_int32, c.c_int64, c.c_size_t, c.c_uint64)
 
 
 def enum_of(kind: type, value: Any, name: str) -> int:
@@ -45,15 +47,40 @@ def dtype_of(value: Any, name: str) -> int:
                        'ml_dtypes')
 
 
+@functools.lru_cache(maxsize=None)
+def limits(kind: type) -> tuple[int, int]:
+    """The least and the largest number of an integer type of C."""
+    bits = 8 * c.sizeof(kind)
+    return (0, 2 ** bits - 1) if kind(-1).value > 0 else (-2 ** (bits - 1), 2 ** (bits - 1) - 1)
+
+
+def whole(value: Any, kind: type, name: str) -> int:
+    """A number for an integer of C: ctypes itself would take the low bits of one that is too
+    large."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidError(f'{name} is {value!r}, of type {type(value).__name__}: must be a whole '
+                           'number') from None
+    low, high = limits(kind)
+    if not low <= number <= high:
+        raise InvalidError(f'{name} is {number}: must be from {low} to {high}')
+    return number
+
+
 def numbers(kind: type, values: Any, name: str, count: int | None = None) -> c.Array:
     """A C array of what a sequence or an array has."""
     values = list(values.tolist() if hasattr(values, 'tolist') else values)
     if count is not None and len(values) != count:
         raise InvalidError(f'{name} has {len(values)} elements: must have {count}')
     try:
-        return (kind * len(values))(*values)
-    except TypeError as error:
+        made = (kind * len(values))(*values)
+    except (TypeError, OverflowError) as error:
         raise InvalidError(f'{name}: {error}') from None
+    if kind in WHOLE and list(made) != values:
+        for i, value in enumerate(values):
+            whole(value, kind, f'{name}[{i}]')
+    return made
 
 
 def option_names(struct: type) -> list[str]:
@@ -82,16 +109,17 @@ def fill(struct: c.Structure, options: dict[str, Any], what: str) -> list[Any]:
         elif fields[name] is ta_shard_map:
             value = value.struct
         elif name in ('sinks', 'alibi_slopes'):
-            value = numbers(c.c_float, value, name, int(options.get('query_heads') or 0))
+            heads = whole(options.get('query_heads') or 0, c.c_int32, 'query_heads')
+            value = numbers(c.c_float, value, name, heads)
             keep.append(value)
             value = c.addressof(value)
         elif name == 'cluster':
             value = value.handle
-        elif isinstance(value, enum.IntEnum):
-            value = int(value)
+        elif fields[name] in WHOLE:
+            value = whole(value, fields[name], option)
         try:
             setattr(struct, name, value)
-        except TypeError:
+        except (TypeError, OverflowError):
             raise InvalidError(f'{option} is {value!r}, of type {type(value).__name__}: must be '
                                f'a number') from None
     return keep

@@ -1,6 +1,7 @@
 """Plans: the work of a decode step, described once; and its calls."""
 from __future__ import annotations
 
+import ctypes as c
 import math
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from .device import stream_of
 from .errors import InvalidError
 from .group import Group
 from .kv import KV, table
-from .options import enum_of
+from .options import enum_of, whole
 from .planned import NAMES, Planned
 from .shard import head_range
 
@@ -36,7 +37,7 @@ class Plan(Planned):
     window, scale, softcap, alibi_slopes, sinks, query_placement, query_root, out_placement,
     out_root, algorithm, exchange, cluster, replay, reproducible_tile, check, max_call_tokens,
     combine_only, append_scattered, shared_prefixes, weights; and shard_map, a ShardMap. treeattn.h
-    says what each means.
+    says what each means. workspace, an address, and workspace_bytes are memory of the caller's.
 
     group None: one rank. device: a Device or its name; None: the host.
 
@@ -201,7 +202,7 @@ class Plan(Planned):
                   keep: list[Any]) -> tuple[int, ...]:
         """Set batch, tokens, starts and tag of a call; returns the leading axes of its tensors."""
         call = self._call
-        call.tag = tag
+        call.tag = tag and whole(tag, c.c_uint64, 'tag')
         call.sinks = call.alibi_slopes = None
         call.window, call.softcap = 0, 0.0
         call.selected = call.prefix_starts = call.prefix_lengths = None
@@ -212,7 +213,7 @@ class Plan(Planned):
                     raise InvalidError('tokens is missing: the token total of a ragged call, '
                                        'which this rank has no query to take from')
                 tokens = view(array, 'q').shape[0]
-            return self._ragged(starts, int(tokens), keep)
+            return self._ragged(starts, whole(tokens, c.c_int32, 'tokens'), keep)
         call.batch, call.tokens, call.starts = batch, 0, None
         return (batch, self.query_tokens)
 
@@ -258,7 +259,7 @@ class Plan(Planned):
             lead = self._set_call(q, kv.batch, starts, tokens, tag, keep)
             call = self._call
             if window is not None:
-                call.window = window or -1
+                call.window = whole(window, c.c_int32, 'window') or -1
             if softcap is not None:
                 call.softcap = softcap or -1.0
             if sinks is not None:

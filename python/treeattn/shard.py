@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ._bindings import ShardKind, ta_move, ta_shard_map
 from ._library import check, lib
-from .options import enum_of, numbers
+from .options import enum_of, numbers, whole
 
 
 class ShardMap:
@@ -20,7 +20,8 @@ class ShardMap:
                  bounds: Any = None):
         self.struct = ta_shard_map()
         self.struct.kind = enum_of(ShardKind, kind, 'kind')
-        self.struct.ranks, self.struct.block = ranks, block
+        self.struct.ranks = whole(ranks, c.c_int, 'ranks')
+        self.struct.block = whole(block, c.c_int32, 'block')
         self._bounds = None
         if bounds is not None:
             self._bounds = numbers(c.c_int32, bounds, 'bounds')
@@ -44,25 +45,29 @@ class ShardMap:
     def locate(self, position: int) -> tuple[int, int]:
         """(rank, local position) of a position."""
         rank, local = c.c_int(), c.c_int32()
-        check(lib.ta_shard_locate(self.struct, position, c.byref(rank), c.byref(local)))
+        check(lib.ta_shard_locate(self.struct, whole(position, c.c_int32, 'position'),
+                                  c.byref(rank), c.byref(local)))
         return rank.value, local.value
 
     def position(self, rank: int, local: int) -> int:
         """The position of a rank's token at a local position."""
         found = c.c_int32()
-        check(lib.ta_shard_position(self.struct, rank, local, c.byref(found)))
+        check(lib.ta_shard_position(self.struct, whole(rank, c.c_int, 'rank'),
+                                    whole(local, c.c_int32, 'local'), c.byref(found)))
         return found.value
 
     def count(self, rank: int, length: int) -> int:
         """How many tokens a rank holds of a sequence of so many."""
         found = c.c_int32()
-        check(lib.ta_shard_count(self.struct, rank, length, c.byref(found)))
+        check(lib.ta_shard_count(self.struct, whole(rank, c.c_int, 'rank'),
+                                 whole(length, c.c_int32, 'length'), c.byref(found)))
         return found.value
 
     def next(self, length: int) -> tuple[int, int]:
         """(rank, local position) where the next token of a sequence of so many is stored."""
         rank, local = c.c_int(), c.c_int32()
-        check(lib.ta_shard_next(self.struct, length, c.byref(rank), c.byref(local)))
+        check(lib.ta_shard_next(self.struct, whole(length, c.c_int32, 'length'), c.byref(rank),
+                                c.byref(local)))
         return rank.value, local.value
 
     def positions(self, rank: int, length: int) -> list[int]:
@@ -77,7 +82,8 @@ class ShardMap:
 def head_range(heads: int, ranks: int, rank: int) -> range:
     """The heads that a rank holds when something is scattered by heads."""
     first, count = c.c_int(), c.c_int()
-    check(lib.ta_head_range(heads, ranks, rank, c.byref(first), c.byref(count)))
+    check(lib.ta_head_range(whole(heads, c.c_int, 'heads'), whole(ranks, c.c_int, 'ranks'),
+                            whole(rank, c.c_int, 'rank'), c.byref(first), c.byref(count)))
     return range(first.value, first.value + count.value)
 
 
@@ -94,7 +100,7 @@ class Move(NamedTuple):
 
 def reshard_list(source: ShardMap, target: ShardMap, length: int) -> list[Move]:
     """What must move when a sequence of so many tokens goes from one shard map to another."""
-    count = c.c_size_t()
+    count, length = c.c_size_t(), whole(length, c.c_int32, 'length')
     check(lib.ta_reshard_list(source.struct, target.struct, length, None, 0, c.byref(count)))
     moves = (ta_move * count.value)()
     check(lib.ta_reshard_list(source.struct, target.struct, length, moves, count.value,

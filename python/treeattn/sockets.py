@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import select
+import selectors
 import socket
 import struct
 import threading
@@ -20,11 +21,12 @@ import time
 import uuid
 from typing import Any, Callable
 
-from .errors import UnsupportedError
+from .errors import TimedOutError, UnsupportedError
 from .transport import Transfer, Transport
 
 FRAME = struct.Struct('<iQ')
 SECRET_BYTES = 32
+HELLO_BYTES = SECRET_BYTES + 4  # the secret of who is connected to, then the rank of who connects
 ANYWHERE = '192.0.2.1'  # nobody's: the way there is the way to all that is far
 SLICE_MS = 20  # the longest that one thread keeps the others of its process waiting
 
@@ -121,6 +123,28 @@ class Peer:
             del self.incoming[:FRAME.size + count]
 
 
+def accept_one(listener: socket.socket, waiting: selectors.BaseSelector) -> None:
+    """Accept a connection, if it is still there, and wait for what it says."""
+    try:
+        connection = listener.accept()[0]
+    except (BlockingIOError, ConnectionError):
+        return
+    connection.setblocking(False)
+    waiting.register(connection, selectors.EVENT_READ, bytearray())
+
+
+def has_said(connection: socket.socket, hello: bytearray) -> bool:
+    """Read on what a connection begins with; is that all, or its end?"""
+    try:
+        data = connection.recv(HELLO_BYTES - len(hello))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    hello += data
+    return not data or len(hello) == HELLO_BYTES
+
+
 class SocketTransport(Transport):
     """`exchange(data)` gives a rank's bytes to all and returns those of all, in their order; it
     is called twice, here. timeout: seconds for connecting. hint: a host that all of them know, if
@@ -137,7 +161,7 @@ class SocketTransport(Transport):
         with socket.socket() as listener:
             listener.bind(('127.0.0.1' if alone else '', 0))
             listener.listen(max(ranks, 1))
-            listener.settimeout(timeout)
+            listener.setblocking(False)
             place = ('127.0.0.1' if alone else own_address(hint), listener.getsockname()[1],
                      secret.hex())
             places = [json.loads(data) for data in exchange(json.dumps(place).encode())]
@@ -154,40 +178,65 @@ class SocketTransport(Transport):
             address = hint
         if not address:
             raise UnsupportedError(f'rank {other} is on another machine than rank {self.rank} and '
-                                   'knows no address of its own: set MASTER_ADDR to an address '
-                                   'that all machines can reach')
+                                   'knows no address of its own: set MASTER_ADDR to an IPv4 '
+                                   'address that all machines can reach')
         try:
-            return socket.create_connection((address, port), timeout)
+            connection = socket.create_connection((address, port), timeout)
+            connection.sendall(bytes.fromhex(places[other][2]) + struct.pack('<i', self.rank))
+            return connection
         except OSError as error:
             raise UnsupportedError(f'rank {self.rank} cannot connect to rank {other} at {address}, '
                                    f'port {port}: {error}') from error
+
+    def _accept(self, listener: socket.socket, secret: bytes, timeout: float,
+                peers: dict[int, Peer]) -> None:
+        """Accept the ranks above. A stranger who says something else is sent away, and one who
+        says nothing keeps nobody waiting."""
+        deadline = time.monotonic() + timeout
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(listener, selectors.EVENT_READ)
+            try:
+                while len(peers) < self.ranks - 1:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        missing = min({*range(self.ranks)} - {self.rank, *peers})
+                        raise TimedOutError(f'rank {missing} has not connected to rank '
+                                            f'{self.rank} within {timeout:g} s')
+                    for key, _ in waiting.select(left):
+                        connection: Any = key.fileobj
+                        if connection is listener:
+                            accept_one(listener, waiting)
+                        elif has_said(connection, key.data):
+                            waiting.unregister(connection)
+                            self._welcome(connection, key.data, secret, peers)
+            finally:
+                for key in list(waiting.get_map().values()):
+                    if key.fileobj is not listener:
+                        key.fileobj.close()
+
+    def _welcome(self, connection: socket.socket, hello: bytes, secret: bytes,
+                 peers: dict[int, Peer]) -> None:
+        """A peer, or a stranger?"""
+        if hmac.compare_digest(hello[:SECRET_BYTES], secret) and len(hello) == HELLO_BYTES:
+            peers[struct.unpack_from('<i', hello, SECRET_BYTES)[0]] = Peer(connection)
+        else:
+            connection.close()
 
     def _connect(self, listener: socket.socket, places: list[Any], names: list[str],
                  timeout: float, hint: str) -> dict[int, Peer]:
         """Connect to the ranks below, accept those above."""
         peers: dict[int, Peer] = {}
-        for other in range(self.rank):
-            secret = places[other][2]
-            connection = self._reach(other, places, names, timeout, hint)
-            connection.sendall(bytes.fromhex(secret) + struct.pack('<i', self.rank))
-            peers[other] = Peer(connection)
-        while len(peers) < self.ranks - 1:
-            connection, _ = listener.accept()
-            connection.settimeout(timeout)
-            hello = b''
-            while len(hello) < SECRET_BYTES + 4:
-                data = connection.recv(SECRET_BYTES + 4 - len(hello))
-                if not data:
-                    break
-                hello += data
-            if hmac.compare_digest(hello[:SECRET_BYTES].hex(), places[self.rank][2]) and \
-                    len(hello) == SECRET_BYTES + 4:
-                peers[struct.unpack('<i', hello[SECRET_BYTES:])[0]] = Peer(connection)
-            else:
-                connection.close()
-        for peer in peers.values():
-            peer.connection.setblocking(False)
-            peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            for other in range(self.rank):
+                peers[other] = Peer(self._reach(other, places, names, timeout, hint))
+            self._accept(listener, bytes.fromhex(places[self.rank][2]), timeout, peers)
+            for peer in peers.values():
+                peer.connection.setblocking(False)
+                peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            for peer in peers.values():
+                peer.connection.close()
+            raise
         return peers
 
     def _advance(self, transfers: list[Transfer]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from ._bindings import Status, ta_transfer, ta_transport, ta_transport_cancel, \
     ta_transport_progress
 from ._library import raised
+from .options import whole
 
 
 class Transfer:
@@ -71,8 +72,8 @@ class Adapter:
         self.users = 0  # groups over it
         self._known: dict[int, Transfer] = {}
         self.struct = ta_transport()
-        self.struct.rank, self.struct.ranks = transport.rank, transport.ranks
-        self.struct.node = transport.node
+        for name in ('rank', 'ranks', 'node'):
+            setattr(self.struct, name, whole(getattr(transport, name), c.c_int32, name))
         self.struct.holds_memory = int(transport.holds_memory)
         self._progress = ta_transport_progress(self._on_progress)
         self.struct.progress = self._progress
