@@ -280,6 +280,7 @@ static const ta_device_ops gpu_ops = {
     .pack_query = gpu_pack_query,
     .pack_kv = ta_gpu_pack_kv,
     .attend = ta_gpu_attend,
+    .attend_and_finish = ta_gpu_attend_and_finish,
     .tell = ta_gpu_tell,
     .make_records = gpu_make_records,
     .append = gpu_append,

@@ -88,13 +88,29 @@ ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
                         void *stream);
+ta_status ta_gpu_attend_and_finish(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                                   const ta_kv *kv, void *workspace, const ta_finish *finish,
+                                   void *stream);
 ta_status ta_gpu_tell(ta_device *device, const ta_problem *problem, const ta_kv *kv,
                       const ta_tell *tell, void *stream);
 ta_status ta_gpu_check_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv);
 
-/* What both ways of attending need: how scores are made, and the error of too large a grid. */
+/* What attend() is given, by whichever kernels; and what follows where nothing is exchanged. */
+typedef struct ta_gpu_call {
+    const ta_problem *problem;
+    const ta_tensor *q;
+    const ta_kv *kv;
+    float *records;
+    void *workspace;
+    const ta_tell *tell;
+    const ta_finish *finish; /* NULL: nothing */
+} ta_gpu_call;
+
+/* What all ways of attending need: how scores are made, the error of too large a grid, and the
+ * launch that finishes, on the device: where no other one did so. */
 ta_score_rule ta_gpu_score_rule(const ta_problem *problem);
 ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks);
+ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream);
 
 /* Equal shares (attend/pieces.c), of items of `group` rows for as many blocks as units hold at a
  * time: the workspace of the plan's largest call, what kernels are told, and what comes after. */
@@ -102,28 +118,23 @@ size_t ta_gpu_share_bytes(const ta_gpu_limits *limits, const ta_problem *problem
                           int32_t per_unit);
 ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *problem, int32_t group,
                              int32_t per_unit, void *workspace);
-ta_status ta_gpu_merge_pieces(ta_gpu_device *gpu, const ta_problem *problem,
-                              const ta_share_params *share, float *records, void *stream);
+ta_status ta_gpu_end_pieces(ta_gpu_device *gpu, const ta_gpu_call *call,
+                            const ta_share_params *share, void *stream);
 
 /* What the parameters of every call to the kernels with shared memory have; the rest is 0. */
-void ta_gpu_start_attend(ta_attend_params *params, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, const ta_tell *tell);
+void ta_gpu_start_attend(ta_attend_params *params, const ta_gpu_call *call);
 
 /* attend() by the kernels with shared memory in equal shares, and its workspace; is a cache for
  * their aligned variants; and a launch of them (attend/pieces.c). */
 size_t ta_gpu_pieces_bytes(const ta_gpu_limits *limits, const ta_problem *problem);
-ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
-                               const ta_kv *kv, float *records, void *workspace,
-                               const ta_tell *tell, void *stream);
+ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream);
 int ta_gpu_aligned(const ta_problem *problem, const ta_kv *kv);
 ta_status ta_gpu_launch_attend(ta_gpu_device *gpu, const ta_attend_params *params, int aligned,
                                void *stream);
 
 /* attend() by splits, and its workspace (attend/splits.c). */
 size_t ta_gpu_splits_bytes(const ta_gpu_limits *limits, const ta_problem *problem);
-ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
-                               const ta_kv *kv, float *records, void *workspace,
-                               const ta_tell *tell, void *stream);
+ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream);
 
 /* Attention over full sequences: its table (attention/attention.c), and its arrays on the device
  * (arrays.c). Reserve for the largest call, before any; bring those of one call to `to`, in

@@ -145,7 +145,9 @@ typedef struct ta_merge_pieces_params {
     ta_problem problem;
     ta_share_params share;
     int32_t split_floats;
+    int32_t finishes; /* else `finish` has nothing */
     float *records;
+    ta_finish finish; /* what follows where nothing is exchanged */
 } ta_merge_pieces_params;
 
 ta_launched ta_launch_merge_pieces(const ta_merge_pieces_params *params, void *stream);

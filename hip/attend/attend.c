@@ -150,25 +150,27 @@ static int of_tokens(const ta_kv *kv, const ta_scales *s)
     return s->data && (s->token_stride != 0 || (kv->page_table && s->batch_stride != 0));
 }
 
-static void prepare_direct(const ta_gpu_limits *limits, const ta_problem *problem,
-                           const ta_tensor *q, const ta_kv *kv, float *records, void *workspace,
+static void prepare_direct(const ta_gpu_limits *limits, const ta_gpu_call *call,
                            ta_direct_params *params)
 {
+    const ta_problem *problem = call->problem;
+    const ta_kv *kv = call->kv;
     memset(params, 0, sizeof *params); /* the padding too: two captures of a step are equal bytes */
     params->problem = *problem;
-    params->q = *q;
+    params->q = *call->q;
     params->kv = *kv;
     params->rule = ta_gpu_score_rule(problem);
     params->share = ta_gpu_share(limits, problem, group_rows(limits, problem),
-                                 blocks_per_unit(limits, problem), workspace);
+                                 blocks_per_unit(limits, problem), call->workspace);
     params->plain = is_plain(problem, kv, &params->rule);
     while (kv->page_table && params->plain && 1 << params->page_shift < kv->page_tokens)
         params->page_shift++;
     params->tiles = count_tiles(problem);
     if (params->tiles)
         params->share.grid = params->share.items * params->tiles;
-    params->records = problem->tally_tile ? workspace : records;
+    params->records = problem->tally_tile ? call->workspace : call->records;
     params->split_floats = ta_split_floats(problem);
+    params->tell = *call->tell;
     params->token_scales = (of_tokens(kv, &kv->k_scale) ? TA_TOKEN_SCALES_K : 0) |
                            (of_tokens(kv, &kv->v_scale) ? TA_TOKEN_SCALES_V : 0);
 }
@@ -200,8 +202,17 @@ ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks)
                              (long long)blocks, INT32_MAX);
 }
 
-static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *params, float *records,
-                               void *stream)
+ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
+{
+    if (!call->finish)
+        return TA_OK;
+    return ta_gpu_check_launch(gpu, call->problem->tally_tile
+                                        ? ta_launch_finish_tallies(call->finish, stream)
+                                        : ta_launch_finish(call->finish, stream));
+}
+
+static ta_status launch_both(ta_gpu_device *gpu, const ta_gpu_call *call,
+                             const ta_direct_params *params, void *stream)
 {
     const ta_problem *p = &params->problem;
     TA_TRY(ta_gpu_check_launch(gpu, launch_direct(&gpu->limits, params, stream)));
@@ -213,40 +224,52 @@ static ta_status attend_direct(ta_gpu_device *gpu, const ta_direct_params *param
                                         .split_records = params->records,
                                         .splits = params->tiles,
                                         .split_floats = params->split_floats,
-                                        .records = records};
-        return ta_gpu_check_launch(gpu, ta_launch_tally_splits(&merge, stream));
+                                        .records = call->records};
+        TA_TRY(ta_gpu_check_launch(gpu, ta_launch_tally_splits(&merge, stream)));
+        return ta_gpu_finish_call(gpu, call, stream);
     }
-    return ta_gpu_merge_pieces(gpu, p, &params->share, records, stream);
+    return ta_gpu_end_pieces(gpu, call, &params->share, stream);
 }
 
-/* By the kernels with shared memory. */
-static ta_status attend_shared(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
-                               const ta_kv *kv, float *records, void *workspace,
-                               const ta_tell *tell, void *stream)
+static ta_status attend_direct(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
 {
-    if (problem->selected || problem->prefix_starts || problem->tally_tile)
-        return ta_gpu_attend_splits(gpu, problem, q, kv, records, workspace, tell, stream);
-    return ta_gpu_attend_pieces(gpu, problem, q, kv, records, workspace, tell, stream);
+    ta_direct_params params;
+    prepare_direct(&gpu->limits, call, &params);
+    int64_t rows = ta_problem_rows(call->problem) * call->problem->query_heads;
+    if (params.share.grid > INT32_MAX || rows > INT32_MAX)
+        return ta_gpu_fail_grid(rows, params.share.grid);
+    TA_ON_GPU(gpu, launch_both(gpu, call, &params, stream));
+}
+
+static ta_status attend(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
+{
+    const ta_problem *p = call->problem;
+    if (!ta_type_in_caches(p->kv_dtype)) /* then there is no shape either */
+        return ta_gpu_check_launch(
+            gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)p->kv_dtype});
+    int of_lists = p->selected || p->prefix_starts;
+    if (!of_lists && direct_fits(&gpu->limits, p) && direct_fits_call(p, call->kv))
+        return attend_direct(gpu, call, stream);
+    if (of_lists || p->tally_tile)
+        return ta_gpu_attend_splits(gpu, call, stream);
+    return ta_gpu_attend_pieces(gpu, call, stream);
 }
 
 ta_status ta_gpu_attend(ta_device *device, const ta_problem *problem, const ta_tensor *q,
                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
                         void *stream)
 {
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    if (!ta_type_in_caches(problem->kv_dtype)) /* then there is no shape either */
-        return ta_gpu_check_launch(
-            gpu, (ta_launched){.kernel = "attend", .no_type = 1, .dtype = (int)problem->kv_dtype});
-    if (problem->selected || problem->prefix_starts || !direct_fits(&gpu->limits, problem) ||
-        !direct_fits_call(problem, kv))
-        return attend_shared(gpu, problem, q, kv, records, workspace, tell, stream);
-    ta_direct_params params;
-    prepare_direct(&gpu->limits, problem, q, kv, records, workspace, &params);
-    params.tell = *tell;
-    int64_t rows = ta_problem_rows(problem) * problem->query_heads;
-    if (params.share.grid > INT32_MAX || rows > INT32_MAX)
-        return ta_gpu_fail_grid(rows, params.share.grid);
-    TA_ON_GPU(gpu, attend_direct(gpu, &params, records, stream));
+    ta_gpu_call call = {problem, q, kv, records, workspace, tell, NULL};
+    return attend(ta_gpu_of(device), &call, stream);
+}
+
+ta_status ta_gpu_attend_and_finish(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                                   const ta_kv *kv, void *workspace, const ta_finish *finish,
+                                   void *stream)
+{
+    static const ta_tell nobody = {.to = NULL};
+    ta_gpu_call call = {problem, q, kv, finish->last.records, workspace, &nobody, finish};
+    return attend(ta_gpu_of(device), &call, stream);
 }
 
 /* ---- check_kv(): whatever can be seen without reading device memory, where lengths, bounds and

@@ -18,19 +18,15 @@ static const int record_threads = 128;
 
 static_assert(merge_threads >= TA_SPLITS_MAX, "a thread for each split");
 
-/* Of equal shares. An item that was not cut has its records in their place already. */
-__global__ void __launch_bounds__(merge_threads) merge_pieces(ta_merge_pieces_params p)
+/* Of equal shares, one row. An item that was not cut has its records in their place already. */
+TA_DEVICE void merge_row(const ta_merge_pieces_params &p, const ta_merged_row &r, int32_t token)
 {
     TA_SHARED(float, scales, [TA_SHARE_BLOCKS_MAX]);
     TA_SHARED(float, reduced, [reduce_groups]);
     TA_SHARED(float, scratch, [merge_threads * 4]);
     int32_t thread = static_cast<int32_t>(threadIdx.x), v_dim = p.problem.v_dim;
-    ta_merged_row r = ta_find_merged_row(p.problem);
     int32_t heads = p.problem.query_heads / p.problem.kv_heads;
-    int32_t token = static_cast<int32_t>(r.row - ta_problem_first_row(&p.problem, r.sequence));
     int32_t row = token * heads + r.head % heads; /* of the sequence and KV head */
-    if (token < 0 || token >= ta_problem_query_tokens(&p.problem, r.sequence))
-        return; /* starts that nobody could check */
     int32_t rows = p.share.rows;
     int64_t item = ta_first_item(&p.problem, rows, r.sequence) +
                    r.head / heads * ta_sequence_groups(&p.problem, rows, r.sequence) + row / rows;
@@ -57,6 +53,23 @@ __global__ void __launch_bounds__(merge_threads) merge_pieces(ta_merge_pieces_pa
         to[v_dim] = largest;
         to[v_dim + 1] = total;
     }
+}
+
+/* With Finishes nothing is exchanged: output and log-sum-exp follow at once. */
+template <bool Finishes>
+__global__ void __launch_bounds__(merge_threads) merge_pieces(ta_merge_pieces_params p)
+{
+    ta_merged_row r = ta_find_merged_row(p.problem);
+    int32_t token = static_cast<int32_t>(r.row - ta_problem_first_row(&p.problem, r.sequence));
+    if (token < 0 || token >= ta_problem_query_tokens(&p.problem, r.sequence))
+        return; /* starts that nobody could check */
+    merge_row(p, r, token);
+    if (!Finishes)
+        return;
+    ta_syncthreads(); /* the record is whole */
+    int64_t floats = ta_record_floats(p.problem.v_dim);
+    ta_arrived record = {p.records + static_cast<int64_t>(blockIdx.x) * floats, nullptr, 0, 0};
+    ta_finish_partial<merge_threads>(p.finish, record, r.head, r.row);
 }
 
 /* Which splits of a row were written. */
@@ -143,11 +156,13 @@ __global__ void __launch_bounds__(record_threads) finish(ta_finish p)
 ta_launched ta_launch_merge_pieces(const ta_merge_pieces_params *params, void *stream)
 {
     const ta_problem &p = params->problem;
-    int64_t rows = p.rows * p.query_heads;
-    ta_launch_result result =
-        TA_LAUNCH(merge_pieces, dim3(static_cast<unsigned>(rows)), merge_threads, 0,
-                  static_cast<hipStream_t>(stream), *params);
-    return ta_launched_of(result);
+    dim3 grid(static_cast<unsigned>(p.rows * p.query_heads));
+    hipStream_t queue = static_cast<hipStream_t>(stream);
+    if (!params->finishes)
+        return ta_launched_of(
+            TA_LAUNCH(merge_pieces<false>, grid, merge_threads, 0, queue, *params));
+    TA_NEED_TYPE("finish", params->finish.problem.out_dtype);
+    return ta_launched_of(TA_LAUNCH(merge_pieces<true>, grid, merge_threads, 0, queue, *params));
 }
 
 ta_launched ta_launch_merge_splits(const ta_merge_splits_params *params, void *stream)

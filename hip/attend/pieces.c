@@ -61,17 +61,20 @@ ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *p, i
     return share;
 }
 
-ta_status ta_gpu_merge_pieces(ta_gpu_device *gpu, const ta_problem *problem,
-                              const ta_share_params *share, float *records, void *stream)
+ta_status ta_gpu_end_pieces(ta_gpu_device *gpu, const ta_gpu_call *call,
+                            const ta_share_params *share, void *stream)
 {
     if (!share->blocks)
-        return TA_OK;
+        return ta_gpu_finish_call(gpu, call, stream);
     ta_merge_pieces_params params;
     memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
-    params.problem = *problem;
+    params.problem = *call->problem;
     params.share = *share;
-    params.split_floats = ta_split_floats(problem);
-    params.records = records;
+    params.split_floats = ta_split_floats(call->problem);
+    params.records = call->records;
+    params.finishes = call->finish != NULL;
+    if (call->finish)
+        params.finish = *call->finish;
     return ta_gpu_check_launch(gpu, ta_launch_merge_pieces(&params, stream));
 }
 
@@ -120,38 +123,37 @@ ta_status ta_gpu_launch_attend(ta_gpu_device *gpu, const ta_attend_params *param
     return ta_gpu_check_launch(gpu, ta_launch_attend_fma(params, aligned, stream));
 }
 
-static ta_status launch_both(ta_gpu_device *gpu, const ta_attend_params *params, int aligned,
-                             void *stream)
+static ta_status launch_both(ta_gpu_device *gpu, const ta_gpu_call *call,
+                             const ta_attend_params *params, int aligned, void *stream)
 {
     TA_TRY(ta_gpu_launch_attend(gpu, params, aligned, stream));
-    return ta_gpu_merge_pieces(gpu, &params->problem, &params->share, params->records, stream);
+    return ta_gpu_end_pieces(gpu, call, &params->share, stream);
 }
 
-void ta_gpu_start_attend(ta_attend_params *params, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, const ta_tell *tell)
+void ta_gpu_start_attend(ta_attend_params *params, const ta_gpu_call *call)
 {
     memset(params, 0, sizeof *params); /* the padding too: two captures of a step are equal bytes */
-    params->problem = *problem;
-    params->q = *q;
-    params->kv = *kv;
-    params->rule = ta_gpu_score_rule(problem);
-    params->split_floats = ta_split_floats(problem);
-    params->tell = *tell;
+    params->problem = *call->problem;
+    params->q = *call->q;
+    params->kv = *call->kv;
+    params->rule = ta_gpu_score_rule(call->problem);
+    params->split_floats = ta_split_floats(call->problem);
+    params->tell = *call->tell;
 }
 
-ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
-                               const ta_kv *kv, float *records, void *workspace,
-                               const ta_tell *tell, void *stream)
+ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
 {
-    int aligned = ta_gpu_aligned(problem, kv);
+    const ta_problem *problem = call->problem;
+    int aligned = ta_gpu_aligned(problem, call->kv);
     ta_attend_params params;
-    ta_gpu_start_attend(&params, problem, q, kv, tell);
+    ta_gpu_start_attend(&params, call);
     params.shape = ta_choose_shape(&gpu->limits, problem, aligned);
-    params.share = ta_gpu_share(&gpu->limits, problem, params.shape.rows,
-                                ta_shape_blocks_per_unit(&gpu->limits, &params.shape), workspace);
-    params.records = records;
+    params.share =
+        ta_gpu_share(&gpu->limits, problem, params.shape.rows,
+                     ta_shape_blocks_per_unit(&gpu->limits, &params.shape), call->workspace);
+    params.records = call->records;
     int64_t rows = ta_problem_rows(problem) * problem->query_heads;
     if (params.share.grid > INT32_MAX || rows > INT32_MAX)
         return ta_gpu_fail_grid(rows, params.share.grid);
-    TA_ON_GPU(gpu, launch_both(gpu, &params, aligned, stream));
+    TA_ON_GPU(gpu, launch_both(gpu, call, &params, aligned, stream));
 }

@@ -129,8 +129,8 @@ static ta_status launch_part(ta_gpu_device *gpu, ta_attend_params *params, const
     return ta_gpu_launch_attend(gpu, params, aligned, stream);
 }
 
-static ta_status launch_merge(ta_gpu_device *gpu, const ta_attend_params *params, float *records,
-                              void *stream)
+static ta_status launch_merge(ta_gpu_device *gpu, const ta_gpu_call *call,
+                              const ta_attend_params *params, void *stream)
 {
     const ta_problem *p = &params->problem;
     if (params->splits == 1 && !p->tally_tile)
@@ -142,7 +142,7 @@ static ta_status launch_merge(ta_gpu_device *gpu, const ta_attend_params *params
                                     .split_records = params->records,
                                     .splits = params->splits,
                                     .split_floats = params->split_floats,
-                                    .records = records};
+                                    .records = call->records};
     return ta_gpu_check_launch(gpu, p->tally_tile ? ta_launch_tally_splits(&merge, stream)
                                                   : ta_launch_merge_splits(&merge, stream));
 }
@@ -177,35 +177,36 @@ static ta_status tell_lists(ta_gpu_device *gpu, ta_attend_params *params, void *
 }
 
 /* What is behind the prefixes, or all if there are none; the prefixes; and both are merged. */
-static ta_status launch_all(ta_gpu_device *gpu, ta_attend_params *params, const method *own,
-                            const method *prefix, int aligned, float *records, void *workspace,
-                            void *stream)
+static ta_status launch_all(ta_gpu_device *gpu, const ta_gpu_call *call, ta_attend_params *params,
+                            const method *own, const method *prefix, int aligned, void *stream)
 {
-    TA_TRY(tell_lists(gpu, params, workspace, stream));
+    TA_TRY(tell_lists(gpu, params, call->workspace, stream));
     TA_TRY(launch_part(gpu, params, own, aligned, stream));
     params->tell.to = NULL;
     params->first_split = own->splits;
     params->prefix = 1;
     if (prefix->splits)
         TA_TRY(launch_part(gpu, params, prefix, aligned, stream));
-    return launch_merge(gpu, params, records, stream);
+    TA_TRY(launch_merge(gpu, call, params, stream));
+    return ta_gpu_finish_call(gpu, call, stream);
 }
 
-ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_problem *problem, const ta_tensor *q,
-                               const ta_kv *kv, float *records, void *workspace,
-                               const ta_tell *tell, void *stream)
+ta_status ta_gpu_attend_splits(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
 {
-    int aligned = ta_gpu_aligned(problem, kv);
+    const ta_problem *problem = call->problem;
+    int aligned = ta_gpu_aligned(problem, call->kv);
     method own = choose(&gpu->limits, problem, 0, aligned), prefix = {.splits = 0};
     if (problem->prefix_starts)
         prefix = choose(&gpu->limits, problem, 1, aligned);
     TA_TRY(check_grid(problem, &own));
     TA_TRY(check_grid(problem, &prefix));
     ta_attend_params params;
-    ta_gpu_start_attend(&params, problem, q, kv, tell);
+    ta_gpu_start_attend(&params, call);
     params.splits = own.splits + prefix.splits;
-    params.records = params.splits == 1 && !problem->tally_tile ? records : workspace;
-    TA_ON_GPU(gpu, launch_all(gpu, &params, &own, &prefix, aligned, records, workspace, stream));
+    params.records = call->records;
+    if (params.splits > 1 || problem->tally_tile)
+        params.records = call->workspace;
+    TA_ON_GPU(gpu, launch_all(gpu, call, &params, &own, &prefix, aligned, stream));
 }
 
 ta_status ta_gpu_pack_kv(ta_device *device, const ta_problem *problem, const ta_kv *kv,

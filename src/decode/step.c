@@ -22,21 +22,31 @@ void ta_plan_heads(const ta_plan *plan, ta_placement placement, int root, int ra
     }
 }
 
-ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
-                         const ta_kv *kv, float *records, void *stream)
+/* With `finish` the step is over then, and the records are where it says. */
+static ta_status attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
+                        const ta_kv *kv, float *records, const ta_finish *finish, void *stream)
 {
     ta_device *device = plan->device;
+    const ta_device_ops *ops = device->ops;
     int64_t before = ta_clock_ns();
-    int spans = device->timing && device->ops->span;
+    int spans = device->timing && ops->span;
     if (spans)
-        TA_TRY(device->ops->span(device, 0, stream));
-    TA_TRY(
-        device->ops->attend(device, problem, q, kv, records, plan->attend, &plan->telling, stream));
+        TA_TRY(ops->span(device, 0, stream));
+    if (finish)
+        TA_TRY(ops->attend_and_finish(device, problem, q, kv, plan->attend, finish, stream));
+    else
+        TA_TRY(ops->attend(device, problem, q, kv, records, plan->attend, &plan->telling, stream));
     plan->telling.to = NULL;
     if (spans)
         TA_TRY(device->ops->span(device, 1, stream));
     plan->attend_ns += (uint64_t)(ta_clock_ns() - before);
     return TA_OK;
+}
+
+ta_status ta_plan_attend(ta_plan *plan, const ta_problem *problem, const ta_tensor *q,
+                         const ta_kv *kv, float *records, void *stream)
+{
+    return attend(plan, problem, q, kv, records, NULL, stream);
 }
 
 ta_status ta_begin_fault(ta_plan *plan, const ta_exchange_job *job, const ta_step *step,
@@ -143,8 +153,7 @@ static ta_status stage_in(ta_plan *plan, ta_finish *finish, void *stream)
     return TA_OK;
 }
 
-ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *step,
-                          const ta_fault *own, void *stream)
+static ta_finish finish_of(const ta_plan *plan, const ta_merge *last, const ta_step *step)
 {
     ta_finish finish = {.problem = step->problem,
                         .last = *last,
@@ -153,6 +162,13 @@ ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *st
                         .report = plan->report};
     ta_plan_heads(plan, plan->out_placement, plan->out_root, plan->rank, &finish.first_head,
                   &finish.heads);
+    return finish;
+}
+
+ta_status ta_finish_heads(ta_plan *plan, const ta_merge *last, const ta_step *step,
+                          const ta_fault *own, void *stream)
+{
+    ta_finish finish = finish_of(plan, last, step);
     if (own->status != TA_OK)
         return TA_OK;
     if (ta_plan_stages(plan)) {
@@ -200,10 +216,21 @@ static ta_status exchange_staged(ta_plan *plan, const ta_fault *own, void *strea
     return TA_OK;
 }
 
+/* A rank by itself has nothing to exchange. */
+static ta_status decode_alone(ta_plan *plan, const ta_step *step, const ta_tensor *query,
+                              void *stream)
+{
+    TA_TRY(ta_exchange_run(&plan->job, stream));
+    ta_finish finish = finish_of(plan, &plan->job.last, step);
+    return attend(plan, &step->problem, query, &step->kv, NULL, &finish, stream);
+}
+
 static ta_status decode(ta_plan *plan, const ta_step *step, const ta_fault *own, void *stream)
 {
     ta_tensor query;
     TA_TRY(ta_move_query(plan, step, own, &query, stream));
+    if (plan->ranks == 1 && own->status == TA_OK && plan->device->ops->attend_and_finish)
+        return decode_alone(plan, step, &query, stream);
     TA_TRY(ta_begin_fault(plan, &plan->job, step, own, stream));
     if (own->status == TA_OK)
         TA_TRY(ta_plan_attend(plan, &step->problem, &query, &step->kv, plan->records, stream));

@@ -234,6 +234,12 @@ struct ta_device_ops {
                         const ta_kv *kv, float *records, void *workspace, const ta_tell *tell,
                         void *stream);
 
+    /* attend() into finish->last.records, and then finish(), where nothing is exchanged in between
+     * and nobody is told: a launch less where pieces are merged. NULL: the device gains nothing. */
+    ta_status (*attend_and_finish)(ta_device *device, const ta_problem *problem, const ta_tensor *q,
+                                   const ta_kv *kv, void *workspace, const ta_finish *finish,
+                                   void *stream);
+
     /* Tell it without attending: for a rank that has nothing to attend with. NULL: the device's
      * memory is host memory, where the host tells. */
     ta_status (*tell)(ta_device *device, const ta_problem *problem, const ta_kv *kv,
