@@ -53,7 +53,8 @@ static void print_help(FILE *file)
     fputs("\nThe suites:\n", file);
     for (int i = 0; suite_get(i); i++)
         fprintf(file, "  %-14s %s%s\n", suite_get(i)->name, suite_get(i)->what,
-                suite_get(i)->groups ? "; also with a GPU for each rank" : "");
+                suite_get(i)->groups && !suite_get(i)->exchange ? "; also with a GPU for each rank"
+                                                                : "");
     fprintf(file, "  %-14s a decode step's bandwidth, on each device\n", benchmark);
     fputs("\nExit codes: 0 all passed, 1 something failed, 2 wrong usage, 3 there is no such "
           "device.\n",
@@ -146,8 +147,11 @@ static int run_suites(const selftest_options *o, const char *directory, const de
             suite_run run = {suite_get(s), list->names[i], 0, (int)o->quick};
             if (o->only && !listed(o->only, run.suite->name))
                 continue;
-            if (list->first_of_kind[i] || run.suite->every_device)
+            int alone = list->first_of_kind[i] || run.suite->every_device;
+            if (alone && !run.suite->exchange)
                 failed += !run_suite(directory, &run, (double)o->seconds, json);
+            if (alone && run.suite->exchange && list->kind_count[i] < 2)
+                printf("%-14s left out, it needs several GPUs of a kind\n", run.suite->name);
             if (!list->first_of_kind[i] || !run.suite->groups || list->kind_count[i] < 2)
                 continue;
             run.device = kind;

@@ -7,20 +7,21 @@
 #include <unistd.h>
 
 static const selftest_suite suites[] = {
-    {"decode", "test_decode", "random decode steps, all features", 1, 1},
-    {"shapes", "test_decode_small", "every dtype, dimension and head count", 0, 0},
-    {"narrow", "test_narrow", "K and V of 8 bits, every code", 1, 1},
-    {"selected", "test_selected", "selected positions, shared prefixes", 1, 0},
-    {"ragged", "test_ragged", "mixed batches", 0, 0},
-    {"reproducible", "test_reproducible", "bits that no rank count changes", 0, 0},
-    {"pitfalls", "test_pitfalls", "empty shards, NaN beyond the end, sinks", 0, 0},
-    {"append", "test_append", "new tokens into the cache", 1, 0},
-    {"combine", "test_combine", "outputs of other kernels, combined", 1, 0},
-    {"reshard", "test_reshard", "caches that move to other ranks", 1, 0},
-    {"collectives", "test_collectives", "sums and copies over ranks", 0, 0},
-    {"capture", "test_replay", "steps replayed from graphs", 1, 0},
-    {"attention", "test_attention_device", "full sequences, forward and backward", 1, 1},
-    {"faults", "test_mismatch", "ranks that are not in the same step", 0, 0},
+    {"decode", "test_decode", "random decode steps, all features", 1, 1, NULL},
+    {"direct", "test_decode", "GPUs that write to each other's memory", 1, 0, "direct"},
+    {"shapes", "test_decode_small", "every dtype, dimension and head count", 0, 0, NULL},
+    {"narrow", "test_narrow", "K and V of 8 bits, every code", 1, 1, NULL},
+    {"selected", "test_selected", "selected positions, shared prefixes", 1, 0, NULL},
+    {"ragged", "test_ragged", "mixed batches", 0, 0, NULL},
+    {"reproducible", "test_reproducible", "bits that no rank count changes", 0, 0, NULL},
+    {"pitfalls", "test_pitfalls", "empty shards, NaN beyond the end, sinks", 0, 0, NULL},
+    {"append", "test_append", "new tokens into the cache", 1, 0, NULL},
+    {"combine", "test_combine", "outputs of other kernels, combined", 1, 0, NULL},
+    {"reshard", "test_reshard", "caches that move to other ranks", 1, 0, NULL},
+    {"collectives", "test_collectives", "sums and copies over ranks", 0, 0, NULL},
+    {"capture", "test_replay", "steps replayed from graphs", 1, 0, NULL},
+    {"attention", "test_attention_device", "full sequences, forward and backward", 1, 1, NULL},
+    {"faults", "test_mismatch", "ranks that are not in the same step", 0, 0, NULL},
 };
 
 const selftest_suite *suite_get(int i)
@@ -100,6 +101,12 @@ int suite_start(const char *directory, const suite_run *run, double most_seconds
     }
     argv[count++] = "--cases";
     argv[count++] = run->quick ? "4" : "400";
+    if (run->suite->exchange) {
+        argv[count++] = "--algorithm";
+        argv[count++] = "tree";
+        argv[count++] = "--exchange";
+        argv[count++] = run->suite->exchange;
+    }
     if (run->quick) {
         argv[count++] = "--every";
         argv[count++] = "16";

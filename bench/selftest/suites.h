@@ -7,11 +7,12 @@
 #include "child.h"
 
 typedef struct selftest_suite {
-    const char *name;    /* as --only has it */
-    const char *program; /* in the directory of the test programs */
-    const char *what;    /* one line for people */
-    int groups;          /* also runs with a GPU for each rank, joined by NCCL or RCCL */
-    int every_device;    /* also runs on the second and later devices of a kind */
+    const char *name;     /* as --only has it */
+    const char *program;  /* in the directory of the test programs */
+    const char *what;     /* one line for people */
+    int groups;           /* also runs with a GPU for each rank, joined by NCCL or RCCL */
+    int every_device;     /* also runs on the second and later devices of a kind */
+    const char *exchange; /* of all trees, which need several GPUs; NULL: as they are drawn */
 } selftest_suite;
 
 /* Number `i`, or NULL after the last. */

@@ -33,6 +33,25 @@ assert any("more than 2 ranks" in line for line in left_out), left_out
 assert report["decode"] == [], report["decode"]  # --only names what is run
 PYTHON
 
+# GPUs that write to each other's memory, and a machine whose GPUs cannot: that is no failure.
+for peers in all none; do
+    export TA_SIMT_PEERS=$peers
+    run 0 selftest --device simt --quick --only direct --report "$report"
+    says out 'all passed'
+    "$python" - "$report" $peers <<'PYTHON' || fail "the report on the direct exchange is not right"
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+suite, = report["suites"]
+assert suite["suite"] == "direct" and suite["group_ranks"] == 2 and suite["tests"] > 0, suite
+assert "--exchange direct" in suite["command"], suite
+left_out = [line for line in suite["errors_in_bounds"] if "the direct exchange: " in line]
+assert len(left_out) == (sys.argv[2] == "none"), suite
+assert all("TA_EXCHANGE_DIRECT" in line and "no peer" in line for line in left_out), left_out
+PYTHON
+done
+unset TA_SIMT_PEERS
+
 # A suite that is not done in its time is a failure, and what it printed is in the report.
 run 1 selftest --device simt:1 --only decode --seconds 1 --report "$report"
 says out 'not done after 1 s'

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -230,6 +231,28 @@ static void choose_simd(random_source *r, decode_case *c)
     snprintf(c->simd, sizeof c->simd, "%.*s", (int)strcspn(level, " "), level);
 }
 
+/* Do these devices reach each other's memory? Those of the executor do, unless it was told
+ * otherwise; real ones are tried once, and if not why not is printed as a report has it. */
+static bool reaches_peers(void)
+{
+    static int known = -1;
+    int simt = !strncmp(options.device, "simt", 4) && !getenv("TA_SIMT_PEERS");
+    if (options_host() || simt)
+        return true;
+    if (known < 0) {
+        static bound_worst worst;
+        decode_case c = case_plain();
+        char failure[1200];
+        c.ranks = options.ranks > 1 ? options.ranks : 2;
+        c.plan.exchange = TA_EXCHANGE_DIRECT;
+        known = case_run(&c, &worst, failure, sizeof failure) ||
+                !strstr(failure, ta_exchange_kinds[TA_EXCHANGE_DIRECT].symbol);
+        if (!known)
+            printf("left out: the direct exchange: %.*s\n", (int)strcspn(failure, "\n"), failure);
+    }
+    return known;
+}
+
 /* Two levels need several ranks on a node, more of them several nodes in a rack. */
 bool case_exchange_possible(ta_exchange kind, int ranks, ta_placement out)
 {
@@ -243,7 +266,7 @@ bool case_exchange_possible(ta_exchange kind, int ranks, ta_placement out)
     case TA_EXCHANGE_ALL_REDUCE:
         return !options.ccl;
     case TA_EXCHANGE_DIRECT:
-        return options_direct();
+        return options_direct() && reaches_peers();
     default:
         return true;
     }
