@@ -26,6 +26,10 @@ for row in rows:
     assert set(best) == {"tree", "ring pass-KV", "ring pass-Q", "one device"}, best
     assert best["tree"] < best["ring pass-Q"] < best["ring pass-KV"], best
 PYTHON
+# 65,536 devices: a look at every pair of them would take minutes.
+timeout 30 "$bench" model h100:16x512x8 --tokens 1M --kinds >"$work/out" 2>&1 ||
+    fail "65,536 devices are not predicted in time"
+[ "$(grep -c '^ .* 65536 ' "$work/out")" = 7 ] || fail "65,536 devices have not 7 kinds"
 run 0 model paper --work attention --json "$work/model.json"
 [ "$(grep -vc '^#\|^$' "$work/out")" = 25 ] || fail "model paper of attention has not 25 rows"
 "$python" - "$work/model.json" <<'PYTHON' || fail "the JSON of the model of attention is wrong"
