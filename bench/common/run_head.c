@@ -11,6 +11,7 @@
 
 #include "device_text.h"
 #include "launch.h"
+#include "rank_device.h"
 
 rank_place *places_find(const char *device, int one_each, int ranks)
 {
@@ -21,8 +22,7 @@ rank_place *places_find(const char *device, int one_each, int ranks)
         if (gethostname(p->host, sizeof p->host - 1) != 0)
             snprintf(p->host, sizeof p->host, "unknown");
         if (one_each)
-            snprintf(p->device, sizeof p->device, "%s:%d", device,
-                     launch.mpi ? launch.local_rank : rank);
+            rank_gpu_name(device, rank, p->device, sizeof p->device);
         else
             device_found(device, p->device, sizeof p->device);
         device_product(p->device, p->product, sizeof p->product);

@@ -10,6 +10,7 @@
 
 #include "common/links.h"
 #include "common/pages.h"
+#include "common/rank_device.h"
 #include "common/sweep.h"
 
 typedef struct decode_options {
@@ -34,16 +35,11 @@ typedef struct decode_options {
     int64_t query_placement, out_placement;
     int64_t weights; /* ta_weights */
     /* By options_set_device(): */
-    int gpu; /* the device is not the host */
-    char device_name[32];
-    char device_said[256]; /* for people */
+    rank_devices devices;
 } decode_options;
 
 /* Timed steps per row when `iterations` is 0, unless they would take long. */
 #define OPTIONS_MAX_SAMPLES 20
-
-/* Values of `group`; options_set_device() settles what GROUP_AUTO is. */
-enum { GROUP_AUTO, GROUP_HOST, GROUP_CCL };
 
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };
@@ -68,6 +64,9 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
 /* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns
  * 0, or -1 with a sentence in `error`. */
 int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
+
+/* Has each rank a GPU of its own? Threads without NCCL or RCCL share one. */
+int options_gpu_each(const decode_options *options);
 
 /* The rows, in the order of the table: pages, dtypes, heads, KV heads, ranks, threads, tokens,
  * algorithms. Free with free(). NULL without memory. */

@@ -12,7 +12,7 @@
 static void reduce_gpu_sweeps(const row_run *run)
 {
     int ranks = run->result->row.ranks;
-    for (int i = 0; run->m->options->gpu && i < run->result->samples; i++)
+    for (int i = 0; run->m->options->devices.gpu && i < run->result->samples; i++)
         for (int rank = 0; rank < ranks; rank++) {
             double us = run->sweeps[(size_t)i * (size_t)ranks + (size_t)rank];
             double *longest = &run->result->read_us[i];
@@ -38,7 +38,7 @@ static void reduce_reads(const row_run *run)
 {
     bench_result *result = run->result;
     for (int i = 0; launch.mpi && i < result->samples; i++) {
-        double busy = run->m->options->gpu ? 0 : result->read_us[i] * result->row.threads;
+        double busy = run->m->options->devices.gpu ? 0 : result->read_us[i] * result->row.threads;
         launch_sum(&busy, 1);
         double cpus = (double)run->m->machine->cpus * launch.ranks / launch.local_ranks;
         launch_max(&result->read_us[i], 1);
@@ -114,7 +114,7 @@ void samples_reduce_sweeps(const row_run *run)
     reduce_gpu_sweeps(run);
     reduce_reads(run);
     /* Threads read all of the cache; of less as much takes less. */
-    for (int i = 0; !options->gpu && i < first->samples; i++)
+    for (int i = 0; !options->devices.gpu && i < first->samples; i++)
         first->read_us[i] *= first->kv_bytes / whole;
 }
 
@@ -130,8 +130,8 @@ int samples_finish(const row_run *run, int index)
         memcpy(result->fma_us, first->fma_us, bytes);
     }
     reduce_spans(result, run->spans + (size_t)index * spans);
-    result->device_clock = m->options->gpu;
+    result->device_clock = m->options->devices.gpu;
     result->divided = !m->options->graph; /* nobody sees into a graph */
-    result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run->readers);
+    result->read_loop = m->options->devices.gpu ? "device copy" : readers_loop_name(run->readers);
     return make_stats(m->options, result) != 0 || make_ratio(result, first) != 0 ? -1 : 0;
 }

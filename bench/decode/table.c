@@ -125,9 +125,9 @@ static void print_cache(const decode_options *o)
 static void brief_header(const decode_options *o, const bench_machine *machine)
 {
     char text[128];
-    printf("# %s, %d CPUs, %s; %lld/%lld heads x %lld", machine->cpu, machine->cpus, o->device_said,
-           (long long)o->sweep.heads.values[0], (long long)o->sweep.kv_heads.values[0],
-           (long long)o->head_dim);
+    printf("# %s, %d CPUs, %s; %lld/%lld heads x %lld", machine->cpu, machine->cpus,
+           o->devices.said, (long long)o->sweep.heads.values[0],
+           (long long)o->sweep.kv_heads.values[0], (long long)o->head_dim);
     if (!shown[DTYPES])
         printf(", %s", element_name(element_dtype(o->sweep.dtypes.values[0])));
     if (o->weights != TA_WEIGHTS_EXACT)
@@ -152,8 +152,8 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     printf("# treeattn-bench decode, version %d.%d.%d, library %d.%d.%d\n", TA_VERSION_MAJOR,
            TA_VERSION_MINOR, TA_VERSION_PATCH, library / 10000, library / 100 % 100, library % 100);
     run_machine_print(machine);
-    printf("# device    %s%s%s;", o->device_said,
-           o->group == GROUP_CCL ? ", one for each rank" : "",
+    printf("# device    %s%s%s;", o->devices.said,
+           o->group == RANK_GROUP_CCL ? ", one for each rank" : "",
            o->graph ? "; steps replayed from a graph" : "");
     print_list(" ranks", &o->sweep.ranks);
     if (o->sweep.threads.count)

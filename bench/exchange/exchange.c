@@ -67,9 +67,9 @@ static void print_header(const exchange_options *o, const rank_place *places)
                launch.library, launch.local_ranks);
     else
         printf("# ranks     %lld threads\n", (long long)o->ranks);
-    if (o->gpu) {
-        printf("# device    %s, one for each rank; connected by %s\n", o->device_said,
-               o->group == EXCHANGE_GROUP_CCL ? "NCCL or RCCL" : "the host");
+    if (o->devices.gpu) {
+        printf("# device    %s, one for each rank; connected by %s\n", o->devices.said,
+               o->group == RANK_GROUP_CCL ? "NCCL or RCCL" : "the host");
         places_print(places, (int)o->ranks);
     }
     if (o->cluster)
@@ -176,8 +176,8 @@ static int run_row(const exchange_options *o, int64_t bytes, json_writer *json, 
                         .check = (int)o->check,
                         .placement = (ta_placement)o->placement,
                         .device = o->device,
-                        .gpu = o->gpu,
-                        .ccl = o->group == EXCHANGE_GROUP_CCL,
+                        .gpu = o->devices.gpu,
+                        .ccl = o->group == RANK_GROUP_CCL,
                         .cluster = o->cluster};
     int code = EXIT_OK;
     ta_status status;
@@ -272,7 +272,7 @@ int exchange_command(int argc, char **argv)
     int code = try_device(&o);
     if (code != EXIT_OK)
         return code;
-    rank_place *places = places_find(o.device, o.gpu, (int)o.ranks);
+    rank_place *places = places_find(o.device, o.devices.gpu, (int)o.ranks);
     if (!places)
         return fail(EXIT_WRONG, "not enough memory for the list of ranks");
     code = run_rows(&o, places, argc, argv);

@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/device_text.h"
 #include "common/launch.h"
 #include "common/sweep.h"
 
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
-static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 static const char *const kind_words[] = {"doubling",   "binomial",   "scatter", "two-level",
                                          "all-gather", "all-reduce", "direct",  "multi-level",
                                          "bare",       NULL};
@@ -37,7 +35,7 @@ static const arg_flag flags[] = {
     {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
      "where partials are: host, or a kind of GPU, cuda, rocm or auto, of which each rank takes one",
      NULL},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
      "ccl on GPUs",
      NULL},
@@ -82,25 +80,17 @@ int exchange_options_parse(int argc, char **argv, exchange_options *o, char *err
 
 int exchange_options_set_device(exchange_options *o, const char *name, char *error, size_t capacity)
 {
-    o->gpu = strcmp(name, "host") != 0;
-    device_text(o->device, o->device_said, sizeof o->device_said);
-    if (o->gpu && strchr(o->device, ':')) {
+    if (rank_devices_settle(&o->devices, &o->device, &o->group, name, error, capacity) != 0)
+        return -1;
+    if (o->devices.gpu && !o->devices.each) {
         snprintf(
             error, capacity,
             "--device is %s: must be a kind of GPU, such as %.*s, of which each rank takes one",
             o->device, (int)strcspn(o->device, ":"), o->device);
         return -1;
     }
-    if (o->group == EXCHANGE_GROUP_CCL && !o->gpu) {
-        snprintf(error, capacity,
-                 "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda or rocm",
-                 o->device);
-        return -1;
-    }
-    snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
-    o->device = o->device_name;
-    if (o->group == EXCHANGE_GROUP_AUTO)
-        o->group = o->gpu ? EXCHANGE_GROUP_CCL : EXCHANGE_GROUP_HOST;
+    if (!o->devices.gpu)
+        o->device = "host";
     return 0;
 }
 
@@ -110,11 +100,11 @@ static int is_there(const exchange_options *o, ta_placement placement, int kind)
 {
     int one_host = !launch.mpi || launch.local_ranks == launch.ranks, asked = o->kinds.count;
     if (kind == WAY_BARE)
-        return one_host && !o->gpu;
+        return one_host && !o->devices.gpu;
     if (kind == TA_EXCHANGE_DOUBLING)
         return placement != TA_PLACE_ROOT;
     if (kind == TA_EXCHANGE_ALL_REDUCE)
-        return asked || o->group != EXCHANGE_GROUP_CCL;
+        return asked || o->group != RANK_GROUP_CCL;
     if (kind == TA_EXCHANGE_TWO_LEVEL || kind == TA_EXCHANGE_MULTI_LEVEL)
         return asked || o->cluster;
     return 1;
@@ -137,7 +127,7 @@ void exchange_options_choose(const exchange_options *o, exchange_row *row)
         row->optional[row->ways] = !asked && may_fail(kind);
         row->way[row->ways++] = kind;
     }
-    if (o->gpu) {
+    if (o->devices.gpu) {
         row->way[row->ways++] = WAY_GROUP_REDUCE;
         row->way[row->ways++] = WAY_GROUP_GATHER;
     } else if (launch.mpi) {
@@ -158,5 +148,5 @@ const char *exchange_placement_name(const exchange_options *o)
 
 const char *exchange_group_name(const exchange_options *o)
 {
-    return group_words[o->group];
+    return rank_group_words[o->group];
 }

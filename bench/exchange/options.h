@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/args.h"
+#include "common/rank_device.h"
 #include "run.h"
 
 typedef struct exchange_options {
@@ -13,13 +14,8 @@ typedef struct exchange_options {
     arg_list kinds;
     const char *device, *cluster, *json;
     /* By exchange_options_set_device(): */
-    int gpu;              /* a device for each rank, of the kind that `device` then is */
-    char device_name[32]; /* that */
-    char device_said[256];
+    rank_devices devices;
 } exchange_options;
-
-/* Values of `group`; exchange_options_set_device() settles what the first is. */
-enum { EXCHANGE_GROUP_AUTO, EXCHANGE_GROUP_HOST, EXCHANGE_GROUP_CCL };
 
 /* Returns 0, or -1 with a sentence in `error`. */
 int exchange_options_parse(int argc, char **argv, exchange_options *options, char *error,

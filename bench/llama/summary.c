@@ -49,7 +49,7 @@ void summary_header(const llama_head *head)
     const char *where = f->tensor ? "divided over the ranks" : "on every rank";
     if (llama_flags_gpu(f))
         printf("# weights   %s\n# device    %s, ranks connected by %s\n", where, f->device,
-               f->group == LLAMA_GROUP_CCL ? "NCCL or RCCL" : "the host");
+               f->group == RANK_GROUP_CCL ? "NCCL or RCCL" : "the host");
     else
         printf("# weights   %s; products: %s for one row, %s for many\n", where,
                products_one_name(), products_many_name());

@@ -37,7 +37,7 @@ void summary_json_begin(json_writer *json, const llama_head *head)
         json_string(json, "many_rows_by", products_many_name());
     }
     json_string(json, "device", f->device);
-    json_string(json, "group", f->group == LLAMA_GROUP_CCL ? "ccl" : "host");
+    json_string(json, "group", f->group == RANK_GROUP_CCL ? "ccl" : "host");
     if (f->link)
         links_json(json, &f->speed);
     json_string(json, "ring", f->expanded ? "expanded" : "native");
