@@ -38,6 +38,13 @@ static int fail(int code, const char *what)
     return code;
 }
 
+static int exit_code(ta_status status)
+{
+    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
+        return EXIT_NO_DEVICE;
+    return status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG;
+}
+
 /* Rows of the same work follow one another. */
 static int count_same_work(const attention_bench *b, int index)
 {
@@ -81,10 +88,8 @@ static int run_timed(attention_bench *b, int index, int count, attention_times *
     ta_status status = attention_run(rows, count, times, b->options.sweep.check ? verdicts : NULL,
                                      error, sizeof error);
     *failed = status != TA_OK;
-    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
-        return fail(EXIT_NO_DEVICE, error);
     if (status != TA_OK)
-        return fail(status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG, error);
+        return fail(exit_code(status), error);
     double others = quiet_others(&watch);
     b->disturbed = others > b->disturbed ? others : b->disturbed;
     for (int i = 0; i < count; i++) {
@@ -122,16 +127,18 @@ static int run_work(attention_bench *b, int index, int count, int *failed)
 static ta_status probe_rank(ta_group *group, void *context)
 {
     attention_bench *b = context;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    const arg_list *asked = &b->options.sweep.threads;
+    int threads =
+        sweep_threads(asked->count ? asked->values[0] : 0, &b->machine, ta_group_size(group));
+    rank_device_config config = attention_options_device(&b->options, threads);
     ta_device *device = NULL;
+    ta_group *connected = group;
     ta_cluster *probed = NULL;
-    config.threads =
-        sweep_threads(b->options.sweep.threads.count ? b->options.sweep.threads.values[0] : 0,
-                      &b->machine, ta_group_size(group));
-    config.simd = b->options.sweep.simd;
-    ta_status status = ta_device_open(b->options.sweep.device, &config, &device);
+    ta_status status = rank_device_open(&config, group, &device, &connected);
     if (status == TA_OK)
-        status = ta_cluster_probe(group, device, &probed);
+        status = ta_cluster_probe(connected, device, &probed);
+    if (connected != group)
+        ta_group_destroy(connected);
     ta_device_close(device);
     if (status == TA_OK && (launch.mpi || ta_group_rank(group) == 0))
         b->cluster = probed;
@@ -157,11 +164,32 @@ static ta_status make_cluster(attention_bench *b)
     return launch_run(most_ranks(b), probe_rank, b);
 }
 
+/* The device must be there before anything else is worth doing. */
+static int try_device(attention_options *o)
+{
+    char error[512];
+    int code = EXIT_OK;
+    ta_device *device = NULL;
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    config.threads = 1;
+    config.simd = o->sweep.simd;
+    ta_status status = ta_device_open(o->sweep.device, &config, &device);
+    if (status != TA_OK)
+        return fail(exit_code(status), ta_last_error());
+    if (attention_options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
+        code = fail(EXIT_USAGE, error);
+    ta_device_close(device);
+    return code;
+}
+
 static int prepare(attention_bench *b)
 {
     const attention_options *o = &b->options;
     element_init();
     machine_read(&b->machine);
+    int code = try_device(&b->options);
+    if (code != EXIT_OK)
+        return code;
     if (o->cluster && make_cluster(b) != TA_OK)
         return fail(EXIT_USAGE, ta_last_error());
     b->rows = attention_options_rows(o, &b->machine, &b->count);
@@ -192,6 +220,7 @@ static void begin_json(attention_bench *b, int argc, char **argv, const rank_pla
     json_open(&b->json, "options", '{'); /* that rows do not have */
     json_int(&b->json, "block", b->options.block);
     json_int(&b->json, "warmup", b->options.sweep.warmup);
+    json_string(&b->json, "group", attention_group_name(&b->options));
     json_close(&b->json, '}');
     json_open(&b->json, "rows", '[');
 }
@@ -199,7 +228,7 @@ static void begin_json(attention_bench *b, int argc, char **argv, const rank_pla
 static int run_rows(attention_bench *b, int argc, char **argv)
 {
     int code = EXIT_OK, ranks = most_ranks(b);
-    rank_place *places = places_find(b->options.sweep.device, 0, ranks);
+    rank_place *places = places_find(b->options.sweep.device, b->options.devices.each, ranks);
     attention_table_header(&b->options, &b->machine, b->count, places, places ? ranks : 0);
     if (b->file)
         begin_json(b, argc, argv, places, ranks);

@@ -1,6 +1,7 @@
 /* From the samples of a work to the numbers of its rows; see times.h. */
 #include "times.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/fma_loop.h"
@@ -74,7 +75,7 @@ int attention_summarize(const attention_row *row, const attention_times *times,
         stats_of(times->peak_us, row->iterations, &peak) != 0)
         return -1;
     result->gflops = times->pass_flops[pass] / result->us.median * 1e-3;
-    result->peak = times->peak_flops / peak.median * 1e-3;
+    result->peak = row->gpu ? NAN : times->peak_flops / peak.median * 1e-3;
     result->fraction = result->gflops / result->peak;
     return 0;
 }

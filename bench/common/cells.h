@@ -8,6 +8,9 @@ typedef struct cell {
 
 __attribute__((format(printf, 1, 2))) cell cell_as(const char *format, ...);
 
+/* With so many decimals; N/A if it is not known, NaN. */
+cell cell_number(double value, int decimals);
+
 /* A ratio in at most four characters up to 9999, and a range of them. */
 cell cell_ratio(double value);
 cell cell_range(double low, double high);

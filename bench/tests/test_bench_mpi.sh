@@ -63,6 +63,17 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     "$@" -n 2 "$bench" decode --device simt --group host -b 96 -G $small >"$work/out" \
         2>"$work/err" || code=$?
     [ "$code" = 3 ] || fail "exit $code, not 3: graphs of a group that moves host memory"
+    # shellcheck disable=SC2086
+    "$@" -n 3 "$bench" attention --device simt --group host -b 96 --algo grid,ring $small \
+        --json "$work/json" >"$work/out" 2>"$work/err" || fail 'attention ended with an error'
+    "$python" - "$work/json" <<'PYTHON' || fail 'attention on GPUs is not right'
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+places = [place["device"] for place in report["launch"]["places"]]
+assert places == ["simt:0", "simt:1", "simt:2"], places
+assert all(row["wrong"] == 0 and row["checked"] > 0 for row in report["rows"]), report["rows"]
+PYTHON
 fi
 
 # Full sequences, both variants of the grid and the ring, each process with its own tokens.
