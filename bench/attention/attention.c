@@ -9,7 +9,7 @@
 #include <treeattn/cluster.h>
 
 #include "common/elements.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
 #include "common/run_head.h"
@@ -28,22 +28,7 @@ typedef struct attention_bench {
     json_writer json;
 } attention_bench;
 
-static int fail(int code, const char *what)
-{
-    if (!launch.mpi || launch.rank == 0 || code != EXIT_USAGE)
-        fprintf(stderr, "treeattn-bench: %s\n%s", what,
-                code == EXIT_USAGE ? "Try 'treeattn-bench attention --help'.\n" : "");
-    if (launch.mpi && code != EXIT_USAGE) /* so that no other process waits for this one */
-        launch_abort(code);
-    return code;
-}
-
-static int exit_code(ta_status status)
-{
-    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
-        return EXIT_NO_DEVICE;
-    return status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG;
-}
+static const char command[] = "attention";
 
 /* Rows of the same work follow one another. */
 static int count_same_work(const attention_bench *b, int index)
@@ -63,7 +48,7 @@ static int report(attention_bench *b, const attention_row *row, const attention_
     for (int pass = 0; pass < PASSES; pass++) {
         pass_result result = {.verdict = verdicts[pass], .others = others};
         if (attention_summarize(row, times, first, pass, &result) != 0)
-            return fail(EXIT_WRONG, "not enough memory for the samples");
+            return fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
         attention_table_pass(&b->options, row, times, pass, &result);
         if (b->file)
             attention_json_pass(&b->json, row, times, pass, &result);
@@ -88,8 +73,10 @@ static int run_timed(attention_bench *b, int index, int count, attention_times *
     ta_status status = attention_run(rows, count, times, b->options.sweep.check ? verdicts : NULL,
                                      error, sizeof error);
     *failed = status != TA_OK;
+    if (status == TA_ERR_INVALID)
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (status != TA_OK)
-        return fail(exit_code(status), error);
+        return fail_alone(command, fail_code(status), "%s", error);
     double others = quiet_others(&watch);
     b->disturbed = others > b->disturbed ? others : b->disturbed;
     for (int i = 0; i < count; i++) {
@@ -108,7 +95,7 @@ static int run_work(attention_bench *b, int index, int count, int *failed)
     int code;
     *failed = 1;
     if (!times || !verdicts || !samples) {
-        code = fail(EXIT_WRONG, "not enough memory for the samples");
+        code = fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
     } else {
         for (size_t i = 0; i < rows; i++) {
             times[i].peak_us = samples;
@@ -165,46 +152,73 @@ static ta_status make_cluster(attention_bench *b)
 }
 
 /* The device must be there before anything else is worth doing. */
-static int try_device(attention_options *o)
+static int try_device(attention_options *o, char *error, size_t capacity)
 {
-    char error[512];
-    int code = EXIT_OK;
     ta_device *device = NULL;
     ta_device_config config = TA_DEVICE_CONFIG_INIT;
     config.threads = 1;
     config.simd = o->sweep.simd;
     ta_status status = ta_device_open(o->sweep.device, &config, &device);
-    if (status != TA_OK)
-        return fail(exit_code(status), ta_last_error());
-    if (attention_options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
-        code = fail(EXIT_USAGE, error);
+    if (status != TA_OK) {
+        snprintf(error, capacity, "%s", ta_last_error());
+        return fail_code(status);
+    }
+    int wrong = attention_options_set_device(o, ta_device_name(device), error, capacity);
     ta_device_close(device);
-    return code;
+    return wrong ? EXIT_USAGE : EXIT_OK;
 }
 
-static int prepare(attention_bench *b)
+static int make_rows(attention_bench *b, char *error, size_t capacity)
 {
-    const attention_options *o = &b->options;
-    element_init();
-    machine_read(&b->machine);
-    int code = try_device(&b->options);
-    if (code != EXIT_OK)
-        return code;
-    if (o->cluster && make_cluster(b) != TA_OK)
-        return fail(EXIT_USAGE, ta_last_error());
-    b->rows = attention_options_rows(o, &b->machine, &b->count);
-    if (!b->rows)
-        return fail(EXIT_WRONG, "not enough memory for the list of rows");
+    b->rows = attention_options_rows(&b->options, &b->machine, &b->count);
+    if (!b->rows) {
+        snprintf(error, capacity, "not enough memory for the list of rows");
+        return EXIT_WRONG;
+    }
     for (int i = 0; i < b->count; i++) {
         b->rows[i].cluster = b->cluster;
-        if (attention_model_columns(&b->rows[i]) != TA_OK)
-            return fail(EXIT_USAGE, ta_last_error());
+        if (attention_model_columns(&b->rows[i]) != TA_OK) {
+            snprintf(error, capacity, "%s", ta_last_error());
+            return EXIT_USAGE;
+        }
     }
-    if (o->sweep.json && launch.rank == 0 && !(b->file = run_json_open(o->sweep.json)))
-        return fail(EXIT_USAGE, "the file of --json cannot be written");
-    if (o->csv && launch.rank == 0 && !(b->csv = fopen(o->csv, "w")))
-        return fail(EXIT_USAGE, "the file of --csv cannot be written");
     return EXIT_OK;
+}
+
+/* Of the first process alone. */
+static int open_files(attention_bench *b, char *error, size_t capacity)
+{
+    const char *json = b->options.sweep.json, *csv = b->options.csv;
+    int here = launch.rank == 0;
+    if (json && here && !(b->file = run_json_open(json))) {
+        snprintf(error, capacity, "the file of --json cannot be written");
+        return EXIT_USAGE;
+    }
+    if (csv && here && !(b->csv = fopen(csv, "w"))) {
+        snprintf(error, capacity, "the file of --csv cannot be written");
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+/* What one process finds alone, all must know before they go on. */
+static int prepare(attention_bench *b)
+{
+    char error[1200] = "";
+    element_init();
+    machine_read(&b->machine);
+    int code = fail_agree(command, try_device(&b->options, error, sizeof error), error);
+    if (code != EXIT_OK)
+        return code;
+    if (b->options.cluster && make_cluster(b) != TA_OK) {
+        snprintf(error, sizeof error, "%s", ta_last_error());
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_OK)
+        code = make_rows(b, error, sizeof error);
+    if (code == EXIT_OK)
+        code = open_files(b, error, sizeof error);
+    return fail_agree(command, code, error);
 }
 
 static void begin_json(attention_bench *b, int argc, char **argv, const rank_place *places,
@@ -243,12 +257,12 @@ static int run_rows(attention_bench *b, int argc, char **argv)
     }
     attention_table_footer(&b->options, b->disturbed);
     if (b->csv && (ferror(b->csv) | fclose(b->csv)) != 0)
-        code = fail(EXIT_WRONG, "the file of --csv could not be written");
+        code = fail_alone(command, EXIT_WRONG, "the file of --csv could not be written");
     if (b->file) {
         json_close(&b->json, ']');
         json_close(&b->json, '}');
         if (fclose(b->file) != 0)
-            code = fail(EXIT_WRONG, "the file of --json could not be written");
+            code = fail_alone(command, EXIT_WRONG, "the file of --json could not be written");
     }
     return code;
 }
@@ -258,7 +272,7 @@ int attention_command(int argc, char **argv)
     char error[512];
     attention_bench bench = {0};
     if (attention_options_parse(argc, argv, &bench.options, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (bench.options.sweep.help) {
         attention_options_help(stdout);
         return EXIT_OK;

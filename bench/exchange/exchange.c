@@ -10,7 +10,7 @@
 #include <treeattn/cluster.h>
 
 #include "common/cells.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/json.h"
 #include "common/launch.h"
 #include "common/machine.h"
@@ -19,22 +19,16 @@
 #include "common/stats.h"
 #include "options.h"
 
-static int fail(int code, const char *what)
-{
-    fprintf(stderr, "treeattn-bench: %s\nTry 'treeattn-bench exchange --help'.\n", what);
-    return code;
-}
+static const char command[] = "exchange";
 
-/* What the library says. Not all processes may know of it, and none is to wait for this one. */
+/* What the library says. On what cannot be, all ranks of it agree; of other errors not all processes
+ * may know, and none is to wait for this one. */
 static int fail_with(ta_status status)
 {
-    fprintf(stderr, "treeattn-bench: %s: %s\n", ta_status_name(status), ta_last_error());
-    int code = status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED ? EXIT_NO_DEVICE
-               : status == TA_ERR_INVALID                                 ? EXIT_USAGE
-                                                                          : EXIT_WRONG;
-    if (launch.mpi)
-        launch_abort(code);
-    return code;
+    if (status == TA_ERR_INVALID)
+        return fail_alike(command, EXIT_USAGE, "%s: %s", ta_status_name(status), ta_last_error());
+    return fail_alone(command, fail_code(status), "%s: %s", ta_status_name(status),
+                      ta_last_error());
 }
 
 static const char *way_name(int way)
@@ -128,8 +122,15 @@ static void write_json(json_writer *json, const exchange_row *row, int i, const 
     json_close(json, '}');
 }
 
+/* Where rows go, and what is known of them all; the files are the first process's. */
+typedef struct exchange_table {
+    json_writer *json; /* or NULL */
+    double disturbed;  /* the most that other programs used of the CPUs in a row */
+    int wrong;         /* was a result? */
+} exchange_table;
+
 /* Returns the number of wrong results, or -1 without memory. */
-static int64_t print_row(const exchange_row *row, double others, json_writer *json)
+static int64_t print_row(const exchange_row *row, double others, const exchange_table *table)
 {
     int64_t wrong = 0;
     int first = -1;
@@ -149,8 +150,8 @@ static int64_t print_row(const exchange_row *row, double others, json_writer *js
                cell_ratio(r.ratio.median).text, cell_range(r.ratio.low, r.ratio.high).text,
                row->bytes[i], row->messages[i], count);
         wrong += row->wrong[i];
-        if (json)
-            write_json(json, row, i, &r);
+        if (table->json)
+            write_json(table->json, row, i, &r);
     }
     fflush(stdout);
     return wrong;
@@ -163,8 +164,22 @@ static void print_left_out(const exchange_row *row)
             printf("# no %s: %s\n", way_name(row->way[i]), row->why[i]);
 }
 
-/* *disturbed becomes the part of the CPUs that others used, if that is more than it was. */
-static int run_row(const exchange_options *o, int64_t bytes, json_writer *json, double *disturbed)
+/* What the first process sees of a row that was measured. All are told if it is wrong: so they end
+ * alike. */
+static int report_row(const exchange_row *row, double others, exchange_table *table)
+{
+    int64_t wrong = launch.rank == 0 ? print_row(row, others, table) : 0;
+    if (wrong < 0)
+        return fail_alone(command, EXIT_WRONG, "not enough memory for the quotients");
+    double told = wrong > 0;
+    launch_max(&told, 1);
+    table->wrong |= told > 0;
+    table->disturbed = others > table->disturbed ? others : table->disturbed;
+    return EXIT_OK;
+}
+
+/* A wrong row does not stop the table, a failed one does. */
+static int run_row(const exchange_options *o, int64_t bytes, exchange_table *table)
 {
     int64_t record = 4 * (o->dim + 2), heads = (bytes + record / 2) / record;
     exchange_row row = {.ranks = (int)o->ranks,
@@ -185,16 +200,15 @@ static int run_row(const exchange_options *o, int64_t bytes, json_writer *json, 
     exchange_options_choose(o, &row);
     for (int i = 0; i < row.ways; i++)
         if (!(row.us[i] = calloc((size_t)row.iterations, sizeof(double))))
-            code = fail(EXIT_WRONG, "not enough memory for the samples");
+            code = fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
     quiet_begin(&watch);
     if (code == EXIT_OK && (status = exchange_run(&row)) != TA_OK)
         code = fail_with(status);
     double others = code == EXIT_OK ? quiet_others(&watch) : -1;
-    *disturbed = others > *disturbed ? others : *disturbed;
     if (code == EXIT_OK && launch.rank == 0 && bytes == o->begin)
         print_left_out(&row);
-    if (code == EXIT_OK && launch.rank == 0 && print_row(&row, others, json) != 0)
-        code = EXIT_WRONG;
+    if (code == EXIT_OK)
+        code = report_row(&row, others, table);
     for (int i = 0; i < row.ways; i++)
         free(row.us[i]);
     return code;
@@ -203,16 +217,18 @@ static int run_row(const exchange_options *o, int64_t bytes, json_writer *json, 
 /* The device must be there before anything else is worth doing. */
 static int try_device(exchange_options *o)
 {
-    char error[512];
+    char error[512] = "";
     ta_device *device = NULL;
     int code = EXIT_OK;
     ta_status status = ta_device_open(o->device, NULL, &device);
-    if (status != TA_OK)
-        return fail_with(status);
-    if (exchange_options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
-        code = fail(EXIT_USAGE, error);
+    if (status != TA_OK) {
+        snprintf(error, sizeof error, "%s: %s", ta_status_name(status), ta_last_error());
+        code = fail_code(status);
+    } else if (exchange_options_set_device(o, ta_device_name(device), error, sizeof error) != 0) {
+        code = EXIT_USAGE;
+    }
     ta_device_close(device);
-    return code;
+    return fail_agree(command, code, error);
 }
 
 static void begin_json(json_writer *json, FILE *file, const exchange_options *o,
@@ -236,20 +252,27 @@ static int run_rows(const exchange_options *o, const rank_place *places, int arg
 {
     bench_machine machine;
     json_writer json;
-    double disturbed = 0;
+    exchange_table table = {NULL, 0, 0};
     int code = EXIT_OK;
     FILE *file = o->json && launch.rank == 0 ? run_json_open(o->json) : NULL;
     if (o->json && launch.rank == 0 && !file)
-        return fail(EXIT_USAGE, "the file of --json cannot be written");
+        code = EXIT_USAGE;
+    code = fail_agree(command, code, "the file of --json cannot be written");
+    if (code != EXIT_OK)
+        return code;
     machine_read(&machine);
     run_head head = {"treeattn-bench exchange", argc, argv, &machine, places, (int)o->ranks};
-    if (file)
+    if (file) {
         begin_json(&json, file, o, &head);
+        table.json = &json;
+    }
     print_header(o, places);
     for (int64_t bytes = o->begin; bytes <= o->end && code == EXIT_OK; bytes *= o->factor)
-        code = run_row(o, bytes, file ? &json : NULL, &disturbed);
-    if (disturbed > QUIET_LIMIT)
-        quiet_print(disturbed);
+        code = run_row(o, bytes, &table);
+    if (code == EXIT_OK && table.wrong)
+        code = EXIT_WRONG;
+    if (table.disturbed > QUIET_LIMIT)
+        quiet_print(table.disturbed);
     if (file) {
         json_close(&json, ']');
         json_close(&json, '}');
@@ -264,7 +287,7 @@ int exchange_command(int argc, char **argv)
     char error[512];
     exchange_options o;
     if (exchange_options_parse(argc, argv, &o, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (o.help) {
         exchange_options_help(stdout);
         return EXIT_OK;
@@ -274,7 +297,7 @@ int exchange_command(int argc, char **argv)
         return code;
     rank_place *places = places_find(o.device, o.devices.gpu, (int)o.ranks);
     if (!places)
-        return fail(EXIT_WRONG, "not enough memory for the list of ranks");
+        return fail_alone(command, EXIT_WRONG, "not enough memory for the list of ranks");
     code = run_rows(&o, places, argc, argv);
     free(places);
     return code;
