@@ -324,7 +324,7 @@ refuses '--reproducible needs --algo tree' --reproducible 16
 refuses '--block must be a multiple' --reproducible 48 --algo tree
 refuses '--reproducible needs --weights replicated' --reproducible 16 --weights tensor
 refuses 'is no BLAS' --matmul nothing.so
-refuses 'weights and cache need' --model 3-70b --tokens 1M
+refuses 'weights and cache need' --model 3-70b --tokens 1024M # 352 TB of K and V
 refuses '--ring expanded needs --weights replicated' --ring expanded --weights tensor
 refuses '--group is ccl' --group ccl
 TREEATTN_MODULE_PATH=$work run 3 llama --device nothing
