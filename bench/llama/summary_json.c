@@ -1,4 +1,6 @@
 /* The JSON of a run; see summary.h. docs/llama.md has its fields beside the columns. */
+#include <math.h>
+
 #include "common/elements.h"
 #include "products.h"
 #include "summary.h"
@@ -61,6 +63,12 @@ static void write_forecast(json_writer *json, const llama_forecast *f)
     json_close(json, '}');
 }
 
+/* null where nothing was measured. */
+static void write_measured(json_writer *json, const char *name, double value)
+{
+    json_double(json, name, value > 0 ? value : NAN);
+}
+
 static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
 {
     json_open(json, "step_us", '{');
@@ -76,7 +84,7 @@ static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
     json_double(json, "exchange_share", s->exchange_share);
     json_double(json, "exchange_bytes_per_rank", s->bytes);
     json_double(json, "messages_per_rank", s->messages);
-    json_double(json, "fraction", s->fraction);
+    write_measured(json, "fraction", s->fraction);
     json_double(json, "logits_differ", s->difference);
 }
 
@@ -94,9 +102,9 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
         json_string(json, "many_rows_by", r->products[1]);
         if (summary_has_prefill(head)) {
             json_double(json, "prefill_us", r->prefill_us);
-            json_double(json, "prefill_gflops", r->prefill_gflops);
-            json_double(json, "library_gflops", r->library_gflops);
-            json_double(json, "prefill_fraction", r->prefill_fraction);
+            write_measured(json, "prefill_gflops", r->prefill_gflops);
+            write_measured(json, "library_gflops", r->library_gflops);
+            write_measured(json, "prefill_fraction", r->prefill_fraction);
             json_double(json, "prefill_weights_share", r->prefill_linear_share);
             json_double(json, "prefill_attend_share", r->prefill_attend_share);
             json_double(json, "prefill_exchange_share", r->prefill_exchange_share);
@@ -107,7 +115,7 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
         json_double(json, "kv_bytes_per_rank", r->cache_bytes);
         json_double(json, "other_bytes_per_rank", r->other_bytes);
         json_double(json, "step_weight_bytes", r->step_weight_bytes);
-        json_double(json, "read_gbps", r->read_gbps);
+        write_measured(json, "read_gbps", r->read_gbps);
         if (summary_paper(head, r, a) > 0)
             json_double(json, "paper_together_seconds", summary_paper(head, r, a));
         json_open(json, "words", '[');
