@@ -2,6 +2,7 @@
  * measure.c takes them. */
 #include "samples.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,8 @@ static int make_stats(const decode_options *options, bench_result *result)
         quotients[i] = result->flops / result->step_us[i] * result->fma_us[i] / loop_flops;
     if (status == 0)
         status = stats_of(quotients, count, &result->fma_fraction);
+    if (options->devices.gpu) /* there is no such loop */
+        result->fma_fraction = (bench_stats){NAN, NAN, NAN};
     free(quotients);
     return status;
 }

@@ -43,16 +43,13 @@ static void choose_columns(const decode_options *o)
     X("p99", "us", 9, WIDE, cell_as("%.1f", r->step.p99))                                          \
     X("ratio", "", 5, PAIRED, cell_ratio(r->ratio.median))                                         \
     X("range", "", 10, PAIRED, cell_range(r->ratio.low, r->ratio.high))                            \
-    X("attend", "us", 8, ALWAYS,                                                                   \
-      r->divided ? cell_as("%.1f", result_attend_us(r)) : cell_as("N/A"))                          \
-    X("exchange", "us", 8, ALWAYS,                                                                 \
-      r->divided ? cell_as("%.1f", result_exchange_us(r)) : cell_as("N/A"))                        \
+    X("attend", "us", 8, ALWAYS, cell_number(result_attend_us(r), 1))                              \
+    X("exchange", "us", 8, ALWAYS, cell_number(result_exchange_us(r), 1))                          \
     X("KV", "GB/s", 6, ALONE, cell_as("%.2f", result_kv_gbps(r)))                                  \
     X("KVeach", "GB/s", 6, WIDE, cell_as("%.2f", result_kv_gbps(r) / r->row.ranks))                \
     X("read", "GB/s", 6, ALONE, cell_as("%.2f", result_read_gbps(r)))                              \
     X("frac", "", 5, ALWAYS, cell_as("%.2f", r->fraction.median))                                  \
-    X("fma", "", 5, WIDE,                                                                          \
-      r->fma_fraction.median > 0 ? cell_as("%.2f", r->fma_fraction.median) : cell_as("N/A"))       \
+    X("fma", "", 5, WIDE, cell_number(r->fma_fraction.median, 2))                                  \
     X("bytes", "/rank", 9, ALWAYS, cell_as("%.0f", result_exchanged_bytes(r)))                     \
     X("msgs", "/rank", 5, ALWAYS, cell_as("%.3g", result_messages(r)))                             \
     X("peak", "MB", 8, WIDE, cell_as("%.1f", result_peak_bytes(r) * 1e-6))                         \

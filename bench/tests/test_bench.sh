@@ -363,6 +363,7 @@ for row in report["rows"]:
     assert "last step copies: 0 bytes to the device, 0 bytes from it" in row["plan"], row["plan"]
     assert (", replayed from a graph" in row["plan"]) == graph, row["plan"]
     assert row["clock"] == "events" and row["step_us"]["min"] > 0, row
+    assert row["fma_fraction"] is None, row
     if graph: # into which nobody sees
         assert row["attend_us"] is None and row["exchange_us"] is None, row
     else:
