@@ -94,6 +94,8 @@ static const arg_flag flag_table[] = {
      NULL},
     {0, "predict", ARG_SET, AT(predict), 0, 0, NULL, "",
      "predict alone, on --cluster with all its ranks: nothing runs", NULL},
+    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
+     NULL},
     {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
      "write all results to this file; -: to standard output, and the table to standard error",
      NULL},

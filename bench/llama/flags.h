@@ -20,7 +20,7 @@ typedef struct llama_flags {
     const char *link;        /* DELAY,RATE of emulated links, or NULL: there are none */
     link_speed speed;        /* of them */
     int64_t group, expanded; /* group: not RANK_GROUP_AUTO once the flags are parsed */
-    int64_t predict, help;
+    int64_t wide, predict, help;
 } llama_flags;
 
 /* Returns 0, or -1 with a sentence in `error`. With MPI the ranks are its processes. */

@@ -15,6 +15,7 @@
 #include "common/elements.h"
 #include "common/fail.h"
 #include "common/launch.h"
+#include "common/quiet.h"
 #include "common/run_head.h"
 #include "common/sweep.h"
 #include "device/model.h"
@@ -32,6 +33,7 @@ typedef struct llama_job {
     int32_t *given;     /* the prompt of --words */
     rank_place *places; /* of the largest row; NULL: nothing runs */
     llama_head head;
+    double disturbed; /* the most that other programs used of the CPUs in a row */
     FILE *file;
     json_writer json;
 } llama_job;
@@ -180,9 +182,13 @@ static int run_row(llama_job *job, const llama_row *row)
         return fail_alone(command, EXIT_WRONG, "not enough memory for the prompt");
     if (job->flags.cluster)
         code = forecast_row(job, row, forecasts);
+    quiet_watch watch;
+    quiet_begin(&watch);
     if (code == EXIT_OK && llama_time_row(&timing, &result, error, sizeof error) != TA_OK)
         code = fail_alone(command, EXIT_WRONG, "%s", error);
     if (code == EXIT_OK) {
+        result.others = quiet_others(&watch);
+        job->disturbed = result.others > job->disturbed ? result.others : job->disturbed;
         summary_rows(&job->head, &result, job->flags.cluster ? forecasts : NULL);
         if (job->file)
             summary_json_rows(&job->json, &job->head, &result,
@@ -212,7 +218,7 @@ static int run_rows(llama_job *job)
             code = run_row(job, &row);
         }
     if (code == EXIT_OK)
-        summary_footer(&job->head);
+        summary_footer(&job->head, job->disturbed);
     return code;
 }
 

@@ -30,7 +30,8 @@ void summary_header(const llama_head *head);
 /* Rows of one result: one for each algorithm. `forecasts` has as many, or is NULL. */
 void summary_rows(const llama_head *head, const llama_result *result,
                   const llama_forecast *forecasts);
-void summary_footer(const llama_head *head);
+/* `disturbed`: the most that other programs used of the CPUs in a row. */
+void summary_footer(const llama_head *head, double disturbed);
 
 /* With --predict: a table of forecasts alone. */
 void summary_forecast_header(const llama_head *head);

@@ -77,7 +77,9 @@ static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
     json_double(json, "p99", s->stats.p99);
     json_doubles(json, "samples", s->us, (int)words);
     json_close(json, '}');
-    json_double(json, "ratio", s->ratio);
+    json_double(json, "ratio", s->ratio.median);
+    json_double(json, "ratio_low", s->ratio.low);
+    json_double(json, "ratio_high", s->ratio.high);
     json_double(json, "words_per_second", 1e6 / s->stats.median);
     json_double(json, "weights_share", s->linear_share);
     json_double(json, "attend_share", s->attend_share);
@@ -111,6 +113,8 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
             json_double(json, "together_us", summary_together_us(r, a, words));
         }
         write_steps(json, &r->steps[a], words);
+        if (r->others >= 0)
+            json_double(json, "cpus_used_by_others", r->others);
         json_double(json, "weight_bytes_per_rank", r->weight_bytes);
         json_double(json, "kv_bytes_per_rank", r->cache_bytes);
         json_double(json, "other_bytes_per_rank", r->other_bytes);

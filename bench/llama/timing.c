@@ -81,25 +81,27 @@ static void reduce_processes(row_run *run)
     }
 }
 
-static int by_size(const void *a, const void *b)
+/* What each step read in its time, over what the sweep after it did; and its time over that of the
+ * first algorithm: both word by word. Returns -1 without memory. */
+static int make_quotients(const row_run *run, llama_steps *steps, int words)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median of what each step read in its time, over what the sweep after it did. */
-static double median_fraction(const row_run *run, const llama_steps *steps, int words)
-{
-    double *quotients = calloc((size_t)words, sizeof *quotients), median = 0;
-    for (int i = 0; quotients && i < words; i++)
+    const double *first = run->result->steps[0].us;
+    double *quotients = calloc((size_t)words, sizeof *quotients);
+    bench_stats fraction;
+    int status = quotients ? 0 : -1;
+    for (int i = 0; status == 0 && i < words; i++)
+        quotients[i] = steps->us[i] / first[i];
+    if (status == 0)
+        status = stats_interval(quotients, words, &steps->ratio);
+    for (int i = 0; status == 0 && i < words; i++)
         quotients[i] =
             run->result->step_bytes / steps->us[i] / (run->swept_bytes / run->read_us[i]);
-    if (quotients) {
-        qsort(quotients, (size_t)words, sizeof *quotients, by_size);
-        median = quotients[words / 2];
+    if (status == 0 && run->timing->flags->read) {
+        status = stats_of(quotients, words, &fraction);
+        steps->fraction = fraction.median;
     }
     free(quotients);
-    return median;
+    return status;
 }
 
 static ta_status summarize(row_run *run)
@@ -123,14 +125,11 @@ static ta_status summarize(row_run *run)
     }
     for (int a = 0; a < r->algorithms; a++) {
         llama_steps *s = &r->steps[a];
-        if (stats_of(s->us, words, &s->stats) != 0)
+        if (stats_of(s->us, words, &s->stats) != 0 || make_quotients(run, s, words) != 0)
             return TA_ERR_NO_MEMORY;
-        s->ratio = s->stats.median / r->steps[0].stats.median;
         s->linear_share *= per_step;
         s->attend_share *= per_step;
         s->exchange_share *= per_step;
-        if (f->read)
-            s->fraction = median_fraction(run, s, words);
     }
     if (f->read) {
         bench_stats read;

@@ -82,6 +82,24 @@ run 0 llama $small --tokens 60,100 --ranks 1,3 --json "$work/json"
 rows 6 1
 rows 6 3
 says out 'by grid'
+# A ratio is that of the steps of each word, and what they come to is the same in table and JSON.
+"$python" - "$work/json" "$work/out" <<'PYTHON' || fail 'ratios, or rows of the table, are wrong'
+import json, statistics, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+table = [line for line in open(sys.argv[2]) if line[0] in " !"]
+assert len(rows) == len(table) == 12, table
+for i, (row, line) in enumerate(zip(rows, table)):
+    first = rows[i // 3 * 3]["step_us"]["samples"]
+    pairs = sorted(a / b for a, b in zip(row["step_us"]["samples"], first))
+    # Of 4 samples the interval leaves out none.
+    for name, right in (("ratio", statistics.median(pairs)), ("ratio_low", pairs[0]),
+                        ("ratio_high", pairs[-1])):
+        assert abs(row[name] / right - 1) < 1e-6, (name, row[name], right)
+    assert (line[0] == "!") == (row.get("cpus_used_by_others", 0) > 0.05), (line, row)
+    assert len(line) <= 101 and f"{row['ratio']:.2f}"[:4] in line, (line, row)
+PYTHON
+says out 'wide has more columns'
 # shellcheck disable=SC2086
 run 0 llama $small --weights tensor --ranks 5 --json "$work/json"
 rows 3 5
@@ -241,7 +259,7 @@ for ranks in 1 3; do
     run 1 llama --model "$work/nan" --tokens 20 --new 2 --block 4 --threads 1 --ranks $ranks \
         --json "$work/json"
     says err 'are NaN or infinite'
-    grep -q ' -*nan ' "$work/out" || fail 'the table does not show it'
+    grep -Eq ' -?nan( |$)' "$work/out" || fail 'the table does not show it'
 done
 
 # Words of a file, and words by chance, which a seed decides.
@@ -269,6 +287,15 @@ for i, word in enumerate(row["words"]):
     one = logits[250 * i:250 * (i + 1)]
     assert one.index(max(one)) == word, (i, word)
 PYTHON
+
+# Every column, and those of a prediction within the usual width.
+# shellcheck disable=SC2086
+run 0 llama $small --wide
+says out 'words/s'
+# shellcheck disable=SC2086
+run 0 llama $small --ranks 2 --ring expanded --cluster h100:1x2
+! grep -v '^#' "$work/out" | awk 'length > 100' | grep -q . || fail 'a row has more than 100 columns'
+grep -q '^#.* range .* model *paper$' "$work/out" || fail 'a column is missing'
 
 # Predictions, beside the paper's figures.
 run 0 llama --model 3.1-8b --tokens 32k,256k --cluster h100:1x8 --predict --json "$work/json"
