@@ -12,6 +12,7 @@
 #include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
+#include "common/run_files.h"
 #include "common/run_head.h"
 #include "csv.h"
 #include "prediction.h"
@@ -24,7 +25,7 @@ typedef struct attention_bench {
     attention_row *rows;
     int count;
     double disturbed; /* the most that other programs used of the CPUs in a row */
-    FILE *file, *csv;
+    run_files files;
     json_writer json;
 } attention_bench;
 
@@ -50,10 +51,10 @@ static int report(attention_bench *b, const attention_row *row, const attention_
         if (attention_summarize(row, times, first, pass, &result) != 0)
             return fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
         attention_table_pass(&b->options, row, times, pass, &result);
-        if (b->file)
+        if (b->files.json)
             attention_json_pass(&b->json, row, times, pass, &result);
-        if (b->csv)
-            attention_csv_pass(b->csv, &b->options, row, times, pass, &result);
+        if (b->files.csv)
+            attention_csv_pass(b->files.csv, &b->options, row, times, pass, &result);
         if (result.verdict.wrong)
             code = EXIT_WRONG;
     }
@@ -151,23 +152,6 @@ static ta_status make_cluster(attention_bench *b)
     return launch_run(most_ranks(b), probe_rank, b);
 }
 
-/* The device must be there before anything else is worth doing. */
-static int try_device(attention_options *o, char *error, size_t capacity)
-{
-    ta_device *device = NULL;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    config.threads = 1;
-    config.simd = o->sweep.simd;
-    ta_status status = ta_device_open(o->sweep.device, &config, &device);
-    if (status != TA_OK) {
-        snprintf(error, capacity, "%s", ta_last_error());
-        return fail_code(status);
-    }
-    int wrong = attention_options_set_device(o, ta_device_name(device), error, capacity);
-    ta_device_close(device);
-    return wrong ? EXIT_USAGE : EXIT_OK;
-}
-
 static int make_rows(attention_bench *b, char *error, size_t capacity)
 {
     b->rows = attention_options_rows(&b->options, &b->machine, &b->count);
@@ -185,29 +169,14 @@ static int make_rows(attention_bench *b, char *error, size_t capacity)
     return EXIT_OK;
 }
 
-/* Of the first process alone. */
-static int open_files(attention_bench *b, char *error, size_t capacity)
-{
-    const char *json = b->options.sweep.json, *csv = b->options.csv;
-    int here = launch.rank == 0;
-    if (json && here && !(b->file = run_json_open(json))) {
-        snprintf(error, capacity, "the file of --json cannot be written");
-        return EXIT_USAGE;
-    }
-    if (csv && here && !(b->csv = fopen(csv, "w"))) {
-        snprintf(error, capacity, "the file of --csv cannot be written");
-        return EXIT_USAGE;
-    }
-    return EXIT_OK;
-}
-
 /* What one process finds alone, all must know before they go on. */
 static int prepare(attention_bench *b)
 {
     char error[1200] = "";
     element_init();
     machine_read(&b->machine);
-    int code = fail_agree(command, try_device(&b->options, error, sizeof error), error);
+    int code = attention_options_try_device(&b->options, error, sizeof error);
+    code = fail_agree(command, code, error);
     if (code != EXIT_OK)
         return code;
     if (b->options.cluster && make_cluster(b) != TA_OK) {
@@ -217,14 +186,15 @@ static int prepare(attention_bench *b)
     if (code == EXIT_OK)
         code = make_rows(b, error, sizeof error);
     if (code == EXIT_OK)
-        code = open_files(b, error, sizeof error);
+        code =
+            run_files_open(&b->files, b->options.sweep.json, b->options.csv, error, sizeof error);
     return fail_agree(command, code, error);
 }
 
 static void begin_json(attention_bench *b, int argc, char **argv, const rank_place *places,
                        int ranks)
 {
-    json_init(&b->json, b->file);
+    json_init(&b->json, b->files.json);
     json_open(&b->json, NULL, '{');
     run_head head = {"treeattn-bench attention", argc, argv, &b->machine, places, ranks};
     run_head_write(&b->json, &head);
@@ -244,10 +214,10 @@ static int run_rows(attention_bench *b, int argc, char **argv)
     int code = EXIT_OK, ranks = most_ranks(b);
     rank_place *places = places_find(b->options.sweep.device, b->options.devices.each, ranks);
     attention_table_header(&b->options, &b->machine, b->count, places, places ? ranks : 0);
-    if (b->file)
+    if (b->files.json)
         begin_json(b, argc, argv, places, ranks);
-    if (b->csv)
-        attention_csv_head(b->csv);
+    if (b->files.csv)
+        attention_csv_head(b->files.csv);
     free(places);
     for (int done = 0, failed = 0; done < b->count && !failed;) {
         int count = count_same_work(b, done);
@@ -256,13 +226,9 @@ static int run_rows(attention_bench *b, int argc, char **argv)
         done += count;
     }
     attention_table_footer(&b->options, b->disturbed);
-    if (b->csv && (ferror(b->csv) | fclose(b->csv)) != 0)
-        code = fail_alone(command, EXIT_WRONG, "the file of --csv could not be written");
-    if (b->file) {
+    if (b->files.json) {
         json_close(&b->json, ']');
         json_close(&b->json, '}');
-        if (fclose(b->file) != 0)
-            code = fail_alone(command, EXIT_WRONG, "the file of --json could not be written");
     }
     return code;
 }
@@ -280,6 +246,8 @@ int attention_command(int argc, char **argv)
     int code = prepare(&bench);
     if (code == EXIT_OK)
         code = run_rows(&bench, argc, argv);
+    if (run_files_close(&bench.files, error, sizeof error) != EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     ta_cluster_destroy(bench.cluster);
     free(bench.rows);
     return code;

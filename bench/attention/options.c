@@ -83,11 +83,11 @@ int attention_options_parse(int argc, char **argv, attention_options *options, c
     return options->sweep.help ? 0 : check_agreement(options, error, capacity);
 }
 
-int attention_options_set_device(attention_options *options, const char *name, char *error,
-                                 size_t capacity)
+int attention_options_try_device(attention_options *options, char *error, size_t capacity)
 {
     attention_options *o = options;
-    return rank_devices_settle(&o->devices, &o->sweep.device, &o->group, name, error, capacity);
+    return rank_devices_try(&o->devices, &o->sweep.device, o->sweep.simd, &o->group, error,
+                            capacity);
 }
 
 rank_device_config attention_options_device(const attention_options *options, int threads)

@@ -13,7 +13,7 @@ typedef struct attention_options {
     int64_t head_dim, block, mask, group;
     const char *cluster, *csv;
     int64_t wide;
-    rank_devices devices; /* by attention_options_set_device() */
+    rank_devices devices; /* by attention_options_try_device() */
 } attention_options;
 
 /* As options_parse() and options_cases() of decode. Rows that cannot be (a grid with these columns
@@ -21,9 +21,8 @@ typedef struct attention_options {
  * ranks, threads, tokens, algorithms, columns. */
 int attention_options_parse(int argc, char **argv, attention_options *options, char *error,
                             size_t capacity);
-/* As options_set_device() of decode. */
-int attention_options_set_device(attention_options *options, const char *name, char *error,
-                                 size_t capacity);
+/* As options_try_device() of decode. */
+int attention_options_try_device(attention_options *options, char *error, size_t capacity);
 attention_row *attention_options_rows(const attention_options *options,
                                       const bench_machine *machine, int *count);
 

@@ -2,7 +2,6 @@
 #include "times.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/fma_loop.h"
 #include "common/launch.h"
@@ -63,15 +62,9 @@ int attention_summarize(const attention_row *row, const attention_times *times,
                         const attention_times *first, int pass, pass_result *result)
 {
     bench_stats peak;
-    const double *us = times->pass_us[pass], *other = first->pass_us[pass];
-    double *quotients = malloc((size_t)row->iterations * sizeof *quotients);
-    if (!quotients)
-        return -1;
-    for (int i = 0; i < row->iterations; i++)
-        quotients[i] = us[i] / other[i];
-    int status = stats_interval(quotients, row->iterations, &result->ratio);
-    free(quotients);
-    if (status != 0 || stats_of(us, row->iterations, &result->us) != 0 ||
+    const double *us = times->pass_us[pass];
+    if (stats_ratio(us, first->pass_us[pass], row->iterations, &result->ratio) != 0 ||
+        stats_of(us, row->iterations, &result->us) != 0 ||
         stats_of(times->peak_us, row->iterations, &peak) != 0)
         return -1;
     result->gflops = times->pass_flops[pass] / result->us.median * 1e-3;

@@ -1,19 +1,20 @@
-/* See rank_device.h. run.c of attention, rank_plan.c of decode, rank.c of exchange and decoder.c of
- * llama open their devices here. */
+/* See rank_device.h. attention/run.c, decode/rank_plan.c, exchange/rank.c and llama/decoder.c open
+ * their devices here. */
 #include "rank_device.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "device_text.h"
+#include "fail.h"
 #include "launch.h"
 
 const char *const rank_group_words[] = {"auto", "host", "ccl", NULL};
 
-int rank_devices_settle(rank_devices *devices, const char **device, int64_t *group,
-                        const char *name, char *error, size_t capacity)
+/* `name` is that of the device that *device opens. */
+static int settle(rank_devices *d, const char **device, int64_t *group, const char *name,
+                  char *error, size_t capacity)
 {
-    rank_devices *d = devices;
     d->gpu = strcmp(name, "host") != 0;
     device_text(*device, d->said, sizeof d->said);
     if (d->gpu && strcmp(*device, "auto") == 0) {
@@ -26,11 +27,29 @@ int rank_devices_settle(rank_devices *devices, const char **device, int64_t *gro
                  "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda, rocm or "
                  "auto, of which each rank takes one",
                  *device);
-        return -1;
+        return EXIT_USAGE;
     }
     if (*group == RANK_GROUP_AUTO)
         *group = d->each ? RANK_GROUP_CCL : RANK_GROUP_HOST;
-    return 0;
+    return EXIT_OK;
+}
+
+int rank_devices_try(rank_devices *devices, const char **device, const char *simd, int64_t *group,
+                     char *error, size_t capacity)
+{
+    ta_device *opened = NULL;
+    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    config.threads = 1;
+    config.simd = simd;
+    ta_status status = ta_device_open(*device, &config, &opened);
+    if (status != TA_OK) {
+        snprintf(error, capacity, "device '%s'%s%s is not available: %s", *device,
+                 simd ? " with --simd " : "", simd ? simd : "", ta_last_error());
+        return fail_code(status);
+    }
+    int code = settle(devices, device, group, ta_device_name(opened), error, capacity);
+    ta_device_close(opened);
+    return code;
 }
 
 void rank_gpu_name(const char *kind, int rank, char *name, size_t capacity)

@@ -1,5 +1,5 @@
-/* The devices of ranks and what connects them: one device for all, or a GPU of its own for each rank
- * of a host. The commands that have flags --device and --group go by it. */
+/* The devices of ranks and what connects them: one device for all, or a GPU of its own for each
+ * rank of a host. The commands that have flags --device and --group go by it. */
 #ifndef BENCH_RANK_DEVICE_H
 #define BENCH_RANK_DEVICE_H
 
@@ -20,11 +20,12 @@ typedef struct rank_devices {
     char said[256]; /* for people */
 } rank_devices;
 
-/* Settle it, and what --group auto is: ccl where each rank has a GPU. `name` is that of the device
- * that *device opens, which becomes a kind of GPU if it was auto and is one: so *devices stays where
- * it is. Returns 0, or -1 with a sentence in `error`. */
-int rank_devices_settle(rank_devices *devices, const char **device, int64_t *group,
-                        const char *name, char *error, size_t capacity);
+/* Open *device, so that it is known to be there, and settle what follows from it: whether it is a
+ * GPU and, of --group auto, that it is ccl where each rank has one. *device becomes a kind of GPU if
+ * it was auto and is one: so *devices stays where it is. Returns an exit code, and a sentence where
+ * that is not EXIT_OK. */
+int rank_devices_try(rank_devices *devices, const char **device, const char *simd, int64_t *group,
+                     char *error, size_t capacity);
 
 /* What a rank opens. */
 typedef struct rank_device_config {
@@ -35,8 +36,8 @@ typedef struct rank_device_config {
     const char *simd;
 } rank_device_config;
 
-/* Collective over the group in which the ranks were started. *connected is that one, or one of GPUs,
- * which the caller destroys before the device. After a failure there is nothing to close. */
+/* Collective over the group in which the ranks were started. *connected is that one, or one of
+ * GPUs, which the caller destroys before the device. After a failure there is nothing to close. */
 ta_status rank_device_open(const rank_device_config *config, ta_group *launched, ta_device **device,
                            ta_group **connected);
 

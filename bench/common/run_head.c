@@ -124,14 +124,3 @@ void run_head_write(json_writer *json, const run_head *head)
     write_info(json);
     write_launch(json, head);
 }
-
-FILE *run_json_open(const char *path)
-{
-    if (strcmp(path, "-") != 0)
-        return fopen(path, "w");
-    fflush(stdout);
-    int output = dup(STDOUT_FILENO);
-    if (output < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-        return NULL;
-    return fdopen(output, "w");
-}

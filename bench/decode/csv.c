@@ -39,7 +39,7 @@
     X("checked", "%lld", (long long)(r->wrong < 0 ? 0 : r->checked))                               \
     X("wrong", "%lld", (long long)r->wrong)
 
-int csv_write(FILE *file, const decode_options *o, const bench_result *results, int count)
+void csv_write(FILE *file, const decode_options *o, const bench_result *results, int count)
 {
     csv_line line = {.file = file};
     FIELDS(CSV_NAME)
@@ -49,5 +49,4 @@ int csv_write(FILE *file, const decode_options *o, const bench_result *results, 
         FIELDS(CSV_VALUE)
         csv_end(&line);
     }
-    return fflush(file) != 0 || ferror(file) ? -1 : 0;
 }

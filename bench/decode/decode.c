@@ -12,6 +12,7 @@
 #include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
+#include "common/run_files.h"
 #include "csv.h"
 #include "kv_cache.h"
 #include "measure.h"
@@ -26,7 +27,7 @@ typedef struct decode_job {
     bench_case *cases;
     bench_result *results;
     int count; /* of both */
-    FILE *json, *csv;
+    run_files files;
     rank_place *places; /* [most_ranks] */
     int64_t most_ranks; /* of all rows */
     size_t cache_bytes; /* of the largest row */
@@ -36,28 +37,8 @@ typedef struct decode_job {
 
 static const char command[] = "decode";
 
-/* The device must be there before anything else is worth doing. */
-static int try_device(decode_options *o)
-{
-    char error[256];
-    int code = EXIT_OK;
-    ta_device *device = NULL;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    config.threads = 1;
-    config.simd = o->sweep.simd;
-    ta_status status = ta_device_open(o->sweep.device, &config, &device);
-    if (status == TA_OK && options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
-        code = fail_alike(command, EXIT_USAGE, "%s", error);
-    ta_device_close(device);
-    if (status == TA_OK)
-        return code;
-    return fail_alone(command, fail_code(status), "device '%s'%s%s is not available: %s",
-                      o->sweep.device, o->sweep.simd ? " with --simd " : "",
-                      o->sweep.simd ? o->sweep.simd : "", ta_last_error());
-}
-
 /* The memory of the largest row, compared with what there is. */
-static int check_memory(decode_job *job)
+static int check_memory(decode_job *job, char *error, size_t capacity)
 {
     const double gib = 0x1p-30;
     double largest = 0, largest_cache = 0;
@@ -70,13 +51,14 @@ static int check_memory(decode_job *job)
     }
     if (launch.mpi) /* the processes of this host share its memory */
         largest *= (double)launch.local_ranks / launch.ranks;
-    if (largest > (double)job->machine.available_bytes)
-        return fail_alone(
-            command, EXIT_USAGE,
-            "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f "
-            "of it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
-            largest * gib, (double)job->machine.memory_bytes * gib,
-            (double)job->machine.available_bytes * gib);
+    if (largest > (double)job->machine.available_bytes) {
+        snprintf(error, capacity,
+                 "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f of "
+                 "it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
+                 largest * gib, (double)job->machine.memory_bytes * gib,
+                 (double)job->machine.available_bytes * gib);
+        return EXIT_USAGE;
+    }
     job->cache_bytes = (size_t)largest_cache;
     return EXIT_OK;
 }
@@ -92,8 +74,10 @@ static int find_places(decode_job *job)
                        : fail_alone(command, EXIT_WRONG, "not enough memory for the list of ranks");
 }
 
+/* What one process finds alone, all must know before they go on. */
 static int prepare(decode_job *job)
 {
+    char error[1200] = "";
     element_init();
     machine_read(&job->machine);
     job->cases = options_cases(&job->options, &job->machine, &job->count);
@@ -101,21 +85,13 @@ static int prepare(decode_job *job)
     if (!job->results)
         return fail_alone(command, EXIT_WRONG, "not enough memory for the list of rows");
     progress_init(&job->progress, job->count);
-    int code = try_device(&job->options);
+    int code = options_try_device(&job->options, error, sizeof error);
     if (code == EXIT_OK)
-        code = check_memory(job);
-    if (code == EXIT_OK && job->options.sweep.json && launch.rank == 0) {
-        job->json = run_json_open(job->options.sweep.json);
-        if (!job->json)
-            code = fail_alone(command, EXIT_USAGE, "--json is '%s', which cannot be written",
-                              job->options.sweep.json);
-    }
-    if (code == EXIT_OK && job->options.csv && launch.rank == 0) {
-        job->csv = fopen(job->options.csv, "w");
-        if (!job->csv)
-            code = fail_alone(command, EXIT_USAGE, "--csv is '%s', which cannot be written",
-                              job->options.csv);
-    }
+        code = check_memory(job, error, sizeof error);
+    if (code == EXIT_OK)
+        code = run_files_open(&job->files, job->options.sweep.json, job->options.csv, error,
+                              sizeof error);
+    code = fail_agree(command, code, error);
     return code == EXIT_OK ? find_places(job) : code;
 }
 
@@ -275,11 +251,10 @@ static int run_rows(decode_job *job, int argc, char **argv)
     run_head head = {"treeattn-bench decode", argc,        argv,
                      &job->machine,           job->places, (int)job->most_ranks};
     report_run run = {&job->options, &head};
-    if (job->json && report_write(job->json, &run, job->results, done) != 0)
-        code =
-            fail_alone(command, EXIT_WRONG, "'%s' could not be written", job->options.sweep.json);
-    if (job->csv && csv_write(job->csv, &job->options, job->results, done) != 0)
-        code = fail_alone(command, EXIT_WRONG, "'%s' could not be written", job->options.csv);
+    if (job->files.json)
+        report_write(job->files.json, &run, job->results, done);
+    if (job->files.csv)
+        csv_write(job->files.csv, &job->options, job->results, done);
     return code;
 }
 
@@ -298,12 +273,10 @@ int decode_command(int argc, char **argv)
         code = print_header(&job);
     if (code == EXIT_OK)
         code = run_rows(&job, argc, argv);
+    if (run_files_close(&job.files, error, sizeof error) != EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     for (int i = 0; job.results && i < job.count; i++)
         result_free(&job.results[i]);
-    if (job.json)
-        fclose(job.json);
-    if (job.csv)
-        fclose(job.csv);
     free(job.places);
     kv_arena_free(&job.arena);
     free(job.results);

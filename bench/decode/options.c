@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/elements.h"
+#include "common/exit_code.h"
 #include "common/launch.h"
 #include "common/sweep.h"
 
@@ -195,16 +196,16 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
     return options->sweep.help ? 0 : check_agreement(options, error, capacity);
 }
 
-int options_set_device(decode_options *options, const char *name, char *error, size_t capacity)
+int options_try_device(decode_options *options, char *error, size_t capacity)
 {
     decode_options *o = options;
-    if (rank_devices_settle(&o->devices, &o->sweep.device, &o->group, name, error, capacity) != 0)
-        return -1;
-    if (o->link && o->devices.gpu) {
+    int code =
+        rank_devices_try(&o->devices, &o->sweep.device, o->sweep.simd, &o->group, error, capacity);
+    if (code == EXIT_OK && o->link && o->devices.gpu) {
         snprintf(error, capacity, "--link is for --device host and --group host, not for GPUs");
-        return -1;
+        return EXIT_USAGE;
     }
-    return 0;
+    return code;
 }
 
 int options_gpu_each(const decode_options *options)

@@ -34,7 +34,7 @@ typedef struct decode_options {
     int64_t tile;    /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
     int64_t weights; /* ta_weights */
-    /* By options_set_device(): */
+    /* By options_try_device(): */
     rank_devices devices;
 } decode_options;
 
@@ -61,9 +61,9 @@ typedef struct bench_case {
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
 
-/* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns
- * 0, or -1 with a sentence in `error`. */
-int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
+/* Open the device that --device is, and settle what depends on it. Returns an exit code, and a
+ * sentence in `error` where that is not EXIT_OK. */
+int options_try_device(decode_options *options, char *error, size_t capacity);
 
 /* Has each rank a GPU of its own? Threads without NCCL or RCCL share one. */
 int options_gpu_each(const decode_options *options);

@@ -96,19 +96,6 @@ static int make_stats(const decode_options *options, bench_result *result)
     return status;
 }
 
-/* Each step over the first algorithm's of the same turn: what disturbs the machine reaches both. */
-static int make_ratio(bench_result *result, const bench_result *first)
-{
-    double *quotients = malloc((size_t)result->samples * sizeof *quotients);
-    if (!quotients)
-        return -1;
-    for (int i = 0; i < result->samples; i++)
-        quotients[i] = result->step_us[i] / first->step_us[i];
-    int status = stats_interval(quotients, result->samples, &result->ratio);
-    free(quotients);
-    return status;
-}
-
 void samples_reduce_sweeps(const row_run *run)
 {
     const decode_options *options = run->m->options;
@@ -136,5 +123,7 @@ int samples_finish(const row_run *run, int index)
     result->device_clock = m->options->devices.gpu;
     result->divided = !m->options->graph; /* nobody sees into a graph */
     result->read_loop = m->options->devices.gpu ? "device copy" : readers_loop_name(run->readers);
-    return make_stats(m->options, result) != 0 || make_ratio(result, first) != 0 ? -1 : 0;
+    if (make_stats(m->options, result) != 0)
+        return -1;
+    return stats_ratio(result->step_us, first->step_us, result->samples, &result->ratio);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/exit_code.h"
 #include "common/launch.h"
 #include "common/sweep.h"
 
@@ -44,6 +45,8 @@ static const arg_flag flags[] = {
     {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results", NULL},
     {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
      "write every sample there; -: to standard output, and the table to standard error", NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
 };
@@ -78,20 +81,19 @@ int exchange_options_parse(int argc, char **argv, exchange_options *o, char *err
     return sweep_check_dim("head-dim", o->dim, error, capacity);
 }
 
-int exchange_options_set_device(exchange_options *o, const char *name, char *error, size_t capacity)
+int exchange_options_try_device(exchange_options *o, char *error, size_t capacity)
 {
-    if (rank_devices_settle(&o->devices, &o->device, &o->group, name, error, capacity) != 0)
-        return -1;
-    if (o->devices.gpu && !o->devices.each) {
+    int code = rank_devices_try(&o->devices, &o->device, NULL, &o->group, error, capacity);
+    if (code == EXIT_OK && o->devices.gpu && !o->devices.each) {
         snprintf(
             error, capacity,
             "--device is %s: must be a kind of GPU, such as %.*s, of which each rank takes one",
             o->device, (int)strcspn(o->device, ":"), o->device);
-        return -1;
+        return EXIT_USAGE;
     }
     if (!o->devices.gpu)
         o->device = "host";
-    return 0;
+    return code;
 }
 
 /* What can be measured, as far as the flags say. Plans of what is asked for say why they can't be

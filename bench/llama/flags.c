@@ -99,6 +99,8 @@ static const arg_flag flag_table[] = {
     {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
      "write all results to this file; -: to standard output, and the table to standard error",
      NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
     {0, "logits", ARG_TEXT, AT(logits), 0, 0, NULL, "FILE",
      "write the first algorithm's logits after the prompt and after each word to this file: floats "
      "of 32 bits, a row for each; of one length and number of ranks alone",
@@ -137,6 +139,8 @@ static const char *disagreement(const llama_flags *f)
                "all weights on every rank";
     if (f->predict && !f->cluster)
         return "--predict needs --cluster, such as h100:1x8";
+    if (f->predict && f->csv)
+        return "--csv is for rows that are measured, not for --predict: --json has predictions";
     if (f->tile && f->tensor)
         return "--reproducible needs --weights replicated: sums over ranks have another order";
     if (f->tile && f->prefill == PREFILL_GRID)

@@ -16,7 +16,7 @@ typedef struct llama_flags {
     int64_t dtype, kv_dtype; /* words of element_words */
     int64_t random, seed, temperature;
     int64_t chunk, block, page_tokens, tile, pages, read;
-    const char *words, *matmul, *cluster, *json, *device, *logits;
+    const char *words, *matmul, *cluster, *json, *csv, *device, *logits;
     const char *link;        /* DELAY,RATE of emulated links, or NULL: there are none */
     link_speed speed;        /* of them */
     int64_t group, expanded; /* group: not RANK_GROUP_AUTO once the flags are parsed */

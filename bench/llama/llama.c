@@ -16,6 +16,7 @@
 #include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
+#include "common/run_files.h"
 #include "common/run_head.h"
 #include "common/sweep.h"
 #include "device/model.h"
@@ -34,7 +35,7 @@ typedef struct llama_job {
     rank_place *places; /* of the largest row; NULL: nothing runs */
     llama_head head;
     double disturbed; /* the most that other programs used of the CPUs in a row */
-    FILE *file;
+    run_files files;
     json_writer json;
 } llama_job;
 
@@ -190,9 +191,11 @@ static int run_row(llama_job *job, const llama_row *row)
         result.others = quiet_others(&watch);
         job->disturbed = result.others > job->disturbed ? result.others : job->disturbed;
         summary_rows(&job->head, &result, job->flags.cluster ? forecasts : NULL);
-        if (job->file)
+        if (job->files.json)
             summary_json_rows(&job->json, &job->head, &result,
                               job->flags.cluster ? forecasts : NULL);
+        if (job->files.csv)
+            summary_csv_rows(job->files.csv, &job->head, &result);
         code = check_logits(&result);
     }
     if (code == EXIT_OK)
@@ -237,7 +240,7 @@ static int predict_rows(llama_job *job)
         for (int a = 0; code == EXIT_OK && a < llama_flags_algorithms(f); a++) {
             const char *name = llama_flags_algorithm_word(f, a);
             summary_forecast(&row, name, &forecasts[a], &forecasts[0], f->new_words);
-            if (job->file)
+            if (job->files.json)
                 summary_json_forecast(&job->json, &row, name, &forecasts[a]);
         }
     }
@@ -264,18 +267,18 @@ static int try_device(const llama_job *job)
 
 /* ---- The command --------------------------------------------------------------------------- */
 
-static int open_json(llama_job *job)
+static int open_files(llama_job *job)
 {
-    if (job->flags.json && launch.rank == 0)
-        job->file = run_json_open(job->flags.json);
-    int lacks = job->flags.json && launch.rank == 0 && !job->file;
-    int code =
-        fail_agree(command, lacks ? EXIT_USAGE : EXIT_OK, "the file of --json cannot be written");
-    if (!job->file)
-        return code;
-    json_init(&job->json, job->file);
-    summary_json_begin(&job->json, &job->head);
-    return EXIT_OK;
+    char error[512] = "";
+    int code = run_files_open(&job->files, job->flags.json, job->flags.csv, error, sizeof error);
+    code = fail_agree(command, code, error);
+    if (code == EXIT_OK && job->files.json) {
+        json_init(&job->json, job->files.json);
+        summary_json_begin(&job->json, &job->head);
+    }
+    if (code == EXIT_OK && job->files.csv)
+        summary_csv_head(job->files.csv);
+    return code;
 }
 
 /* Where the ranks of the largest row are. */
@@ -311,15 +314,15 @@ static int run(llama_job *job, int argc, char **argv)
                              .argv = argv};
     if (!job->flags.predict && find_places(job) != EXIT_OK)
         return EXIT_WRONG;
-    code = open_json(job);
+    code = open_files(job);
     if (code == EXIT_OK)
         code = job->flags.predict ? predict_rows(job) : run_rows(job);
-    if (job->file) {
+    if (job->files.json) {
         summary_json_end(&job->json);
-        fputc('\n', job->file);
-        if (fclose(job->file) != 0 && code == EXIT_OK)
-            code = fail_alone(command, EXIT_WRONG, "--json could not be written");
+        fputc('\n', job->files.json);
     }
+    if (run_files_close(&job->files, error, sizeof error) != EXIT_OK && code == EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     return code;
 }
 

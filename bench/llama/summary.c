@@ -1,5 +1,7 @@
-/* The table; see summary.h. summary_json.c has the JSON. */
+/* The table; see summary.h. summary_json.c has the JSON, summary_csv.c the CSV. */
 #include "summary.h"
+
+#include <math.h>
 
 #include "common/cells.h"
 #include "common/elements.h"
@@ -18,6 +20,11 @@ double summary_together_us(const llama_result *r, int index, int64_t words)
 int summary_has_prefill(const llama_head *head)
 {
     return llama_flags_prefill(head->flags) != PREFILL_NONE;
+}
+
+double summary_measured(double value)
+{
+    return value > 0 ? value : NAN;
 }
 
 double summary_paper(const llama_head *head, const llama_result *r, int index)
@@ -55,7 +62,7 @@ static cell or_dash(double value, int decimals)
     return value > 0 ? cell_number(value, decimals) : cell_as("-");
 }
 
-/* X(name, unit, width, when, cell): of the result r, the algorithm's steps s, and other numbers n */
+/* X(name, unit, width, when, cell): of the result r, its steps s by one algorithm, and numbers n */
 #define COLUMNS(X)                                                                                 \
     X("tokens", "", 8, ALWAYS, cell_as("%d", (int)r->row.tokens))                                  \
     X("ranks", "", 5, ALWAYS, cell_as("%d", r->row.ranks))                                         \

@@ -1,6 +1,4 @@
 /* The JSON of a run; see summary.h. docs/llama.md has its fields beside the columns. */
-#include <math.h>
-
 #include "common/elements.h"
 #include "products.h"
 #include "summary.h"
@@ -63,12 +61,6 @@ static void write_forecast(json_writer *json, const llama_forecast *f)
     json_close(json, '}');
 }
 
-/* null where nothing was measured. */
-static void write_measured(json_writer *json, const char *name, double value)
-{
-    json_double(json, name, value > 0 ? value : NAN);
-}
-
 static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
 {
     json_open(json, "step_us", '{');
@@ -86,7 +78,7 @@ static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
     json_double(json, "exchange_share", s->exchange_share);
     json_double(json, "exchange_bytes_per_rank", s->bytes);
     json_double(json, "messages_per_rank", s->messages);
-    write_measured(json, "fraction", s->fraction);
+    json_double(json, "fraction", summary_measured(s->fraction));
     json_double(json, "logits_differ", s->difference);
 }
 
@@ -104,9 +96,9 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
         json_string(json, "many_rows_by", r->products[1]);
         if (summary_has_prefill(head)) {
             json_double(json, "prefill_us", r->prefill_us);
-            write_measured(json, "prefill_gflops", r->prefill_gflops);
-            write_measured(json, "library_gflops", r->library_gflops);
-            write_measured(json, "prefill_fraction", r->prefill_fraction);
+            json_double(json, "prefill_gflops", summary_measured(r->prefill_gflops));
+            json_double(json, "library_gflops", summary_measured(r->library_gflops));
+            json_double(json, "prefill_fraction", summary_measured(r->prefill_fraction));
             json_double(json, "prefill_weights_share", r->prefill_linear_share);
             json_double(json, "prefill_attend_share", r->prefill_attend_share);
             json_double(json, "prefill_exchange_share", r->prefill_exchange_share);
@@ -119,7 +111,7 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
         json_double(json, "kv_bytes_per_rank", r->cache_bytes);
         json_double(json, "other_bytes_per_rank", r->other_bytes);
         json_double(json, "step_weight_bytes", r->step_weight_bytes);
-        write_measured(json, "read_gbps", r->read_gbps);
+        json_double(json, "read_gbps", summary_measured(r->read_gbps));
         if (summary_paper(head, r, a) > 0)
             json_double(json, "paper_together_seconds", summary_paper(head, r, a));
         json_open(json, "words", '[');

@@ -81,25 +81,20 @@ static void reduce_processes(row_run *run)
     }
 }
 
-/* What each step read in its time, over what the sweep after it did; and its time over that of the
- * first algorithm: both word by word. Returns -1 without memory. */
-static int make_quotients(const row_run *run, llama_steps *steps, int words)
+/* What each step read in its time, over what the sweep after it did: the median. Returns -1 without
+ * memory. */
+static int find_fraction(const row_run *run, llama_steps *steps, int words)
 {
-    const double *first = run->result->steps[0].us;
     double *quotients = calloc((size_t)words, sizeof *quotients);
-    bench_stats fraction;
-    int status = quotients ? 0 : -1;
-    for (int i = 0; status == 0 && i < words; i++)
-        quotients[i] = steps->us[i] / first[i];
-    if (status == 0)
-        status = stats_interval(quotients, words, &steps->ratio);
-    for (int i = 0; status == 0 && i < words; i++)
+    bench_stats stats;
+    if (!quotients)
+        return -1;
+    for (int i = 0; i < words; i++)
         quotients[i] =
             run->result->step_bytes / steps->us[i] / (run->swept_bytes / run->read_us[i]);
-    if (status == 0 && run->timing->flags->read) {
-        status = stats_of(quotients, words, &fraction);
-        steps->fraction = fraction.median;
-    }
+    int status = stats_of(quotients, words, &stats);
+    if (status == 0)
+        steps->fraction = stats.median;
     free(quotients);
     return status;
 }
@@ -125,7 +120,9 @@ static ta_status summarize(row_run *run)
     }
     for (int a = 0; a < r->algorithms; a++) {
         llama_steps *s = &r->steps[a];
-        if (stats_of(s->us, words, &s->stats) != 0 || make_quotients(run, s, words) != 0)
+        if (stats_of(s->us, words, &s->stats) != 0 ||
+            stats_ratio(s->us, r->steps[0].us, words, &s->ratio) != 0 ||
+            (f->read && find_fraction(run, s, words) != 0))
             return TA_ERR_NO_MEMORY;
         s->linear_share *= per_step;
         s->attend_share *= per_step;

@@ -112,10 +112,12 @@ launch="$*"
 # The number of ranks is the launcher's business.
 ends 2 'there are 2 MPI processes' decode --ranks 3
 # What only the first process finds.
-for command in attention exchange llama; do
-    ends 2 'the file of --json cannot be written' $command --json /nonexistent/file
+for command in decode attention exchange llama; do
+    ends 2 "--json is '/nonexistent/file', which cannot be written" $command \
+        --json /nonexistent/file
+    ends 2 "--csv is '/nonexistent/file', which cannot be written" $command \
+        --csv /nonexistent/file
 done
-ends 2 'the file of --csv cannot be written' attention --csv /nonexistent/file
 # What all of them find: in the flags, in the device, and in the plan.
 ends 2 "--kinds is 'fastest'" exchange --kinds fastest
 ends 2 '--group is ccl, but --device is host' exchange --group ccl

@@ -1,5 +1,5 @@
-/* A ta_combine() that is wrong in the process that WRONG_RANK is set for: the first result is off by
- * 1. test_bench_mpi.sh has it loaded before the library, and looks at how the benchmark ends. */
+/* A ta_combine() that is wrong in the process that WRONG_RANK is set for: the first result is off
+ * by 1. test_bench_mpi.sh has it loaded before the library, and looks at how the benchmark ends. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

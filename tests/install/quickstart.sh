@@ -13,8 +13,8 @@ cp "$tree/quickstart" "$work/tree/"
 : >"$work/tree/subprojects/unity-2.5.4/meson.build"
 
 # Nothing is installed or compiled: these are all the programs that there are.
-for tool in cat cp dirname fold grep head id ls mkdir mktemp nproc paste python3 readlink rm sed sh \
-    sort tail tee; do
+for tool in cat cp dirname fold grep head id ls mkdir mktemp nproc paste python3 readlink rm sed \
+    sh sort tail tee; do
     ln -s "$(command -v $tool)" "$work/tools/$tool"
 done
 for tool in ar cc ninja pkg-config; do
