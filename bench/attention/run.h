@@ -1,6 +1,6 @@
 /* The rows of one work of `treeattn-bench attention`: forward and backward of one sequence on ranks
- * that are threads or MPI processes, by each algorithm in turn, on the host alternating with the FMA
- * loop on as many threads. */
+ * that are threads or MPI processes, by each algorithm in turn, on the host alternating with an
+ * FMA loop on as many threads. */
 #ifndef BENCH_ATTENTION_RUN_H
 #define BENCH_ATTENTION_RUN_H
 

@@ -75,8 +75,7 @@ static cell ms(double us)
     X("#wrong", "", 6, ALWAYS,                                                                     \
       options->sweep.check ? cell_as("%lld", (long long)r->verdict.wrong) : cell_as("N/A"))
 
-#define HEAD(name, unit, width, when, value) {name, unit, width, when},
-static const table_column heads[] = {COLUMNS(HEAD)};
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 /* What no column says if all rows have it. */
 static void print_constant(const attention_options *o, const bench_machine *machine)
@@ -129,29 +128,20 @@ void attention_table_header(const attention_options *options, const bench_machin
     fflush(stdout);
 }
 
-static int is_disturbed(double others)
-{
-    return others > QUIET_LIMIT;
-}
-
 void attention_table_pass(const attention_options *options, const attention_row *row,
                           const attention_times *times, int pass, const pass_result *result)
 {
     const pass_result *r = result;
     const attention_times *t = times;
-#define CELL(name, unit, width, when, value)                                                       \
-    if (shown[when])                                                                               \
-        printf(" %*s", width, (value).text);
-    printf("%c", is_disturbed(r->others) ? '!' : ' ');
-    COLUMNS(CELL)
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
     printf("\n");
     fflush(stdout);
 }
 
 void attention_table_footer(const attention_options *options, double disturbed)
 {
-    if (is_disturbed(disturbed))
-        quiet_print(disturbed);
+    quiet_print(disturbed);
     if (shown[PAIRED])
         printf("# ratio: of each call to the first algorithm's in the same round: the median, and "
                "the\n"

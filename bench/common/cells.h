@@ -21,6 +21,13 @@ typedef struct table_column {
     int width, when;
 } table_column;
 
+/* In a list of columns, X(name, unit, width, when, value): one of them, and its cell of a row,
+ * where it is `shown`, an array that they see. */
+#define CELL_COLUMN(name, unit, width, when, value) {name, unit, width, when},
+#define CELL_PRINT(name, unit, width, when, value)                                                 \
+    if (shown[when])                                                                               \
+        printf(" %*s", width, (value).text);
+
 /* Two lines, with the names and the units of those whose reason is `shown`. */
 void table_print_heads(const table_column *columns, int count, const int *shown);
 

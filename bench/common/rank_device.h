@@ -21,9 +21,9 @@ typedef struct rank_devices {
 } rank_devices;
 
 /* Open *device, so that it is known to be there, and settle what follows from it: whether it is a
- * GPU and, of --group auto, that it is ccl where each rank has one. *device becomes a kind of GPU if
- * it was auto and is one: so *devices stays where it is. Returns an exit code, and a sentence where
- * that is not EXIT_OK. */
+ * GPU and, of --group auto, that it is ccl where each rank has one. *device becomes a kind of GPU
+ * if it was auto and is one: so *devices stays where it is. Returns an exit code, and a sentence
+ * where that is not EXIT_OK. */
 int rank_devices_try(rank_devices *devices, const char **device, const char *simd, int64_t *group,
                      char *error, size_t capacity);
 

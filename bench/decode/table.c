@@ -55,21 +55,12 @@ static void choose_columns(const decode_options *o)
     X("peak", "MB", 8, WIDE, cell_as("%.1f", result_peak_bytes(r) * 1e-6))                         \
     X("#wrong", "", 6, ALWAYS, r->wrong < 0 ? cell_as("N/A") : cell_as("%lld", (long long)r->wrong))
 
-#define HEAD(name, unit, width, when, value) {name, unit, width, when},
-static const table_column heads[] = {COLUMNS(HEAD)};
-
-static int is_disturbed(const bench_result *result)
-{
-    return result->others > QUIET_LIMIT;
-}
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 void table_row(const bench_result *r)
 {
-#define CELL(name, unit, width, when, value)                                                       \
-    if (shown[when])                                                                               \
-        printf(" %*s", width, (value).text);
-    printf("%c", is_disturbed(r) ? '!' : ' ');
-    COLUMNS(CELL)
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
     printf("\n");
     fflush(stdout);
 }
@@ -245,10 +236,8 @@ void table_footer(const decode_options *options, const bench_result *results, in
         printf("# %lld results checked against double precision: %lld wrong\n", (long long)checked,
                (long long)wrong);
     for (int i = 0; i < count; i++)
-        if (is_disturbed(&results[i]))
-            disturbed = results[i].others > disturbed ? results[i].others : disturbed;
-    if (disturbed > 0)
-        quiet_print(disturbed);
+        disturbed = results[i].others > disturbed ? results[i].others : disturbed;
+    quiet_print(disturbed);
     if (options->brief)
         return;
     if (shown[PAIRED])

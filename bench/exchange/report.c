@@ -1,4 +1,4 @@
-/* See report.h. exchange.c calls it in the first process; docs/benchmarks.md explains the columns. */
+/* See report.h. exchange.c calls it in the first process; docs/benchmarks.md has the columns. */
 #include "report.h"
 
 #include <math.h>
@@ -161,11 +161,10 @@ int64_t exchange_report_row(exchange_report *report, const exchange_row *row, do
             return -1;
         if (row->check && row->way[i] < WAY_BARE)
             snprintf(count, sizeof count, "%lld", (long long)row->wrong[i]);
-        printf("%c%9d %5d %-13s %9.2f %9.2f %9.2f %5s %10s %9.0f %5.0f %6s\n",
-               others > QUIET_LIMIT ? '!' : ' ', (int)row_bytes(row), row->ranks,
-               way_name(row->way[i]), r.us.min, r.us.median, r.us.p99,
-               cell_ratio(r.ratio.median).text, cell_range(r.ratio.low, r.ratio.high).text,
-               row->bytes[i], row->messages[i], count);
+        printf("%c%9d %5d %-13s %9.2f %9.2f %9.2f %5s %10s %9.0f %5.0f %6s\n", quiet_mark(others),
+               (int)row_bytes(row), row->ranks, way_name(row->way[i]), r.us.min, r.us.median,
+               r.us.p99, cell_ratio(r.ratio.median).text,
+               cell_range(r.ratio.low, r.ratio.high).text, row->bytes[i], row->messages[i], count);
         wrong += row->wrong[i];
         if (report->files.json)
             write_json(&report->json, row, i, &r);
@@ -194,8 +193,7 @@ void exchange_report_begin(exchange_report *report, const run_head *head)
 
 void exchange_report_end(exchange_report *report)
 {
-    if (report->disturbed > QUIET_LIMIT)
-        quiet_print(report->disturbed);
+    quiet_print(report->disturbed);
     if (!report->files.json)
         return;
     json_close(&report->json, ']');

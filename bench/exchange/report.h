@@ -1,4 +1,4 @@
-/* A row of `treeattn-bench exchange`, a line for each kind: in the table, as JSON, and with commas. */
+/* A row of `treeattn-bench exchange`, a line for each kind: in the table, as JSON, with commas. */
 #ifndef BENCH_EXCHANGE_REPORT_H
 #define BENCH_EXCHANGE_REPORT_H
 

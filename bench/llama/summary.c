@@ -89,8 +89,7 @@ static cell or_dash(double value, int decimals)
     X("model", "ms", 8, MODEL, or_dash(n.model_ms, 3))                                             \
     X("paper", "s", 6, PAPER, or_dash(n.paper_s, 2))
 
-#define HEAD(name, unit, width, when, value) {name, unit, width, when},
-static const table_column heads[] = {COLUMNS(HEAD)};
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
@@ -151,18 +150,10 @@ static void print_prefill(const llama_result *r)
     printf("\n");
 }
 
-static int is_disturbed(double others)
-{
-    return others > QUIET_LIMIT;
-}
-
 static void print_row(const llama_result *r, const llama_steps *s, row_numbers n)
 {
-#define CELL(name, unit, width, when, value)                                                       \
-    if (shown[when])                                                                               \
-        printf(" %*s", width, (value).text);
-    printf("%c", is_disturbed(r->others) ? '!' : ' ');
-    COLUMNS(CELL)
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
     printf("\n");
 }
 
@@ -198,8 +189,7 @@ void summary_rows(const llama_head *head, const llama_result *r, const llama_for
 
 void summary_footer(const llama_head *head, double disturbed)
 {
-    if (is_disturbed(disturbed))
-        quiet_print(disturbed);
+    quiet_print(disturbed);
     printf(
         "#\n"
         "# prefill: until the first new word is known; min, median, p99: of each word after it;\n"
