@@ -69,7 +69,7 @@ static int find_places(decode_job *job)
     for (int i = 0; i < job->count; i++)
         if (job->cases[i].ranks > job->most_ranks)
             job->most_ranks = job->cases[i].ranks;
-    job->places = places_find(o->sweep.device, options_gpu_each(o), (int)job->most_ranks);
+    job->places = places_find(o->sweep.device, o->devices.each, (int)job->most_ranks);
     return job->places ? EXIT_OK
                        : fail_alone(command, EXIT_WRONG, "not enough memory for the list of ranks");
 }

@@ -208,11 +208,6 @@ int options_try_device(decode_options *options, char *error, size_t capacity)
     return code;
 }
 
-int options_gpu_each(const decode_options *options)
-{
-    return options->devices.each && (options->group == RANK_GROUP_CCL || launch.mpi);
-}
-
 static bench_case make_case(const decode_options *options, const bench_machine *machine,
                             int64_t row)
 {

@@ -65,9 +65,6 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
  * sentence in `error` where that is not EXIT_OK. */
 int options_try_device(decode_options *options, char *error, size_t capacity);
 
-/* Has each rank a GPU of its own? Threads without NCCL or RCCL share one. */
-int options_gpu_each(const decode_options *options);
-
 /* The rows, in the order of the table: pages, dtypes, heads, KV heads, ranks, threads, tokens,
  * algorithms. Free with free(). NULL without memory. */
 bench_case *options_cases(const decode_options *options, const bench_machine *machine, int *count);

@@ -41,7 +41,7 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
 static ta_status open_device(const decode_options *options, const bench_case *row, ta_group *group,
                              rank_plan *opened)
 {
-    rank_device_config config = {options->sweep.device, options_gpu_each(options),
+    rank_device_config config = {options->sweep.device, options->devices.each,
                                  options->group == RANK_GROUP_CCL, row->threads,
                                  options->sweep.simd};
     *opened = (rank_plan){.group = group};

@@ -338,7 +338,10 @@ if [ -n "$modules" ]; then
         "$python" - "$work/json" <<'PYTHON' || fail "the plan has no launches of a step: $flags"
 import json, re, sys
 
-for row in json.load(open(sys.argv[1]))["rows"]:
+report = json.load(open(sys.argv[1]))
+places = [place["device"] for place in report["launch"]["places"]]
+assert places == ["simt:0", "simt:1"][:len(places)], places  # also where the host connects them
+for row in report["rows"]:
     assert "device: simt:0\n" in row["plan"], row["plan"]
     assert int(re.search("last step launches: ([0-9]+)\n", row["plan"])[1]) in (2, 3), row["plan"]
     to_device = int(re.search("last step copies: ([0-9]+) bytes to", row["plan"])[1])
