@@ -9,9 +9,10 @@
 #include <treeattn/cluster.h>
 
 #include "common/elements.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
+#include "common/run_files.h"
 #include "common/run_head.h"
 #include "csv.h"
 #include "prediction.h"
@@ -24,19 +25,11 @@ typedef struct attention_bench {
     attention_row *rows;
     int count;
     double disturbed; /* the most that other programs used of the CPUs in a row */
-    FILE *file, *csv;
+    run_files files;
     json_writer json;
 } attention_bench;
 
-static int fail(int code, const char *what)
-{
-    if (!launch.mpi || launch.rank == 0 || code != EXIT_USAGE)
-        fprintf(stderr, "treeattn-bench: %s\n%s", what,
-                code == EXIT_USAGE ? "Try 'treeattn-bench attention --help'.\n" : "");
-    if (launch.mpi && code != EXIT_USAGE) /* so that no other process waits for this one */
-        launch_abort(code);
-    return code;
-}
+static const char command[] = "attention";
 
 /* Rows of the same work follow one another. */
 static int count_same_work(const attention_bench *b, int index)
@@ -56,12 +49,12 @@ static int report(attention_bench *b, const attention_row *row, const attention_
     for (int pass = 0; pass < PASSES; pass++) {
         pass_result result = {.verdict = verdicts[pass], .others = others};
         if (attention_summarize(row, times, first, pass, &result) != 0)
-            return fail(EXIT_WRONG, "not enough memory for the samples");
+            return fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
         attention_table_pass(&b->options, row, times, pass, &result);
-        if (b->file)
+        if (b->files.json)
             attention_json_pass(&b->json, row, times, pass, &result);
-        if (b->csv)
-            attention_csv_pass(b->csv, &b->options, row, times, pass, &result);
+        if (b->files.csv)
+            attention_csv_pass(b->files.csv, &b->options, row, times, pass, &result);
         if (result.verdict.wrong)
             code = EXIT_WRONG;
     }
@@ -81,10 +74,10 @@ static int run_timed(attention_bench *b, int index, int count, attention_times *
     ta_status status = attention_run(rows, count, times, b->options.sweep.check ? verdicts : NULL,
                                      error, sizeof error);
     *failed = status != TA_OK;
-    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
-        return fail(EXIT_NO_DEVICE, error);
+    if (status == TA_ERR_INVALID)
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (status != TA_OK)
-        return fail(status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG, error);
+        return fail_alone(command, fail_code(status), "%s", error);
     double others = quiet_others(&watch);
     b->disturbed = others > b->disturbed ? others : b->disturbed;
     for (int i = 0; i < count; i++) {
@@ -103,7 +96,7 @@ static int run_work(attention_bench *b, int index, int count, int *failed)
     int code;
     *failed = 1;
     if (!times || !verdicts || !samples) {
-        code = fail(EXIT_WRONG, "not enough memory for the samples");
+        code = fail_alone(command, EXIT_WRONG, "not enough memory for the samples");
     } else {
         for (size_t i = 0; i < rows; i++) {
             times[i].peak_us = samples;
@@ -122,16 +115,18 @@ static int run_work(attention_bench *b, int index, int count, int *failed)
 static ta_status probe_rank(ta_group *group, void *context)
 {
     attention_bench *b = context;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    const arg_list *asked = &b->options.sweep.threads;
+    int threads =
+        sweep_threads(asked->count ? asked->values[0] : 0, &b->machine, ta_group_size(group));
+    rank_device_config config = attention_options_device(&b->options, threads);
     ta_device *device = NULL;
+    ta_group *connected = group;
     ta_cluster *probed = NULL;
-    config.threads =
-        sweep_threads(b->options.sweep.threads.count ? b->options.sweep.threads.values[0] : 0,
-                      &b->machine, ta_group_size(group));
-    config.simd = b->options.sweep.simd;
-    ta_status status = ta_device_open(b->options.sweep.device, &config, &device);
+    ta_status status = rank_device_open(&config, group, &device, &connected);
     if (status == TA_OK)
-        status = ta_cluster_probe(group, device, &probed);
+        status = ta_cluster_probe(connected, device, &probed);
+    if (connected != group)
+        ta_group_destroy(connected);
     ta_device_close(device);
     if (status == TA_OK && (launch.mpi || ta_group_rank(group) == 0))
         b->cluster = probed;
@@ -157,32 +152,49 @@ static ta_status make_cluster(attention_bench *b)
     return launch_run(most_ranks(b), probe_rank, b);
 }
 
-static int prepare(attention_bench *b)
+static int make_rows(attention_bench *b, char *error, size_t capacity)
 {
-    const attention_options *o = &b->options;
-    element_init();
-    machine_read(&b->machine);
-    if (o->cluster && make_cluster(b) != TA_OK)
-        return fail(EXIT_USAGE, ta_last_error());
-    b->rows = attention_options_rows(o, &b->machine, &b->count);
-    if (!b->rows)
-        return fail(EXIT_WRONG, "not enough memory for the list of rows");
+    b->rows = attention_options_rows(&b->options, &b->machine, &b->count);
+    if (!b->rows) {
+        snprintf(error, capacity, "not enough memory for the list of rows");
+        return EXIT_WRONG;
+    }
     for (int i = 0; i < b->count; i++) {
         b->rows[i].cluster = b->cluster;
-        if (attention_model_columns(&b->rows[i]) != TA_OK)
-            return fail(EXIT_USAGE, ta_last_error());
+        if (attention_model_columns(&b->rows[i]) != TA_OK) {
+            snprintf(error, capacity, "%s", ta_last_error());
+            return EXIT_USAGE;
+        }
     }
-    if (o->sweep.json && launch.rank == 0 && !(b->file = run_json_open(o->sweep.json)))
-        return fail(EXIT_USAGE, "the file of --json cannot be written");
-    if (o->csv && launch.rank == 0 && !(b->csv = fopen(o->csv, "w")))
-        return fail(EXIT_USAGE, "the file of --csv cannot be written");
     return EXIT_OK;
+}
+
+/* What one process finds alone, all must know before they go on. */
+static int prepare(attention_bench *b)
+{
+    char error[1200] = "";
+    element_init();
+    machine_read(&b->machine);
+    int code = attention_options_try_device(&b->options, error, sizeof error);
+    code = fail_agree(command, code, error);
+    if (code != EXIT_OK)
+        return code;
+    if (b->options.cluster && make_cluster(b) != TA_OK) {
+        snprintf(error, sizeof error, "%s", ta_last_error());
+        code = EXIT_USAGE;
+    }
+    if (code == EXIT_OK)
+        code = make_rows(b, error, sizeof error);
+    if (code == EXIT_OK)
+        code =
+            run_files_open(&b->files, b->options.sweep.json, b->options.csv, error, sizeof error);
+    return fail_agree(command, code, error);
 }
 
 static void begin_json(attention_bench *b, int argc, char **argv, const rank_place *places,
                        int ranks)
 {
-    json_init(&b->json, b->file);
+    json_init(&b->json, b->files.json);
     json_open(&b->json, NULL, '{');
     run_head head = {"treeattn-bench attention", argc, argv, &b->machine, places, ranks};
     run_head_write(&b->json, &head);
@@ -192,6 +204,7 @@ static void begin_json(attention_bench *b, int argc, char **argv, const rank_pla
     json_open(&b->json, "options", '{'); /* that rows do not have */
     json_int(&b->json, "block", b->options.block);
     json_int(&b->json, "warmup", b->options.sweep.warmup);
+    json_string(&b->json, "group", attention_group_name(&b->options));
     json_close(&b->json, '}');
     json_open(&b->json, "rows", '[');
 }
@@ -199,12 +212,12 @@ static void begin_json(attention_bench *b, int argc, char **argv, const rank_pla
 static int run_rows(attention_bench *b, int argc, char **argv)
 {
     int code = EXIT_OK, ranks = most_ranks(b);
-    rank_place *places = places_find(b->options.sweep.device, 0, ranks);
+    rank_place *places = places_find(b->options.sweep.device, b->options.devices.each, ranks);
     attention_table_header(&b->options, &b->machine, b->count, places, places ? ranks : 0);
-    if (b->file)
+    if (b->files.json)
         begin_json(b, argc, argv, places, ranks);
-    if (b->csv)
-        attention_csv_head(b->csv);
+    if (b->files.csv)
+        attention_csv_head(b->files.csv);
     free(places);
     for (int done = 0, failed = 0; done < b->count && !failed;) {
         int count = count_same_work(b, done);
@@ -213,13 +226,9 @@ static int run_rows(attention_bench *b, int argc, char **argv)
         done += count;
     }
     attention_table_footer(&b->options, b->disturbed);
-    if (b->csv && (ferror(b->csv) | fclose(b->csv)) != 0)
-        code = fail(EXIT_WRONG, "the file of --csv could not be written");
-    if (b->file) {
+    if (b->files.json) {
         json_close(&b->json, ']');
         json_close(&b->json, '}');
-        if (fclose(b->file) != 0)
-            code = fail(EXIT_WRONG, "the file of --json could not be written");
     }
     return code;
 }
@@ -229,7 +238,7 @@ int attention_command(int argc, char **argv)
     char error[512];
     attention_bench bench = {0};
     if (attention_options_parse(argc, argv, &bench.options, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (bench.options.sweep.help) {
         attention_options_help(stdout);
         return EXIT_OK;
@@ -237,6 +246,8 @@ int attention_command(int argc, char **argv)
     int code = prepare(&bench);
     if (code == EXIT_OK)
         code = run_rows(&bench, argc, argv);
+    if (run_files_close(&bench.files, error, sizeof error) != EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     ta_cluster_destroy(bench.cluster);
     free(bench.rows);
     return code;

@@ -33,6 +33,10 @@ static const arg_flag own_flags[] = {
     {0, "head-dim", ARG_INT, AT(head_dim), 8, 256, NULL, "N", "head dimension, a multiple of 8",
      NULL},
     {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "causal or full", NULL},
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
+     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
+     "ccl if --device is a kind of GPU, without a number",
+     NULL},
     {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
      "also write the rows there, with commas between their columns", NULL},
     {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
@@ -79,6 +83,20 @@ int attention_options_parse(int argc, char **argv, attention_options *options, c
     return options->sweep.help ? 0 : check_agreement(options, error, capacity);
 }
 
+int attention_options_try_device(attention_options *options, char *error, size_t capacity)
+{
+    attention_options *o = options;
+    return rank_devices_try(&o->devices, &o->sweep.device, o->sweep.simd, &o->group, error,
+                            capacity);
+}
+
+rank_device_config attention_options_device(const attention_options *options, int threads)
+{
+    const attention_options *o = options;
+    return (rank_device_config){o->sweep.device, o->devices.each, o->group == RANK_GROUP_CCL,
+                                threads, o->sweep.simd};
+}
+
 /* Returns whether there is such a row. */
 static int make_row(const attention_options *o, const bench_machine *machine, int64_t number,
                     attention_row *row)
@@ -88,8 +106,7 @@ static int make_row(const attention_options *o, const bench_machine *machine, in
                            .mask = (ta_mask)o->mask,
                            .iterations = (int)sweep->iterations,
                            .warmup = (int)sweep->warmup,
-                           .device = sweep->device,
-                           .simd = sweep->simd};
+                           .gpu = o->devices.gpu};
     int64_t column = sweep_digit(&number, o->columns.count);
     row->columns = (int)o->columns.values[column];
     row->algorithm =
@@ -108,6 +125,7 @@ static int make_row(const attention_options *o, const bench_machine *machine, in
     row->dtype = element_dtype(sweep->dtypes.values[number]);
     row->tokens = sweep_tokens(&sweep->lengths, length, sweep->scaling, row->ranks);
     row->threads = sweep_threads(threads, machine, row->ranks);
+    row->device = attention_options_device(o, row->threads);
     row->block = row->map == TA_SHARD_BLOCK_CYCLIC ? (int32_t)o->block : 0;
     if (row->algorithm == TA_ATTENTION_RING) { /* it has no columns: one row */
         row->columns = 0;
@@ -152,6 +170,11 @@ const char *attention_mask_name(ta_mask mask)
 const char *attention_algorithm_name(ta_attention_algorithm algorithm)
 {
     return algorithm_words[algorithm];
+}
+
+const char *attention_group_name(const attention_options *options)
+{
+    return rank_group_words[options->group];
 }
 
 void attention_options_help(FILE *file)

@@ -10,9 +10,10 @@
 typedef struct attention_options {
     sweep_options sweep;                /* first */
     arg_list algorithms, columns, maps; /* one row for each combination */
-    int64_t head_dim, block, mask;
+    int64_t head_dim, block, mask, group;
     const char *cluster, *csv;
     int64_t wide;
+    rank_devices devices; /* by attention_options_try_device() */
 } attention_options;
 
 /* As options_parse() and options_cases() of decode. Rows that cannot be (a grid with these columns
@@ -20,8 +21,13 @@ typedef struct attention_options {
  * ranks, threads, tokens, algorithms, columns. */
 int attention_options_parse(int argc, char **argv, attention_options *options, char *error,
                             size_t capacity);
+/* As options_try_device() of decode. */
+int attention_options_try_device(attention_options *options, char *error, size_t capacity);
 attention_row *attention_options_rows(const attention_options *options,
                                       const bench_machine *machine, int *count);
+
+/* What a rank opens, with so many threads. */
+rank_device_config attention_options_device(const attention_options *options, int threads);
 
 /* Do two rows differ in their algorithm and columns alone? */
 int attention_same_work(const attention_row *a, const attention_row *b);
@@ -30,6 +36,7 @@ int attention_same_work(const attention_row *a, const attention_row *b);
 const char *attention_map_name(ta_shard_kind map);
 const char *attention_mask_name(ta_mask mask);
 const char *attention_algorithm_name(ta_attention_algorithm algorithm);
+const char *attention_group_name(const attention_options *options);
 
 void attention_options_help(FILE *file);
 

@@ -1,6 +1,7 @@
 /* Measuring attention over full sequences; see run.h. */
 #include "run.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ typedef struct attention_job {
 typedef struct rank_run {
     attention_job *job;
     int rank;
-    ta_group *group;
+    ta_group *group; /* of the plans */
     rank_part part;
     ta_attention **plans; /* [count] */
 } rank_run;
@@ -148,7 +149,7 @@ static ta_status measure(rank_run *r)
         int index = round < row->warmup ? -1 : round - row->warmup;
         for (int turn = 0; status == TA_OK && turn < count; turn++)
             status = sample_row(r, stats_turn(round, turn, count), index);
-        if (status == TA_OK)
+        if (status == TA_OK && !row->gpu)
             status = sample(r, 0, PASSES, index);
     }
     return status;
@@ -222,8 +223,9 @@ static ta_status note_stats(rank_run *r, int row)
     times->peak_bytes = bytes > times->peak_bytes ? bytes : times->peak_bytes;
     for (int pass = 0; pass < PASSES; pass++) { /* means over the calls and the ranks */
         double each = 1e-3 / (double)calls[pass] / job->row->ranks;
-        times->attend_us[pass] += (double)attend_ns[pass] * each;
-        times->exchange_us[pass] += (double)(ns[pass] - attend_ns[pass]) * each;
+        times->attend_us[pass] += job->row->gpu ? NAN : (double)attend_ns[pass] * each;
+        times->exchange_us[pass] +=
+            job->row->gpu ? NAN : (double)(ns[pass] - attend_ns[pass]) * each;
     }
     if (r->rank == 0 || launch.mpi) {
         times->algorithm = s.algorithm;
@@ -251,13 +253,10 @@ static ta_status run_rank(ta_group *group, void *context)
 {
     attention_job *job = context;
     rank_run r = {.job = job, .rank = ta_group_rank(group), .group = group};
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
     ta_status status = TA_ERR_NO_MEMORY;
-    config.threads = job->row->threads;
-    config.simd = job->row->simd;
     r.plans = calloc((size_t)job->count, sizeof(ta_attention *));
     if (r.plans)
-        status = ta_device_open(job->row->device, &config, &r.part.device);
+        status = rank_device_open(&job->row->device, group, &r.part.device, &r.group);
     if (status == TA_OK)
         status = run_rows(&r);
     if (status != TA_OK)
@@ -265,6 +264,8 @@ static ta_status run_rank(ta_group *group, void *context)
     for (int row = 0; r.plans && row < job->count; row++)
         ta_attention_destroy(r.plans[row]);
     part_free(&r.part);
+    if (r.group != group)
+        ta_group_destroy(r.group);
     ta_device_close(r.part.device);
     free(r.plans);
     return status;

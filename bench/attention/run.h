@@ -1,6 +1,6 @@
 /* The rows of one work of `treeattn-bench attention`: forward and backward of one sequence on ranks
- * that are threads or MPI processes, by each algorithm in turn, alternating with the FMA loop on as
- * many threads. */
+ * that are threads or MPI processes, by each algorithm in turn, on the host alternating with an
+ * FMA loop on as many threads. */
 #ifndef BENCH_ATTENTION_RUN_H
 #define BENCH_ATTENTION_RUN_H
 
@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include <treeattn/attention.h>
+
+#include "common/rank_device.h"
 
 enum { PASS_FORWARD, PASS_BACKWARD, PASSES };
 
@@ -20,17 +22,19 @@ typedef struct attention_row {
     int32_t block; /* 0: the plan's default */
     ta_mask mask;
     int iterations, warmup;
-    const char *device, *simd;
+    rank_device_config device; /* of each rank */
+    int gpu;
     const ta_cluster *cluster; /* NULL: none */
 } attention_row;
 
 typedef struct attention_times {
-    double *pass_us[PASSES], *peak_us; /* [iterations]; all rows of a work have one peak_us */
+    double *pass_us[PASSES], *peak_us; /* [iterations]; all rows of a work have one peak_us; on GPUs
+                                        * there is no such loop */
     double peak_flops;                 /* of one sample of peak_us */
     double pass_flops[PASSES];
     double bytes[PASSES], messages[PASSES]; /* received in a call, each of the busiest rank */
     /* Time of a call that ranks attend, and that they move, merge and wait; means over the ranks
-     * and all calls. */
+     * and all calls. NaN on GPUs: the host sees how long it takes to queue them. */
     double attend_us[PASSES], exchange_us[PASSES];
     double peak_bytes; /* of device memory, of the fullest rank: tensors and the plan's */
     /* What the plan runs, and with a cluster the predicted time of a call. */

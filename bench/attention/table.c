@@ -1,10 +1,11 @@
 /* See table.h. */
 #include "table.h"
 
+#include <math.h>
+
 #include <treeattn/attention.h>
 
 #include "common/cells.h"
-#include "common/device_text.h"
 #include "common/elements.h"
 #include "common/fma_loop.h"
 #include "common/quiet.h"
@@ -43,7 +44,7 @@ static cell grid_cell(const attention_times *times)
 
 static cell ms(double us)
 {
-    return cell_as("%.2f", us * 1e-3);
+    return cell_number(us * 1e-3, 2);
 }
 
 /* X(name, unit, width, when, cell): of a row, its times t and the result r of a pass */
@@ -65,8 +66,8 @@ static cell ms(double us)
     X("attend", "ms", 8, ALWAYS, ms(t->attend_us[pass]))                                           \
     X("exchange", "ms", 8, ALWAYS, ms(t->exchange_us[pass]))                                       \
     X("GFLOP/s", "", 8, ALONE, cell_as("%.1f", r->gflops))                                         \
-    X("peak", "GFLOP/s", 8, WIDE, cell_as("%.1f", r->peak))                                        \
-    X("frac", "", 5, ALWAYS, cell_as("%.2f", r->fraction))                                         \
+    X("peak", "GFLOP/s", 8, WIDE, cell_number(r->peak, 1))                                         \
+    X("frac", "", 5, ALWAYS, cell_number(r->fraction, 2))                                          \
     X("received", "B/rank", 11, WIDE, cell_as("%.0f", t->bytes[pass]))                             \
     X("msgs", "/rank", 5, WIDE, cell_as("%.0f", t->messages[pass]))                                \
     X("memory", "MB", 8, WIDE, cell_as("%.1f", t->peak_bytes * 1e-6))                              \
@@ -74,8 +75,7 @@ static cell ms(double us)
     X("#wrong", "", 6, ALWAYS,                                                                     \
       options->sweep.check ? cell_as("%lld", (long long)r->verdict.wrong) : cell_as("N/A"))
 
-#define HEAD(name, unit, width, when, value) {name, unit, width, when},
-static const table_column heads[] = {COLUMNS(HEAD)};
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 /* What no column says if all rows have it. */
 static void print_constant(const attention_options *o, const bench_machine *machine)
@@ -105,32 +105,27 @@ void attention_table_header(const attention_options *options, const bench_machin
                             int rows, const rank_place *places, int ranks)
 {
     const attention_options *o = options;
-    char device[256];
     printf("# treeattn-bench attention, library %d.%d.%d\n", ta_version() / 10000,
            ta_version() / 100 % 100, ta_version() % 100);
     run_machine_print(machine);
-    device_text(o->sweep.device, device, sizeof device);
-    printf("# device    %s\n", device);
+    printf("# device    %s%s\n", o->devices.said,
+           o->group == RANK_GROUP_CCL ? ", one for each rank; connected by NCCL or RCCL" : "");
     places_print(places, ranks);
     if (o->cluster)
         printf("# cluster   %s\n", o->cluster);
     printf("# shape     head dim %lld, %s, %s scaling\n", (long long)o->head_dim,
            attention_mask_name((ta_mask)o->mask), sweep_scaling_words[o->sweep.scaling]);
     print_constant(o, machine);
-    printf(
-        "# time      %lld calls after %lld to warm up; algorithms take turns with each other and "
-        "with a\n"
-        "#           loop of FMAs: %s\n",
-        (long long)o->sweep.iterations, (long long)o->sweep.warmup, fma_loop_name());
+    printf("# time      %lld calls after %lld to warm up; algorithms take turns with each other",
+           (long long)o->sweep.iterations, (long long)o->sweep.warmup);
+    if (o->devices.gpu)
+        printf("\n");
+    else
+        printf(" and with a\n#           loop of FMAs: %s\n", fma_loop_name());
     printf("# rows      2 of each of %d; check %s\n#\n", rows, o->sweep.check ? "on" : "off");
     choose_columns(o);
     table_print_heads(heads, sizeof heads / sizeof heads[0], shown);
     fflush(stdout);
-}
-
-static int is_disturbed(double others)
-{
-    return others > QUIET_LIMIT;
 }
 
 void attention_table_pass(const attention_options *options, const attention_row *row,
@@ -138,19 +133,15 @@ void attention_table_pass(const attention_options *options, const attention_row 
 {
     const pass_result *r = result;
     const attention_times *t = times;
-#define CELL(name, unit, width, when, value)                                                       \
-    if (shown[when])                                                                               \
-        printf(" %*s", width, (value).text);
-    printf("%c", is_disturbed(r->others) ? '!' : ' ');
-    COLUMNS(CELL)
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
     printf("\n");
     fflush(stdout);
 }
 
 void attention_table_footer(const attention_options *options, double disturbed)
 {
-    if (is_disturbed(disturbed))
-        quiet_print(disturbed);
+    quiet_print(disturbed);
     if (shown[PAIRED])
         printf("# ratio: of each call to the first algorithm's in the same round: the median, and "
                "the\n"
@@ -197,6 +188,9 @@ void attention_json_pass(json_writer *json, const attention_row *row, const atte
     json_int(json, "wrong", r->verdict.wrong);
     json_double(json, "worst_error_in_tolerances", r->verdict.worst);
     json_doubles(json, "us", times->pass_us[pass], row->iterations);
-    json_doubles(json, "peak_us", times->peak_us, row->iterations);
+    if (row->gpu)
+        json_double(json, "peak_us", NAN);
+    else
+        json_doubles(json, "peak_us", times->peak_us, row->iterations);
     json_close(json, '}');
 }

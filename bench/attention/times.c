@@ -1,7 +1,7 @@
 /* From the samples of a work to the numbers of its rows; see times.h. */
 #include "times.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 #include "common/fma_loop.h"
 #include "common/launch.h"
@@ -62,19 +62,13 @@ int attention_summarize(const attention_row *row, const attention_times *times,
                         const attention_times *first, int pass, pass_result *result)
 {
     bench_stats peak;
-    const double *us = times->pass_us[pass], *other = first->pass_us[pass];
-    double *quotients = malloc((size_t)row->iterations * sizeof *quotients);
-    if (!quotients)
-        return -1;
-    for (int i = 0; i < row->iterations; i++)
-        quotients[i] = us[i] / other[i];
-    int status = stats_interval(quotients, row->iterations, &result->ratio);
-    free(quotients);
-    if (status != 0 || stats_of(us, row->iterations, &result->us) != 0 ||
+    const double *us = times->pass_us[pass];
+    if (stats_ratio(us, first->pass_us[pass], row->iterations, &result->ratio) != 0 ||
+        stats_of(us, row->iterations, &result->us) != 0 ||
         stats_of(times->peak_us, row->iterations, &peak) != 0)
         return -1;
     result->gflops = times->pass_flops[pass] / result->us.median * 1e-3;
-    result->peak = times->peak_flops / peak.median * 1e-3;
+    result->peak = row->gpu ? NAN : times->peak_flops / peak.median * 1e-3;
     result->fraction = result->gflops / result->peak;
     return 0;
 }

@@ -12,7 +12,7 @@
 /* Numbers of one row and pass. */
 typedef struct pass_result {
     bench_stats us;
-    double gflops, peak, fraction;
+    double gflops, peak, fraction; /* the last two are NaN on GPUs */
     bench_interval ratio; /* of each call to that of the first row of this work, in one round */
     double others;        /* part of the CPUs that other programs used; -1: not known */
     attention_verdict verdict;

@@ -1,6 +1,7 @@
 /* See cells.h. decode/table.c and attention/table.c use it. */
 #include "cells.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,6 +13,11 @@ cell cell_as(const char *format, ...)
     vsnprintf(c.text, sizeof c.text, format, arguments);
     va_end(arguments);
     return c;
+}
+
+cell cell_number(double value, int decimals)
+{
+    return isnan(value) ? cell_as("N/A") : cell_as("%.*f", decimals, value);
 }
 
 cell cell_ratio(double value)

@@ -1,4 +1,4 @@
-/* A JSON writer: values in order, commas and indentation looked after. report.c writes with it. */
+/* A JSON writer: values in order, commas and indentation looked after. */
 #ifndef BENCH_JSON_H
 #define BENCH_JSON_H
 

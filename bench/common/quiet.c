@@ -55,8 +55,15 @@ double quiet_others(const quiet_watch *watch)
     return others / (seconds * (double)cpus);
 }
 
+char quiet_mark(double others)
+{
+    return others > QUIET_LIMIT ? '!' : ' ';
+}
+
 void quiet_print(double others)
 {
+    if (others <= QUIET_LIMIT)
+        return;
     printf("# ! this machine was not quiet: other programs used up to %.0f %% of its CPUs in rows\n"
            "#   marked so; their times mean little, their ratios something\n",
            100 * others);

@@ -15,7 +15,10 @@ void quiet_begin(quiet_watch *watch);
  * hypervisor kept included; -1 if that is not known. For all processes together. */
 double quiet_others(const quiet_watch *watch);
 
-/* A table's line that says so, of the row that was disturbed most. */
+/* What a row of a table begins with: "!" if it was disturbed. */
+char quiet_mark(double others);
+
+/* The lines below a table that say so, if the row that was disturbed most was. */
 void quiet_print(double others);
 
 #endif

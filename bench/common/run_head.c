@@ -11,6 +11,7 @@
 
 #include "device_text.h"
 #include "launch.h"
+#include "rank_device.h"
 
 rank_place *places_find(const char *device, int one_each, int ranks)
 {
@@ -21,8 +22,7 @@ rank_place *places_find(const char *device, int one_each, int ranks)
         if (gethostname(p->host, sizeof p->host - 1) != 0)
             snprintf(p->host, sizeof p->host, "unknown");
         if (one_each)
-            snprintf(p->device, sizeof p->device, "%s:%d", device,
-                     launch.mpi ? launch.local_rank : rank);
+            rank_gpu_name(device, rank, p->device, sizeof p->device);
         else
             device_found(device, p->device, sizeof p->device);
         device_product(p->device, p->product, sizeof p->product);
@@ -123,15 +123,4 @@ void run_head_write(json_writer *json, const run_head *head)
     write_machine(json, head->machine);
     write_info(json);
     write_launch(json, head);
-}
-
-FILE *run_json_open(const char *path)
-{
-    if (strcmp(path, "-") != 0)
-        return fopen(path, "w");
-    fflush(stdout);
-    int output = dup(STDOUT_FILENO);
-    if (output < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-        return NULL;
-    return fdopen(output, "w");
 }

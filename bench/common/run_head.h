@@ -1,5 +1,5 @@
 /* What every run begins with, as lines of a table and in its JSON file: the command, versions, the
- * machine, and where each rank runs; and how such a file is opened. */
+ * machine, and where each rank runs. run_files.h opens such a file. */
 #ifndef BENCH_RUN_HEAD_H
 #define BENCH_RUN_HEAD_H
 
@@ -36,9 +36,5 @@ typedef struct run_head {
 
 /* Inside the object that is the file. */
 void run_head_write(json_writer *json, const run_head *head);
-
-/* The file of --json; "-" is standard output, and what is printed from then on goes to standard
- * error. NULL if it cannot be written. */
-FILE *run_json_open(const char *path);
 
 #endif

@@ -68,6 +68,18 @@ int stats_of(const double *samples, int count, bench_stats *stats)
     return 0;
 }
 
+int stats_ratio(const double *samples, const double *first, int count, bench_interval *ratio)
+{
+    double *quotients = malloc((size_t)count * sizeof *quotients);
+    if (!quotients)
+        return -1;
+    for (int i = 0; i < count; i++)
+        quotients[i] = samples[i] / first[i];
+    int status = stats_interval(quotients, count, ratio);
+    free(quotients);
+    return status;
+}
+
 int stats_turn(int round, int turn, int count)
 {
     int forwards = round / count % 2 == 0;

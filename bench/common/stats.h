@@ -21,6 +21,10 @@ typedef struct bench_interval {
 
 int stats_interval(const double *samples, int count, bench_interval *interval);
 
+/* The same of the quotients of two series, sample by sample: what disturbs the machine reaches
+ * both. */
+int stats_ratio(const double *samples, const double *first, int count, bench_interval *ratio);
+
 /* Who of `count` comes at turn `turn` of round `round`, both from 0. Another one begins each round,
  * and every other set of rounds goes backwards, so that none always comes behind the same one: a
  * step pays for what the one before it left, caches and the scheduler's patience with threads that

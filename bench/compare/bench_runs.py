@@ -23,6 +23,9 @@ CONDITIONS = ("device", "group", "graph", "cluster", "simd", "warmup", "check", 
 # On a GPU the host's threads and pages have no part in a step.
 HOST_ONLY = ("threads", "pages")
 
+# Numbers that no run can have as 0.
+NEVER_ZERO = ("fraction", "read_gbps")
+
 # The most characters of a file: thousands of rows with all their samples.
 MOST = 1 << 28
 
@@ -87,7 +90,9 @@ class Row:
     """One row: its work, and its times in microseconds."""
 
     def __init__(self, run, row):
-        self.run, self.row = run, row
+        # Files from before there was null have 0 for what was not measured.
+        self.run = run
+        self.row = row = {k: None if k in NEVER_ZERO and v == 0 else v for k, v in row.items()}
         values = dict(row, pages=row.get("memory", {}).get("pages"))
         on_gpu = row.get("clock") == "events"
         self.work = {key: values.get(key) for key in ROW_KEYS[run.kind]

@@ -44,7 +44,7 @@ def print_table(pairs):
     titles = [HEADINGS.get(name, name) for name in names]
     cells = [[str(a.work[name]) for name in names] for a, _ in pairs]
     widths = [max(len(title), *(len(row[i]) for row in cells)) for i, title in enumerate(titles)]
-    fractions = all("fraction" in a.row and "fraction" in b.row for a, b in pairs)
+    fractions = any(row.row.get("fraction") is not None for pair in pairs for row in pair)
     head = "# " + " ".join(f"{title:>{width}}" for title, width in zip(titles, widths))
     print(head + f" {'A us':>11} {'B us':>11} {'B/A':>6}"
           + (f" {'A frac':>6} {'B frac':>6}" if fractions else "") + f" {'#wrong':>6}")
@@ -53,7 +53,7 @@ def print_table(pairs):
         line = "  " + " ".join(f"{cell:>{width}}" for cell, width in zip(row, widths))
         line += f" {a.median:>11.1f} {b.median:>11.1f} {b.median / a.median:>6.2f}"
         if fractions:
-            line += f" {part(a.row['fraction']):>6} {part(b.row['fraction']):>6}"
+            line += f" {part(a.row.get('fraction')):>6} {part(b.row.get('fraction')):>6}"
         print(line + f" {wrong:>6}")
 
 

@@ -15,8 +15,11 @@ USAGE = "usage: treeattn-bench report A.json [B.json ...] -o FILE.html"
 NAMES = string.ascii_uppercase
 # Columns whose names in the files are not for people; of others "_" is a space.
 COLUMNS = {"attend_us": "attend µs", "exchange_us": "exchange µs", "kv_gbps": "KV GB/s",
-           "read_gbps": "read GB/s", "gflops": "GFLOP/s", "fraction": "part of reading",
+           "read_gbps": "read GB/s", "gflops": "GFLOP/s",
            "exchange_bytes_per_rank": "bytes per rank", "others": "used by others"}
+# What a step or a call is a part of.
+FRACTIONS = {"decode": "part of reading", "llama": "part of reading",
+             "attention": "part of the FMA loop"}
 # The part of the CPUs that others used from which on a machine is not quiet.
 BUSY = 0.05
 
@@ -161,9 +164,10 @@ def rows_table(name, run):
                             "messages_per_rank", "bytes_received_per_rank",
                             "messages_received_per_rank", "peak_bytes_per_rank", "checked",
                             "wrong")
-                if any(k in r.row for r in run.rows)]
+                if any(r.row.get(k) is not None for r in run.rows)]
     busy = was_busy(run)
-    head = keys + ["median µs", "ratio (95 % range)"] + measures + (["others"] if busy else [])
+    titles = [FRACTIONS[run.kind] if k == "fraction" else k for k in measures]
+    head = keys + ["median µs", "ratio (95 % range)"] + titles + (["others"] if busy else [])
     rows = [[r.work.get(k) for k in keys] + [r.median, ratio_words(r.row)]
             + [r.row.get(k) for k in measures]
             + ([r.row.get("cpus_used_by_others")] if busy else []) for r in run.rows]

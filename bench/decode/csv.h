@@ -7,7 +7,6 @@
 #include "options.h"
 #include "rows.h"
 
-/* Returns -1 if the file could not be written. */
-int csv_write(FILE *file, const decode_options *options, const bench_result *results, int count);
+void csv_write(FILE *file, const decode_options *options, const bench_result *results, int count);
 
 #endif

@@ -2,17 +2,17 @@
  * be, and runs work after work, with all algorithms of each together: measure.c times it,
  * check_output.c checks it, table.c prints it, report.c writes it down. */
 #include "decode.h"
-#include "common/exit_code.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check_output.h"
 #include "common/elements.h"
+#include "common/fail.h"
 #include "common/launch.h"
 #include "common/quiet.h"
+#include "common/run_files.h"
 #include "csv.h"
 #include "kv_cache.h"
 #include "measure.h"
@@ -27,7 +27,7 @@ typedef struct decode_job {
     bench_case *cases;
     bench_result *results;
     int count; /* of both */
-    FILE *json, *csv;
+    run_files files;
     rank_place *places; /* [most_ranks] */
     int64_t most_ranks; /* of all rows */
     size_t cache_bytes; /* of the largest row */
@@ -35,67 +35,10 @@ typedef struct decode_job {
     progress progress;
 } decode_job;
 
-/* Until then all processes fail alike. */
-static int job_started;
-
-static void say(int code, const char *format, va_list arguments)
-{
-    fputs("treeattn-bench: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputs(code == EXIT_USAGE ? "\nTry 'treeattn-bench decode --help'.\n" : "\n", stderr);
-}
-
-/* What all processes find at once: each ends by itself, and one of them says why. */
-__attribute__((format(printf, 2, 3))) static int fail_alike(int code, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    if (launch.rank == 0)
-        say(code, format, arguments);
-    va_end(arguments);
-    return code;
-}
-
-__attribute__((format(printf, 2, 3))) static int fail(int code, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    say(code, format, arguments);
-    va_end(arguments);
-    if (launch.mpi && job_started) /* so that no other process waits for this one */
-        launch_abort(code);
-    return code;
-}
-
-static int exit_code(ta_status status)
-{
-    if (status == TA_ERR_NOT_FOUND || status == TA_ERR_UNSUPPORTED)
-        return EXIT_NO_DEVICE;
-    return status == TA_ERR_INVALID ? EXIT_USAGE : EXIT_WRONG;
-}
-
-/* The device must be there before anything else is worth doing. */
-static int try_device(decode_options *o)
-{
-    char error[256];
-    int code = EXIT_OK;
-    ta_device *device = NULL;
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    config.threads = 1;
-    config.simd = o->sweep.simd;
-    ta_status status = ta_device_open(o->sweep.device, &config, &device);
-    if (status == TA_OK && options_set_device(o, ta_device_name(device), error, sizeof error) != 0)
-        code = fail(EXIT_USAGE, "%s", error);
-    ta_device_close(device);
-    if (status == TA_OK)
-        return code;
-    return fail(exit_code(status), "device '%s'%s%s is not available: %s", o->sweep.device,
-                o->sweep.simd ? " with --simd " : "", o->sweep.simd ? o->sweep.simd : "",
-                ta_last_error());
-}
+static const char command[] = "decode";
 
 /* The memory of the largest row, compared with what there is. */
-static int check_memory(decode_job *job)
+static int check_memory(decode_job *job, char *error, size_t capacity)
 {
     const double gib = 0x1p-30;
     double largest = 0, largest_cache = 0;
@@ -108,12 +51,14 @@ static int check_memory(decode_job *job)
     }
     if (launch.mpi) /* the processes of this host share its memory */
         largest *= (double)launch.local_ranks / launch.ranks;
-    if (largest > (double)job->machine.available_bytes)
-        return fail(EXIT_USAGE,
-                    "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f "
-                    "of it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
-                    largest * gib, (double)job->machine.memory_bytes * gib,
-                    (double)job->machine.available_bytes * gib);
+    if (largest > (double)job->machine.available_bytes) {
+        snprintf(error, capacity,
+                 "the largest row needs %.1f GiB, but this machine has %.1f GiB of memory, %.1f of "
+                 "it available: lower --end, --batch, --kv-heads, --head-dim or --ranks",
+                 largest * gib, (double)job->machine.memory_bytes * gib,
+                 (double)job->machine.available_bytes * gib);
+        return EXIT_USAGE;
+    }
     job->cache_bytes = (size_t)largest_cache;
     return EXIT_OK;
 }
@@ -124,34 +69,29 @@ static int find_places(decode_job *job)
     for (int i = 0; i < job->count; i++)
         if (job->cases[i].ranks > job->most_ranks)
             job->most_ranks = job->cases[i].ranks;
-    int one_each = o->group == GROUP_CCL || (o->gpu && launch.mpi && !strchr(o->sweep.device, ':'));
-    job->places = places_find(o->sweep.device, one_each, (int)job->most_ranks);
-    return job->places ? EXIT_OK : fail(EXIT_WRONG, "not enough memory for the list of ranks");
+    job->places = places_find(o->sweep.device, o->devices.each, (int)job->most_ranks);
+    return job->places ? EXIT_OK
+                       : fail_alone(command, EXIT_WRONG, "not enough memory for the list of ranks");
 }
 
+/* What one process finds alone, all must know before they go on. */
 static int prepare(decode_job *job)
 {
+    char error[1200] = "";
     element_init();
     machine_read(&job->machine);
     job->cases = options_cases(&job->options, &job->machine, &job->count);
     job->results = job->cases ? calloc((size_t)job->count, sizeof *job->results) : NULL;
     if (!job->results)
-        return fail(EXIT_WRONG, "not enough memory for the list of rows");
+        return fail_alone(command, EXIT_WRONG, "not enough memory for the list of rows");
     progress_init(&job->progress, job->count);
-    int code = try_device(&job->options);
+    int code = options_try_device(&job->options, error, sizeof error);
     if (code == EXIT_OK)
-        code = check_memory(job);
-    if (code == EXIT_OK && job->options.sweep.json && launch.rank == 0) {
-        job->json = run_json_open(job->options.sweep.json);
-        if (!job->json)
-            code = fail(EXIT_USAGE, "--json is '%s', which cannot be written",
-                        job->options.sweep.json);
-    }
-    if (code == EXIT_OK && job->options.csv && launch.rank == 0) {
-        job->csv = fopen(job->options.csv, "w");
-        if (!job->csv)
-            code = fail(EXIT_USAGE, "--csv is '%s', which cannot be written", job->options.csv);
-    }
+        code = check_memory(job, error, sizeof error);
+    if (code == EXIT_OK)
+        code = run_files_open(&job->files, job->options.sweep.json, job->options.csv, error,
+                              sizeof error);
+    code = fail_agree(command, code, error);
     return code == EXIT_OK ? find_places(job) : code;
 }
 
@@ -165,10 +105,11 @@ static int print_header(decode_job *job)
                      (int)job->most_ranks);
     free(plan);
     if (status == TA_ERR_UNSUPPORTED && job->options.graph)
-        return fail_alike(EXIT_NO_DEVICE, "-G is not possible with this device and group: %s",
-                          ta_last_error());
+        return fail_alike(command, EXIT_NO_DEVICE,
+                          "-G is not possible with this device and group: %s", ta_last_error());
     if (status != TA_OK)
-        return fail(exit_code(status), "%s: %s", ta_status_name(status), ta_last_error());
+        return fail_alone(command, fail_code(status), "%s: %s", ta_status_name(status),
+                          ta_last_error());
     return EXIT_OK;
 }
 
@@ -192,7 +133,7 @@ static int check_row(decode_job *job, const kv_layout *layout, rank_tensors *ten
     int status = check_result(&job->options, &job->machine, layout, tensors, result);
     progress_clear(&job->progress);
     if (status != 0)
-        return fail(EXIT_WRONG, "not enough memory or threads for the check");
+        return fail_alone(command, EXIT_WRONG, "not enough memory or threads for the check");
     return result->wrong > 0 ? EXIT_WRONG : EXIT_OK;
 }
 
@@ -209,7 +150,7 @@ static int measure_and_check(decode_job *job, const kv_layout *layout, rank_tens
     progress_clear(&job->progress);
     *failed = status != TA_OK;
     if (status != TA_OK)
-        return fail(exit_code(status), "%s", error);
+        return fail_alone(command, fail_code(status), "%s", error);
     double others = quiet_others(&watch);
     for (int i = 0; i < count && !*failed; i++) {
         int row_code = check_row(job, layout, tensors[i], &results[i]);
@@ -229,18 +170,19 @@ static int make_cache(decode_job *job, const bench_case *row, kv_layout *layout)
     if (!arena->data || arena->pages != row->pages) {
         kv_arena_free(arena);
         if (kv_arena_alloc(arena, job->cache_bytes, row->pages) != 0)
-            return fail(EXIT_WRONG, "%.1f GiB for K and V could not be allocated",
-                        (double)job->cache_bytes * 0x1p-30);
+            return fail_alone(command, EXIT_WRONG, "%.1f GiB for K and V could not be allocated",
+                              (double)job->cache_bytes * 0x1p-30);
     }
     if (launch.mpi || arena->filled != row->kv_dtype)
         progress_say(&job->progress, "filling the cache");
     if (!launch.mpi && kv_arena_fill(arena, row->kv_dtype, job->machine.cpus) != 0)
-        return fail(EXIT_WRONG, "the threads that fill the cache could not be made");
+        return fail_alone(command, EXIT_WRONG, "the threads that fill the cache could not be made");
     if (kv_layout_make(layout, &job->options, row, arena) != 0)
-        return fail(EXIT_WRONG, "not enough memory for the shards of %d ranks", row->ranks);
+        return fail_alone(command, EXIT_WRONG, "not enough memory for the shards of %d ranks",
+                          row->ranks);
     if (launch.mpi && kv_shard_fill(layout, row->threads) != 0) {
         kv_layout_free(layout);
-        return fail(EXIT_WRONG, "the threads that fill the shard could not be made");
+        return fail_alone(command, EXIT_WRONG, "the threads that fill the shard could not be made");
     }
     return EXIT_OK;
 }
@@ -284,7 +226,8 @@ static int run_work(decode_job *job, int index, int count, int *failed)
         job->results[index + i].huge_bytes = job->results[index].huge_bytes;
         tensors[i] = tensors_make(&job->options, row);
         if (!tensors[i])
-            code = fail(EXIT_WRONG, "not enough memory for the tensors of %d ranks", row->ranks);
+            code = fail_alone(command, EXIT_WRONG, "not enough memory for the tensors of %d ranks",
+                              row->ranks);
     }
     if (code == EXIT_OK)
         code = measure_and_check(job, &layout, tensors, &job->results[index], count, failed);
@@ -308,10 +251,10 @@ static int run_rows(decode_job *job, int argc, char **argv)
     run_head head = {"treeattn-bench decode", argc,        argv,
                      &job->machine,           job->places, (int)job->most_ranks};
     report_run run = {&job->options, &head};
-    if (job->json && report_write(job->json, &run, job->results, done) != 0)
-        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.sweep.json);
-    if (job->csv && csv_write(job->csv, &job->options, job->results, done) != 0)
-        code = fail(EXIT_WRONG, "'%s' could not be written", job->options.csv);
+    if (job->files.json)
+        report_write(job->files.json, &run, job->results, done);
+    if (job->files.csv)
+        csv_write(job->files.csv, &job->options, job->results, done);
     return code;
 }
 
@@ -320,23 +263,20 @@ int decode_command(int argc, char **argv)
     char error[512];
     decode_job job = {0};
     if (options_parse(argc, argv, &job.options, error, sizeof error) != 0)
-        return fail_alike(EXIT_USAGE, "%s", error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (job.options.sweep.help) {
         options_help(stdout);
         return EXIT_OK;
     }
-    job_started = 1;
     int code = prepare(&job);
     if (code == EXIT_OK)
         code = print_header(&job);
     if (code == EXIT_OK)
         code = run_rows(&job, argc, argv);
+    if (run_files_close(&job.files, error, sizeof error) != EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     for (int i = 0; job.results && i < job.count; i++)
         result_free(&job.results[i]);
-    if (job.json)
-        fclose(job.json);
-    if (job.csv)
-        fclose(job.csv);
     free(job.places);
     kv_arena_free(&job.arena);
     free(job.results);

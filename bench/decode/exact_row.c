@@ -92,7 +92,7 @@ static void attend(const kv_layout *layout, const exact_key *keys, int32_t count
  * that of K and V, or bf16 if these have 8 bits. */
 static double weight_rounding(const decode_options *options, const bench_case *row)
 {
-    if (options->weights == TA_WEIGHTS_EXACT || !options->gpu || row->kv_dtype == TA_F32)
+    if (options->weights == TA_WEIGHTS_EXACT || !options->devices.gpu || row->kv_dtype == TA_F32)
         return 0;
     return element_roundoff(row->kv_dtype == TA_F16 ? TA_F16 : TA_BF16);
 }

@@ -27,7 +27,7 @@ static ta_status count_costs(rank_run *r, const rank_run *first)
     cost->peak_bytes = now.device_bytes_most - (r->scratch ? SWEEP_BYTES : 0);
     if (r != first)
         cost->peak_bytes += device_copy_cache_bytes(&first->data);
-    if (!m->options->gpu)
+    if (!m->options->devices.gpu)
         cost->peak_bytes += (uint64_t)(kv_whole_bytes(m->options, row) / row->tokens *
                                        kv_most_tokens(m->options, row));
     return status;
@@ -55,7 +55,7 @@ static ta_status run_steps(rank_run *all)
 {
     const measurement *m = all->run->m;
     ta_status status = rank_steps_warm_up(all);
-    if (status == TA_OK && m->options->gpu)
+    if (status == TA_OK && m->options->devices.gpu)
         status = ta_device_alloc(all->data.device, SWEEP_BYTES, &all->scratch);
     if (status == TA_OK)
         status = count_all_costs(all);
@@ -80,10 +80,11 @@ static ta_status open_algorithm(rank_run *r, const rank_run *first, ta_group *gr
     ta_status status = rank_plan_open(m->options, &r->result->row, group, &r->opened);
     if (status != TA_OK)
         r->opened = (rank_plan){0};
-    return status != TA_OK ? status
-                           : device_copy_make(&r->data, r->opened.device, m->options, m->layout,
-                                              &m->tensors[index][r->rank], r->rank,
-                                              index > 0 && m->options->gpu ? &first->data : NULL);
+    return status != TA_OK
+               ? status
+               : device_copy_make(&r->data, r->opened.device, m->options, m->layout,
+                                  &m->tensors[index][r->rank], r->rank,
+                                  index > 0 && m->options->devices.gpu ? &first->data : NULL);
 }
 
 /* What rank 0 keeps of a plan, with what its last step did. */

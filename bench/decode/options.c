@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/device_text.h"
 #include "common/elements.h"
+#include "common/exit_code.h"
 #include "common/launch.h"
 #include "common/sweep.h"
 
@@ -19,7 +19,6 @@ static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
 static const char *const layout_words[] = {"token", "head", NULL};
 static const char *const pages_words[] = {"small", "huge", "both", NULL};
-static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 
 #define AT(field) offsetof(decode_options, field)
 static const arg_flag own_flags[] = {
@@ -51,7 +50,7 @@ static const arg_flag own_flags[] = {
      "selected positions: each query row sees N keys, spread over the sequence", "all"},
     {0, "shared-prefix", ARG_INT, AT(shared_prefix), 1, INT32_MAX, NULL, "TOKENS",
      "the sequences of the batch share their first tokens, which are read once", "none"},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL with a "
      "GPU "
      "of --device for each rank, or auto: ccl if --device is a kind of GPU, without a number",
@@ -197,31 +196,16 @@ int options_parse(int argc, char **argv, decode_options *options, char *error, s
     return options->sweep.help ? 0 : check_agreement(options, error, capacity);
 }
 
-int options_set_device(decode_options *options, const char *name, char *error, size_t capacity)
+int options_try_device(decode_options *options, char *error, size_t capacity)
 {
     decode_options *o = options;
-    const char **device = &o->sweep.device;
-    o->gpu = strcmp(name, "host") != 0;
-    device_text(*device, o->device_said, sizeof o->device_said);
-    if (o->gpu && strcmp(*device, "auto") == 0) {
-        snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
-        *device = o->device_name;
-    }
-    int each = o->gpu && !strchr(*device, ':');
-    if (o->link && (o->gpu || o->group == GROUP_CCL)) {
+    int code =
+        rank_devices_try(&o->devices, &o->sweep.device, o->sweep.simd, &o->group, error, capacity);
+    if (code == EXIT_OK && o->link && o->devices.gpu) {
         snprintf(error, capacity, "--link is for --device host and --group host, not for GPUs");
-        return -1;
+        return EXIT_USAGE;
     }
-    if (o->group == GROUP_CCL && !each) {
-        snprintf(error, capacity,
-                 "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda, rocm or "
-                 "auto, of which each rank takes one",
-                 *device);
-        return -1;
-    }
-    if (o->group == GROUP_AUTO)
-        o->group = each ? GROUP_CCL : GROUP_HOST;
-    return 0;
+    return code;
 }
 
 static bench_case make_case(const decode_options *options, const bench_machine *machine,
@@ -327,7 +311,7 @@ const char *options_algorithm_name(const bench_case *row)
 
 const char *options_group_name(const decode_options *options)
 {
-    return group_words[options->group];
+    return rank_group_words[options->group];
 }
 
 const char *options_scaling_name(const decode_options *options)

@@ -10,6 +10,7 @@
 
 #include "common/links.h"
 #include "common/pages.h"
+#include "common/rank_device.h"
 #include "common/sweep.h"
 
 typedef struct decode_options {
@@ -33,17 +34,12 @@ typedef struct decode_options {
     int64_t tile;    /* of rows in reproducible mode; 0: there are none */
     int64_t query_placement, out_placement;
     int64_t weights; /* ta_weights */
-    /* By options_set_device(): */
-    int gpu; /* the device is not the host */
-    char device_name[32];
-    char device_said[256]; /* for people */
+    /* By options_try_device(): */
+    rank_devices devices;
 } decode_options;
 
 /* Timed steps per row when `iterations` is 0, unless they would take long. */
 #define OPTIONS_MAX_SAMPLES 20
-
-/* Values of `group`; options_set_device() settles what GROUP_AUTO is. */
-enum { GROUP_AUTO, GROUP_HOST, GROUP_CCL };
 
 /* Values of `layout`. */
 enum { LAYOUT_TOKEN, LAYOUT_HEAD };
@@ -65,9 +61,9 @@ typedef struct bench_case {
 /* Read the flags of `treeattn-bench decode`. Returns 0, or -1 with a sentence in `error`. */
 int options_parse(int argc, char **argv, decode_options *options, char *error, size_t capacity);
 
-/* Settle what depends on the device that --device is; `name` is that of ta_device_name(). Returns
- * 0, or -1 with a sentence in `error`. */
-int options_set_device(decode_options *options, const char *name, char *error, size_t capacity);
+/* Open the device that --device is, and settle what depends on it. Returns an exit code, and a
+ * sentence in `error` where that is not EXIT_OK. */
+int options_try_device(decode_options *options, char *error, size_t capacity);
 
 /* The rows, in the order of the table: pages, dtypes, heads, KV heads, ranks, threads, tokens,
  * algorithms. Free with free(). NULL without memory. */

@@ -45,7 +45,7 @@ static ta_status find_best(const decode_options *options, const ta_cluster *clus
         if (chosen && (p.algorithm != chosen->algorithm || p.exchange != chosen->exchange))
             continue;
         /* Groups that move device memory have no exchange by all-reduce. */
-        if (options->group == GROUP_CCL && p.exchange == TA_EXCHANGE_ALL_REDUCE)
+        if (options->group == RANK_GROUP_CCL && p.exchange == TA_EXCHANGE_ALL_REDUCE)
             continue;
         if (p.possible && is_of(&p, row) &&
             (best->step.seconds == 0 || p.step.seconds < best->step.seconds))

@@ -38,37 +38,17 @@ ta_plan_config rank_plan_config(const decode_options *o, const bench_case *row)
     return config;
 }
 
-/* A GPU of its own for each rank that is on this host, and a group that moves their memory. */
-static ta_status open_gpu(const decode_options *options, ta_group *group, rank_plan *opened)
-{
-    char name[64];
-    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
-    snprintf(name, sizeof name, "%s:%d", options->sweep.device,
-             launch.mpi ? launch.local_rank : ta_group_rank(group));
-    ta_status status = ta_device_open(name, NULL, &opened->device);
-    if (status != TA_OK || options->group != GROUP_CCL || ta_group_size(group) == 1)
-        return status;
-    ccl.bootstrap = group;
-    status = ta_group_create_ccl(opened->device, &ccl, NULL, &opened->group);
-    opened->own_group = status == TA_OK;
-    return status;
-}
-
 static ta_status open_device(const decode_options *options, const bench_case *row, ta_group *group,
                              rank_plan *opened)
 {
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
+    rank_device_config config = {options->sweep.device, options->devices.each,
+                                 options->group == RANK_GROUP_CCL, row->threads,
+                                 options->sweep.simd};
     *opened = (rank_plan){.group = group};
-    if (options->group == GROUP_CCL ||
-        (options->gpu && launch.mpi && !strchr(options->sweep.device, ':')))
-        return open_gpu(options, group, opened);
-    config.threads = row->threads;
-    config.simd = options->sweep.simd;
-    ta_status status = ta_device_open(options->sweep.device, &config, &opened->device);
-    if (status == TA_OK && options->link && ta_group_size(group) > 1) {
+    ta_status status = rank_device_open(&config, group, &opened->device, &opened->group);
+    if (status == TA_OK && options->link && ta_group_size(group) > 1)
         status = links_create(group, &options->speed, &opened->group, &opened->links);
-        opened->own_group = status == TA_OK;
-    }
+    opened->own_group = opened->group != group;
     return status;
 }
 

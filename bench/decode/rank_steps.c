@@ -45,7 +45,7 @@ static ta_status timed_step(rank_run *r, span *s)
 {
     double seconds = 0;
     const device_copy *data = &r->data;
-    if (!r->run->m->options->gpu) {
+    if (!r->run->m->options->devices.gpu) {
         s->start = machine_time_us();
         ta_status status = rank_step(r);
         s->end = machine_time_us();
@@ -113,7 +113,7 @@ static ta_status read_sweeps(rank_run *r, int first, int count)
     row_run *run = r->run;
     double seconds = 0, moved = 0, wanted = run->result->kv_bytes / run->result->row.ranks;
     ta_status status = TA_OK;
-    if (!run->m->options->gpu) {
+    if (!run->m->options->devices.gpu) {
         if (is_first_here(r))
             readers_sweep(run->readers, count, run->result->read_us + first);
         return TA_OK;
@@ -135,7 +135,8 @@ static ta_status fma_samples(const rank_run *r, int first, int count)
 {
     const bench_case *row = &r->run->result->row;
     int threads = (launch.mpi ? 1 : row->ranks) * row->threads;
-    for (int i = first; !r->run->m->options->gpu && is_first_here(r) && i < first + count; i++) {
+    for (int i = first; !r->run->m->options->devices.gpu && is_first_here(r) && i < first + count;
+         i++) {
         r->run->result->fma_us[i] = arithmetic_sample_us(threads);
         if (r->run->result->fma_us[i] < 0)
             return TA_ERR_SYSTEM;
@@ -196,7 +197,7 @@ ta_status rank_steps_warm_up(rank_run *all)
         launch_max(&step_us, 1);
         for (int a = 0; a < run->count; a++)
             run->result[a].samples = choose_samples(options, step_us);
-        if (!options->gpu)
+        if (!options->devices.gpu)
             readers_choose(run->readers, CHOOSE_SWEEPS);
     }
     return gather_ranks(run, 1) != 0 ? TA_ERR_ABORTED : TA_OK;

@@ -139,7 +139,7 @@ static void write_row(json_writer *json, const bench_result *result)
     json_close(json, '}');
 }
 
-int report_write(FILE *file, const report_run *run, const bench_result *results, int count)
+void report_write(FILE *file, const report_run *run, const bench_result *results, int count)
 {
     json_writer json;
     json_init(&json, file);
@@ -151,5 +151,4 @@ int report_write(FILE *file, const report_run *run, const bench_result *results,
         write_row(&json, &results[i]);
     json_close(&json, ']');
     json_close(&json, '}');
-    return fflush(file) != 0 || ferror(file) ? -1 : 0;
 }

@@ -13,7 +13,6 @@ typedef struct report_run {
     const run_head *head;
 } report_run;
 
-/* Returns -1 if the file could not be written. */
-int report_write(FILE *file, const report_run *run, const bench_result *results, int count);
+void report_write(FILE *file, const report_run *run, const bench_result *results, int count);
 
 #endif

@@ -35,7 +35,7 @@ typedef struct bench_result {
     double *step_us, *read_us; /* [samples] */
     double *fma_us;            /* [samples], of the loop of multiply-adds; 0 on GPUs */
     double flops;              /* operations of a step */
-    bench_stats fma_fraction;  /* of that loop's rate, sample by sample */
+    bench_stats fma_fraction;  /* of that loop's rate, sample by sample; NaN on GPUs */
     bench_stats step, read;    /* of the series */
     bench_stats fraction;      /* of the quotients of the two, sample by sample */
     const char *read_loop;     /* that the reading threads used */

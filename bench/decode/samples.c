@@ -2,6 +2,7 @@
  * measure.c takes them. */
 #include "samples.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 static void reduce_gpu_sweeps(const row_run *run)
 {
     int ranks = run->result->row.ranks;
-    for (int i = 0; run->m->options->gpu && i < run->result->samples; i++)
+    for (int i = 0; run->m->options->devices.gpu && i < run->result->samples; i++)
         for (int rank = 0; rank < ranks; rank++) {
             double us = run->sweeps[(size_t)i * (size_t)ranks + (size_t)rank];
             double *longest = &run->result->read_us[i];
@@ -38,7 +39,7 @@ static void reduce_reads(const row_run *run)
 {
     bench_result *result = run->result;
     for (int i = 0; launch.mpi && i < result->samples; i++) {
-        double busy = run->m->options->gpu ? 0 : result->read_us[i] * result->row.threads;
+        double busy = run->m->options->devices.gpu ? 0 : result->read_us[i] * result->row.threads;
         launch_sum(&busy, 1);
         double cpus = (double)run->m->machine->cpus * launch.ranks / launch.local_ranks;
         launch_max(&result->read_us[i], 1);
@@ -89,19 +90,8 @@ static int make_stats(const decode_options *options, bench_result *result)
         quotients[i] = result->flops / result->step_us[i] * result->fma_us[i] / loop_flops;
     if (status == 0)
         status = stats_of(quotients, count, &result->fma_fraction);
-    free(quotients);
-    return status;
-}
-
-/* Each step over the first algorithm's of the same turn: what disturbs the machine reaches both. */
-static int make_ratio(bench_result *result, const bench_result *first)
-{
-    double *quotients = malloc((size_t)result->samples * sizeof *quotients);
-    if (!quotients)
-        return -1;
-    for (int i = 0; i < result->samples; i++)
-        quotients[i] = result->step_us[i] / first->step_us[i];
-    int status = stats_interval(quotients, result->samples, &result->ratio);
+    if (options->devices.gpu) /* there is no such loop */
+        result->fma_fraction = (bench_stats){NAN, NAN, NAN};
     free(quotients);
     return status;
 }
@@ -114,7 +104,7 @@ void samples_reduce_sweeps(const row_run *run)
     reduce_gpu_sweeps(run);
     reduce_reads(run);
     /* Threads read all of the cache; of less as much takes less. */
-    for (int i = 0; !options->gpu && i < first->samples; i++)
+    for (int i = 0; !options->devices.gpu && i < first->samples; i++)
         first->read_us[i] *= first->kv_bytes / whole;
 }
 
@@ -130,8 +120,10 @@ int samples_finish(const row_run *run, int index)
         memcpy(result->fma_us, first->fma_us, bytes);
     }
     reduce_spans(result, run->spans + (size_t)index * spans);
-    result->device_clock = m->options->gpu;
+    result->device_clock = m->options->devices.gpu;
     result->divided = !m->options->graph; /* nobody sees into a graph */
-    result->read_loop = m->options->gpu ? "device copy" : readers_loop_name(run->readers);
-    return make_stats(m->options, result) != 0 || make_ratio(result, first) != 0 ? -1 : 0;
+    result->read_loop = m->options->devices.gpu ? "device copy" : readers_loop_name(run->readers);
+    if (make_stats(m->options, result) != 0)
+        return -1;
+    return stats_ratio(result->step_us, first->step_us, result->samples, &result->ratio);
 }

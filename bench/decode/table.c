@@ -43,36 +43,24 @@ static void choose_columns(const decode_options *o)
     X("p99", "us", 9, WIDE, cell_as("%.1f", r->step.p99))                                          \
     X("ratio", "", 5, PAIRED, cell_ratio(r->ratio.median))                                         \
     X("range", "", 10, PAIRED, cell_range(r->ratio.low, r->ratio.high))                            \
-    X("attend", "us", 8, ALWAYS,                                                                   \
-      r->divided ? cell_as("%.1f", result_attend_us(r)) : cell_as("N/A"))                          \
-    X("exchange", "us", 8, ALWAYS,                                                                 \
-      r->divided ? cell_as("%.1f", result_exchange_us(r)) : cell_as("N/A"))                        \
+    X("attend", "us", 8, ALWAYS, cell_number(result_attend_us(r), 1))                              \
+    X("exchange", "us", 8, ALWAYS, cell_number(result_exchange_us(r), 1))                          \
     X("KV", "GB/s", 6, ALONE, cell_as("%.2f", result_kv_gbps(r)))                                  \
     X("KVeach", "GB/s", 6, WIDE, cell_as("%.2f", result_kv_gbps(r) / r->row.ranks))                \
     X("read", "GB/s", 6, ALONE, cell_as("%.2f", result_read_gbps(r)))                              \
     X("frac", "", 5, ALWAYS, cell_as("%.2f", r->fraction.median))                                  \
-    X("fma", "", 5, WIDE,                                                                          \
-      r->fma_fraction.median > 0 ? cell_as("%.2f", r->fma_fraction.median) : cell_as("N/A"))       \
+    X("fma", "", 5, WIDE, cell_number(r->fma_fraction.median, 2))                                  \
     X("bytes", "/rank", 9, ALWAYS, cell_as("%.0f", result_exchanged_bytes(r)))                     \
     X("msgs", "/rank", 5, ALWAYS, cell_as("%.3g", result_messages(r)))                             \
     X("peak", "MB", 8, WIDE, cell_as("%.1f", result_peak_bytes(r) * 1e-6))                         \
     X("#wrong", "", 6, ALWAYS, r->wrong < 0 ? cell_as("N/A") : cell_as("%lld", (long long)r->wrong))
 
-#define HEAD(name, unit, width, when, value) {name, unit, width, when},
-static const table_column heads[] = {COLUMNS(HEAD)};
-
-static int is_disturbed(const bench_result *result)
-{
-    return result->others > QUIET_LIMIT;
-}
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 void table_row(const bench_result *r)
 {
-#define CELL(name, unit, width, when, value)                                                       \
-    if (shown[when])                                                                               \
-        printf(" %*s", width, (value).text);
-    printf("%c", is_disturbed(r) ? '!' : ' ');
-    COLUMNS(CELL)
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
     printf("\n");
     fflush(stdout);
 }
@@ -125,9 +113,9 @@ static void print_cache(const decode_options *o)
 static void brief_header(const decode_options *o, const bench_machine *machine)
 {
     char text[128];
-    printf("# %s, %d CPUs, %s; %lld/%lld heads x %lld", machine->cpu, machine->cpus, o->device_said,
-           (long long)o->sweep.heads.values[0], (long long)o->sweep.kv_heads.values[0],
-           (long long)o->head_dim);
+    printf("# %s, %d CPUs, %s; %lld/%lld heads x %lld", machine->cpu, machine->cpus,
+           o->devices.said, (long long)o->sweep.heads.values[0],
+           (long long)o->sweep.kv_heads.values[0], (long long)o->head_dim);
     if (!shown[DTYPES])
         printf(", %s", element_name(element_dtype(o->sweep.dtypes.values[0])));
     if (o->weights != TA_WEIGHTS_EXACT)
@@ -152,8 +140,8 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     printf("# treeattn-bench decode, version %d.%d.%d, library %d.%d.%d\n", TA_VERSION_MAJOR,
            TA_VERSION_MINOR, TA_VERSION_PATCH, library / 10000, library / 100 % 100, library % 100);
     run_machine_print(machine);
-    printf("# device    %s%s%s;", o->device_said,
-           o->group == GROUP_CCL ? ", one for each rank" : "",
+    printf("# device    %s%s%s;", o->devices.said,
+           o->group == RANK_GROUP_CCL ? ", one for each rank" : "",
            o->graph ? "; steps replayed from a graph" : "");
     print_list(" ranks", &o->sweep.ranks);
     if (o->sweep.threads.count)
@@ -248,10 +236,8 @@ void table_footer(const decode_options *options, const bench_result *results, in
         printf("# %lld results checked against double precision: %lld wrong\n", (long long)checked,
                (long long)wrong);
     for (int i = 0; i < count; i++)
-        if (is_disturbed(&results[i]))
-            disturbed = results[i].others > disturbed ? results[i].others : disturbed;
-    if (disturbed > 0)
-        quiet_print(disturbed);
+        disturbed = results[i].others > disturbed ? results[i].others : disturbed;
+    quiet_print(disturbed);
     if (options->brief)
         return;
     if (shown[PAIRED])

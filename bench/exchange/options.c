@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/device_text.h"
+#include "common/exit_code.h"
 #include "common/launch.h"
 #include "common/sweep.h"
 
 static const char *const placement_words[] = {"all", "root", "heads", NULL};
-static const char *const group_words[] = {"auto", "host", "ccl", NULL};
 static const char *const kind_words[] = {"doubling",   "binomial",   "scatter", "two-level",
                                          "all-gather", "all-reduce", "direct",  "multi-level",
                                          "bare",       NULL};
@@ -37,7 +36,7 @@ static const arg_flag flags[] = {
     {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
      "where partials are: host, or a kind of GPU, cuda, rocm or auto, of which each rank takes one",
      NULL},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
      "ccl on GPUs",
      NULL},
@@ -46,6 +45,8 @@ static const arg_flag flags[] = {
     {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results", NULL},
     {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
      "write every sample there; -: to standard output, and the table to standard error", NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
     {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
     {0},
 };
@@ -80,28 +81,19 @@ int exchange_options_parse(int argc, char **argv, exchange_options *o, char *err
     return sweep_check_dim("head-dim", o->dim, error, capacity);
 }
 
-int exchange_options_set_device(exchange_options *o, const char *name, char *error, size_t capacity)
+int exchange_options_try_device(exchange_options *o, char *error, size_t capacity)
 {
-    o->gpu = strcmp(name, "host") != 0;
-    device_text(o->device, o->device_said, sizeof o->device_said);
-    if (o->gpu && strchr(o->device, ':')) {
+    int code = rank_devices_try(&o->devices, &o->device, NULL, &o->group, error, capacity);
+    if (code == EXIT_OK && o->devices.gpu && !o->devices.each) {
         snprintf(
             error, capacity,
             "--device is %s: must be a kind of GPU, such as %.*s, of which each rank takes one",
             o->device, (int)strcspn(o->device, ":"), o->device);
-        return -1;
+        return EXIT_USAGE;
     }
-    if (o->group == EXCHANGE_GROUP_CCL && !o->gpu) {
-        snprintf(error, capacity,
-                 "--group is ccl, but --device is %s: must be a kind of GPU, such as cuda or rocm",
-                 o->device);
-        return -1;
-    }
-    snprintf(o->device_name, sizeof o->device_name, "%.*s", (int)strcspn(name, ":"), name);
-    o->device = o->device_name;
-    if (o->group == EXCHANGE_GROUP_AUTO)
-        o->group = o->gpu ? EXCHANGE_GROUP_CCL : EXCHANGE_GROUP_HOST;
-    return 0;
+    if (!o->devices.gpu)
+        o->device = "host";
+    return code;
 }
 
 /* What can be measured, as far as the flags say. Plans of what is asked for say why they can't be
@@ -110,11 +102,11 @@ static int is_there(const exchange_options *o, ta_placement placement, int kind)
 {
     int one_host = !launch.mpi || launch.local_ranks == launch.ranks, asked = o->kinds.count;
     if (kind == WAY_BARE)
-        return one_host && !o->gpu;
+        return one_host && !o->devices.gpu;
     if (kind == TA_EXCHANGE_DOUBLING)
         return placement != TA_PLACE_ROOT;
     if (kind == TA_EXCHANGE_ALL_REDUCE)
-        return asked || o->group != EXCHANGE_GROUP_CCL;
+        return asked || o->group != RANK_GROUP_CCL;
     if (kind == TA_EXCHANGE_TWO_LEVEL || kind == TA_EXCHANGE_MULTI_LEVEL)
         return asked || o->cluster;
     return 1;
@@ -137,7 +129,7 @@ void exchange_options_choose(const exchange_options *o, exchange_row *row)
         row->optional[row->ways] = !asked && may_fail(kind);
         row->way[row->ways++] = kind;
     }
-    if (o->gpu) {
+    if (o->devices.gpu) {
         row->way[row->ways++] = WAY_GROUP_REDUCE;
         row->way[row->ways++] = WAY_GROUP_GATHER;
     } else if (launch.mpi) {
@@ -158,5 +150,5 @@ const char *exchange_placement_name(const exchange_options *o)
 
 const char *exchange_group_name(const exchange_options *o)
 {
-    return group_words[o->group];
+    return rank_group_words[o->group];
 }

@@ -5,29 +5,25 @@
 #include <stdio.h>
 
 #include "common/args.h"
+#include "common/rank_device.h"
 #include "run.h"
 
 typedef struct exchange_options {
     int64_t begin, end, factor, iterations, warmup, repeat, ranks, dim, placement, check, help;
     int64_t group;
     arg_list kinds;
-    const char *device, *cluster, *json;
-    /* By exchange_options_set_device(): */
-    int gpu;              /* a device for each rank, of the kind that `device` then is */
-    char device_name[32]; /* that */
-    char device_said[256];
+    const char *device, *cluster, *json, *csv;
+    /* By exchange_options_try_device(): */
+    rank_devices devices;
 } exchange_options;
-
-/* Values of `group`; exchange_options_set_device() settles what the first is. */
-enum { EXCHANGE_GROUP_AUTO, EXCHANGE_GROUP_HOST, EXCHANGE_GROUP_CCL };
 
 /* Returns 0, or -1 with a sentence in `error`. */
 int exchange_options_parse(int argc, char **argv, exchange_options *options, char *error,
                            size_t capacity);
 
-/* Settle what depends on the device; `name` is that of ta_device_name(). Likewise. */
-int exchange_options_set_device(exchange_options *options, const char *name, char *error,
-                                size_t capacity);
+/* Open the device that --device is, and settle what depends on it. Returns an exit code, and a
+ * sentence where that is not EXIT_OK. */
+int exchange_options_try_device(exchange_options *options, char *error, size_t capacity);
 
 /* The ways of a row, from its placement on. */
 void exchange_options_choose(const exchange_options *options, exchange_row *row);

@@ -9,6 +9,7 @@
 
 #include "common/launch.h"
 #include "common/machine.h"
+#include "common/rank_device.h"
 
 float exchange_value(int64_t i, int rank)
 {
@@ -20,26 +21,13 @@ static size_t record_floats(const exchange_row *row)
     return (size_t)row->heads * ((size_t)row->dim + 2);
 }
 
-/* A GPU of its own for each rank that is on this host, and what connects them. */
+/* On the host with one thread: what is measured is no computing. */
 static ta_status open_device(exchange_rank *r)
 {
     const exchange_row *row = r->row;
-    ta_device_config one = TA_DEVICE_CONFIG_INIT;
-    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
-    char name[64];
-    one.threads = 1;
+    rank_device_config config = {row->device, row->gpu, row->ccl, 1, NULL};
     r->group = r->launched;
-    if (!row->gpu)
-        return ta_device_open(row->device, &one, &r->device);
-    snprintf(name, sizeof name, "%s:%d", row->device, launch.mpi ? launch.local_rank : r->rank);
-    ta_status status = ta_device_open(name, NULL, &r->device);
-    if (status != TA_OK || !row->ccl)
-        return status;
-    ccl.bootstrap = r->launched;
-    status = ta_group_create_ccl(r->device, &ccl, NULL, &r->group);
-    if (status != TA_OK)
-        r->group = r->launched;
-    return status;
+    return rank_device_open(&config, r->launched, &r->device, &r->group);
 }
 
 static ta_status find_cluster(exchange_rank *r)

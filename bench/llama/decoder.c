@@ -8,6 +8,7 @@
 #include <treeattn/collectives.h>
 
 #include "common/machine.h"
+#include "common/rank_device.h"
 #include "decoder_parts.h"
 
 ta_status decoder_plan(decoder *d, ta_algorithm algorithm, int expanded, int32_t tokens,
@@ -92,27 +93,14 @@ static ta_status make_activations(decoder *d)
     return status == TA_OK && !d->host_angles ? TA_ERR_NO_MEMORY : status;
 }
 
-/* A GPU of its own for each rank of this host, or the same device for all. */
 static ta_status open_device(decoder *d)
 {
     const decoder_options *o = &d->options;
-    char name[64];
-    ta_device_config config = TA_DEVICE_CONFIG_INIT;
-    ta_ccl_config ccl = TA_CCL_CONFIG_INIT;
-    config.threads = o->threads;
-    if (o->gpu_number < 0)
-        snprintf(name, sizeof name, "%s", o->device);
-    else
-        snprintf(name, sizeof name, "%s:%d", o->device, o->gpu_number);
-    DECODER_TRY(ta_device_open(name, &config, &d->device));
+    rank_device_config config = {o->device, o->gpu_each, o->ccl, o->threads, NULL};
+    ta_group *launched = d->group;
+    DECODER_TRY(rank_device_open(&config, launched, &d->device, &d->group));
+    d->own_group = d->group != launched;
     d->gpu = strcmp(ta_device_name(d->device), "host") != 0;
-    if (!o->ccl || d->ranks == 1)
-        return TA_OK;
-    ccl.bootstrap = d->group;
-    ta_group *group;
-    DECODER_TRY(ta_group_create_ccl(d->device, &ccl, NULL, &group));
-    d->group = group;
-    d->own_group = 1;
     return TA_OK;
 }
 

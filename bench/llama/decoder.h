@@ -37,8 +37,8 @@ typedef struct decoder_options {
                                        * as published code does it; not with divided weights */
     const char *device;
     const char *products; /* on a GPU, as in --matmul */
-    int ccl;              /* 1: a GPU of `device` for each rank, connected by NCCL or RCCL */
-    int gpu_number;       /* which, if each rank has one; -1: all open `device` as it is */
+    int gpu_each;         /* 1: each rank has one; 0: all open `device` as it is */
+    int ccl;              /* 1: which are connected by NCCL or RCCL */
     int threads;          /* of each rank */
 } decoder_options;
 

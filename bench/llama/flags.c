@@ -16,7 +16,6 @@ static const char *const algorithm_words[] = {"tree", "ring-kv", "ring-q", NULL}
 static const ta_algorithm algorithms[] = {TA_ALGORITHM_TREE, TA_ALGORITHM_RING_KV,
                                           TA_ALGORITHM_RING_Q};
 static const char *const ring_words[] = {"native", "expanded", NULL};
-static const char *const group_words[] = {"auto", "host", "ccl", NULL}; /* as llama_group */
 static const char *const pages_words[] = {"small", "huge", NULL};
 
 #define AT(field) offsetof(llama_flags, field)
@@ -56,7 +55,7 @@ static const arg_flag flag_table[] = {
      "host; a kind of GPU (cuda, rocm), of which each rank takes one; or one GPU for all ranks "
      "(cuda:0)",
      NULL},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, group_words, "KIND",
+    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
      "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
      "ccl if --device is a kind of GPU",
      NULL},
@@ -95,9 +94,13 @@ static const arg_flag flag_table[] = {
      NULL},
     {0, "predict", ARG_SET, AT(predict), 0, 0, NULL, "",
      "predict alone, on --cluster with all its ranks: nothing runs", NULL},
+    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
+     NULL},
     {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
      "write all results to this file; -: to standard output, and the table to standard error",
      NULL},
+    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
+     "also write the rows there, with commas between their columns", NULL},
     {0, "logits", ARG_TEXT, AT(logits), 0, 0, NULL, "FILE",
      "write the first algorithm's logits after the prompt and after each word to this file: floats "
      "of 32 bits, a row for each; of one length and number of ranks alone",
@@ -136,6 +139,8 @@ static const char *disagreement(const llama_flags *f)
                "all weights on every rank";
     if (f->predict && !f->cluster)
         return "--predict needs --cluster, such as h100:1x8";
+    if (f->predict && f->csv)
+        return "--csv is for rows that are measured, not for --predict: --json has predictions";
     if (f->tile && f->tensor)
         return "--reproducible needs --weights replicated: sums over ranks have another order";
     if (f->tile && f->prefill == PREFILL_GRID)
@@ -152,7 +157,7 @@ static const char *disagreement(const llama_flags *f)
         return "--ring expanded needs --weights replicated: it repeats all heads on every rank";
     if (f->expanded && f->tile)
         return "--ring expanded has no --reproducible: rings have no order of their own to keep";
-    if (f->group == LLAMA_GROUP_CCL && !llama_flags_gpu_each(f))
+    if (f->group == RANK_GROUP_CCL && !llama_flags_gpu_each(f))
         return "--group is ccl, but --device must then be a kind of GPU, such as cuda or rocm, of "
                "which each rank takes one";
     if (f->link && launch.mpi)
@@ -177,8 +182,8 @@ int llama_flags_parse(int argc, char **argv, llama_flags *flags, char *error, si
     const char *wrong = disagreement(flags);
     if (wrong)
         snprintf(error, capacity, "%s", wrong);
-    if (flags->group == LLAMA_GROUP_AUTO)
-        flags->group = llama_flags_gpu_each(flags) ? LLAMA_GROUP_CCL : LLAMA_GROUP_HOST;
+    if (flags->group == RANK_GROUP_AUTO)
+        flags->group = llama_flags_gpu_each(flags) ? RANK_GROUP_CCL : RANK_GROUP_HOST;
     if (llama_flags_gpu(flags))
         flags->read = 0; /* the readers are the host's */
     if (flags->tile && !flags->matmul)

@@ -4,6 +4,7 @@
 
 #include "common/args.h"
 #include "common/links.h"
+#include "common/rank_device.h"
 #include "config.h"
 #include "decoder.h"
 
@@ -15,15 +16,12 @@ typedef struct llama_flags {
     int64_t dtype, kv_dtype; /* words of element_words */
     int64_t random, seed, temperature;
     int64_t chunk, block, page_tokens, tile, pages, read;
-    const char *words, *matmul, *cluster, *json, *device, *logits;
+    const char *words, *matmul, *cluster, *json, *csv, *device, *logits;
     const char *link;        /* DELAY,RATE of emulated links, or NULL: there are none */
     link_speed speed;        /* of them */
-    int64_t group, expanded; /* group: one of llama_group once the flags are parsed */
-    int64_t predict, help;
+    int64_t group, expanded; /* group: not RANK_GROUP_AUTO once the flags are parsed */
+    int64_t wide, predict, help;
 } llama_flags;
-
-/* What connects the ranks; the first is decided by the device. */
-enum llama_group { LLAMA_GROUP_AUTO, LLAMA_GROUP_HOST, LLAMA_GROUP_CCL };
 
 /* Returns 0, or -1 with a sentence in `error`. With MPI the ranks are its processes. */
 int llama_flags_parse(int argc, char **argv, llama_flags *flags, char *error, size_t capacity);

@@ -13,8 +13,10 @@
 #include <treeattn/extension.h>
 
 #include "common/elements.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/launch.h"
+#include "common/quiet.h"
+#include "common/run_files.h"
 #include "common/run_head.h"
 #include "common/sweep.h"
 #include "device/model.h"
@@ -32,29 +34,12 @@ typedef struct llama_job {
     int32_t *given;     /* the prompt of --words */
     rank_place *places; /* of the largest row; NULL: nothing runs */
     llama_head head;
-    FILE *file;
+    double disturbed; /* the most that other programs used of the CPUs in a row */
+    run_files files;
     json_writer json;
 } llama_job;
 
-/* What all processes find at once: each ends by itself, and one of them says why. */
-static int fail_alike(int code, const char *text)
-{
-    if (launch.rank == 0)
-        fprintf(stderr, "treeattn-bench: %s\n%s", text,
-                code == EXIT_USAGE ? "Try 'treeattn-bench llama --help'.\n" : "");
-    return code;
-}
-
-/* What one process may find alone: it ends all of them. */
-static int fail(int code, const char *text)
-{
-    if (code == EXIT_USAGE)
-        return fail_alike(code, text);
-    fprintf(stderr, "treeattn-bench: %s\n", text);
-    if (launch.mpi)
-        launch_abort(code);
-    return code;
-}
+static const char command[] = "llama";
 
 /* ---- Model and prompt ---------------------------------------------------------------------- */
 
@@ -118,16 +103,17 @@ static double needed_bytes(const llama_job *job)
 
 static int check_memory(const llama_job *job)
 {
-    char text[512];
+    char text[512] = "";
+    int code = EXIT_OK;
     double bytes = needed_bytes(job), gib = 0x1p-30;
-    if (bytes <= (double)job->machine.available_bytes)
-        return EXIT_OK;
+    if (bytes > (double)job->machine.available_bytes)
+        code = EXIT_USAGE;
     snprintf(text, sizeof text,
              "weights and cache need %.1f GiB, but this machine has %.1f GiB of memory, %.1f of it "
              "available: lower --tokens, or take another --model; --predict needs none",
              bytes * gib, (double)job->machine.memory_bytes * gib,
              (double)job->machine.available_bytes * gib);
-    return fail(EXIT_USAGE, text);
+    return fail_agree(command, code, text);
 }
 
 static int make_weights(llama_job *job)
@@ -143,7 +129,8 @@ static int make_weights(llama_job *job)
             divided ? launch.ranks : 1, launch.mpi ? 1 : job->machine.cpus, (int)f->pages, error,
             sizeof error);
     return job->weights ? EXIT_OK
-                        : fail(job->folder && !launch.mpi ? EXIT_USAGE : EXIT_WRONG, error);
+                        : fail_alone(command, job->folder && !launch.mpi ? EXIT_USAGE : EXIT_WRONG,
+                                     "%s", error);
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------- */
@@ -154,23 +141,19 @@ static int forecast_row(const llama_job *job, const llama_row *row, llama_foreca
     for (int a = 0; a < llama_flags_algorithms(&job->flags); a++)
         if (llama_forecast_make(&job->flags, &job->config, row->ranks, row->tokens, a,
                                 &forecasts[a], error, sizeof error) != 0)
-            return fail(EXIT_USAGE, error);
+            return fail_alike(command, EXIT_USAGE, "%s", error);
     return EXIT_OK;
 }
 
 /* Logits that are no numbers: weights that have none, or a fault of this program. */
 static int check_logits(const llama_result *result)
 {
-    char text[256];
-    for (int a = 0; a < result->algorithms; a++) {
-        if (!isnan(result->steps[a].difference))
-            continue;
-        snprintf(text, sizeof text,
-                 "logits of %s, or of the prompt, are NaN or infinite, with %d tokens on %d ranks: "
-                 "the weights must be finite numbers",
-                 result->steps[a].name, (int)result->row.tokens, result->row.ranks);
-        return fail_alike(EXIT_WRONG, text);
-    }
+    for (int a = 0; a < result->algorithms; a++)
+        if (isnan(result->steps[a].difference))
+            return fail_alike(command, EXIT_WRONG,
+                              "logits of %s, or of the prompt, are NaN or infinite, with %d tokens "
+                              "on %d ranks: the weights must be finite numbers",
+                              result->steps[a].name, (int)result->row.tokens, result->row.ranks);
     return EXIT_OK;
 }
 
@@ -184,7 +167,7 @@ static int write_logits(const llama_job *job, const llama_result *result)
     int wrong = !file || fwrite(result->logits, sizeof *result->logits, count, file) != count;
     if (file && fclose(file) != 0)
         wrong = 1;
-    return wrong ? fail(EXIT_WRONG, "--logits cannot be written") : EXIT_OK;
+    return wrong ? fail_alone(command, EXIT_WRONG, "--logits cannot be written") : EXIT_OK;
 }
 
 static int run_row(llama_job *job, const llama_row *row)
@@ -197,16 +180,22 @@ static int run_row(llama_job *job, const llama_row *row)
         prompt_make(job->given, job->config.vocabulary, (uint64_t)job->flags.seed, row->tokens);
     llama_timing timing = {&job->flags, &job->machine, job->weights, prompt};
     if (!prompt)
-        return fail(EXIT_WRONG, "not enough memory for the prompt");
+        return fail_alone(command, EXIT_WRONG, "not enough memory for the prompt");
     if (job->flags.cluster)
         code = forecast_row(job, row, forecasts);
+    quiet_watch watch;
+    quiet_begin(&watch);
     if (code == EXIT_OK && llama_time_row(&timing, &result, error, sizeof error) != TA_OK)
-        code = fail(EXIT_WRONG, error);
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     if (code == EXIT_OK) {
+        result.others = quiet_others(&watch);
+        job->disturbed = result.others > job->disturbed ? result.others : job->disturbed;
         summary_rows(&job->head, &result, job->flags.cluster ? forecasts : NULL);
-        if (job->file)
+        if (job->files.json)
             summary_json_rows(&job->json, &job->head, &result,
                               job->flags.cluster ? forecasts : NULL);
+        if (job->files.csv)
+            summary_csv_rows(job->files.csv, &job->head, &result);
         code = check_logits(&result);
     }
     if (code == EXIT_OK)
@@ -232,7 +221,7 @@ static int run_rows(llama_job *job)
             code = run_row(job, &row);
         }
     if (code == EXIT_OK)
-        summary_footer(&job->head);
+        summary_footer(&job->head, job->disturbed);
     return code;
 }
 
@@ -242,7 +231,7 @@ static int predict_rows(llama_job *job)
     const llama_flags *f = &job->flags;
     int ranks = llama_forecast_ranks(f->cluster, error, sizeof error), code = EXIT_OK;
     if (!ranks)
-        return fail(EXIT_USAGE, error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     summary_forecast_header(&job->head);
     for (int j = 0; code == EXIT_OK && j < f->tokens.count; j++) {
         llama_row row = {.ranks = ranks, .tokens = (int32_t)f->tokens.values[j]};
@@ -251,7 +240,7 @@ static int predict_rows(llama_job *job)
         for (int a = 0; code == EXIT_OK && a < llama_flags_algorithms(f); a++) {
             const char *name = llama_flags_algorithm_word(f, a);
             summary_forecast(&row, name, &forecasts[a], &forecasts[0], f->new_words);
-            if (job->file)
+            if (job->files.json)
                 summary_json_forecast(&job->json, &row, name, &forecasts[a]);
         }
     }
@@ -261,7 +250,7 @@ static int predict_rows(llama_job *job)
 /* The device that was asked for, or why it is not here. */
 static int try_device(const llama_job *job)
 {
-    char error[1024];
+    char error[1024] = "";
     ta_device *device;
     const void *table;
     if (job->flags.predict || !llama_flags_gpu(&job->flags))
@@ -271,24 +260,25 @@ static int try_device(const llama_job *job)
         status = ta_device_extension(device, TA_MODEL_NAME, TA_MODEL_VERSION, &table);
         ta_device_close(device);
     }
-    if (status == TA_OK)
-        return EXIT_OK;
-    snprintf(error, sizeof error, "--device is %s: %s", job->flags.device, ta_last_error());
-    return fail_alike(EXIT_NO_DEVICE, error);
+    if (status != TA_OK)
+        snprintf(error, sizeof error, "--device is %s: %s", job->flags.device, ta_last_error());
+    return fail_agree(command, status == TA_OK ? EXIT_OK : EXIT_NO_DEVICE, error);
 }
 
 /* ---- The command --------------------------------------------------------------------------- */
 
-static int open_json(llama_job *job)
+static int open_files(llama_job *job)
 {
-    if (!job->flags.json || launch.rank != 0)
-        return EXIT_OK;
-    job->file = run_json_open(job->flags.json);
-    if (!job->file)
-        return fail(EXIT_WRONG, "--json cannot be written");
-    json_init(&job->json, job->file);
-    summary_json_begin(&job->json, &job->head);
-    return EXIT_OK;
+    char error[512] = "";
+    int code = run_files_open(&job->files, job->flags.json, job->flags.csv, error, sizeof error);
+    code = fail_agree(command, code, error);
+    if (code == EXIT_OK && job->files.json) {
+        json_init(&job->json, job->files.json);
+        summary_json_begin(&job->json, &job->head);
+    }
+    if (code == EXIT_OK && job->files.csv)
+        summary_csv_head(job->files.csv);
+    return code;
 }
 
 /* Where the ranks of the largest row are. */
@@ -300,16 +290,21 @@ static int find_places(llama_job *job)
             job->head.ranks = (int)f->ranks.values[i];
     job->places = places_find(f->device, llama_flags_gpu_each(f), job->head.ranks);
     job->head.places = job->places;
-    return job->places ? EXIT_OK : fail(EXIT_WRONG, "not enough memory for the list of ranks");
+    return job->places ? EXIT_OK
+                       : fail_alone(command, EXIT_WRONG, "not enough memory for the list of ranks");
 }
 
 static int run(llama_job *job, int argc, char **argv)
 {
-    char error[1024];
+    char error[1024] = "";
+    int code = EXIT_OK;
     const char *matmul = llama_flags_gpu(&job->flags) ? "own" : job->flags.matmul;
     if (find_model(job, error, sizeof error) != 0 || read_prompt(job, error, sizeof error) != 0 ||
         products_use(matmul, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, error);
+        code = EXIT_USAGE;
+    code = fail_agree(command, code, error);
+    if (code != EXIT_OK)
+        return code;
     machine_read(&job->machine);
     job->head = (llama_head){.flags = &job->flags,
                              .machine = &job->machine,
@@ -319,15 +314,15 @@ static int run(llama_job *job, int argc, char **argv)
                              .argv = argv};
     if (!job->flags.predict && find_places(job) != EXIT_OK)
         return EXIT_WRONG;
-    int code = open_json(job);
+    code = open_files(job);
     if (code == EXIT_OK)
         code = job->flags.predict ? predict_rows(job) : run_rows(job);
-    if (job->file) {
+    if (job->files.json) {
         summary_json_end(&job->json);
-        fputc('\n', job->file);
-        if (fclose(job->file) != 0 && code == EXIT_OK)
-            code = fail(EXIT_WRONG, "--json could not be written");
+        fputc('\n', job->files.json);
     }
+    if (run_files_close(&job->files, error, sizeof error) != EXIT_OK && code == EXIT_OK)
+        code = fail_alone(command, EXIT_WRONG, "%s", error);
     return code;
 }
 
@@ -336,7 +331,7 @@ int llama_command(int argc, char **argv)
     char error[512];
     llama_job job = {0};
     if (llama_flags_parse(argc, argv, &job.flags, error, sizeof error) != 0)
-        return fail(EXIT_USAGE, error);
+        return fail_alike(command, EXIT_USAGE, "%s", error);
     if (job.flags.help) {
         llama_flags_help(stdout);
         return EXIT_OK;

@@ -84,8 +84,7 @@ static ta_status time_prefill(rank_run *r)
 
 /* ---- A rank -------------------------------------------------------------------------------- */
 
-static decoder_options decoder_options_of(const llama_timing *timing, const llama_row *row,
-                                          int rank)
+static decoder_options decoder_options_of(const llama_timing *timing, const llama_row *row)
 {
     const llama_flags *f = timing->flags;
     decoder_options o = {
@@ -101,12 +100,10 @@ static decoder_options decoder_options_of(const llama_timing *timing, const llam
         .algorithms = llama_flags_algorithms(f),
         .device = f->device,
         .products = f->matmul,
-        .ccl = f->group == LLAMA_GROUP_CCL,
-        .gpu_number = -1,
+        .ccl = f->group == RANK_GROUP_CCL,
+        .gpu_each = llama_flags_gpu_each(f),
         .threads = row->threads,
     };
-    if (llama_flags_gpu_each(f))
-        o.gpu_number = launch.mpi ? launch.local_rank : rank;
     for (int i = 0; i < o.algorithms; i++) {
         o.algorithm[i] = llama_flags_algorithm(f, i);
         o.expanded[i] = llama_flags_is_expanded(f, i);
@@ -165,7 +162,7 @@ ta_status rank_timing(ta_group *group, void *context)
     row_run *run = context;
     const llama_timing *t = run->timing;
     rank_run r = {.run = run, .rank = ta_group_rank(group)};
-    decoder_options o = decoder_options_of(t, &run->result->row, r.rank);
+    decoder_options o = decoder_options_of(t, &run->result->row);
     llama_part part = {0};
     void *links = NULL;
     ta_group *linked = NULL;

@@ -1,7 +1,11 @@
-/* The table; see summary.h. summary_json.c has the JSON. */
+/* The table; see summary.h. summary_json.c has the JSON, summary_csv.c the CSV. */
 #include "summary.h"
 
+#include <math.h>
+
+#include "common/cells.h"
 #include "common/elements.h"
+#include "common/quiet.h"
 #include "paper.h"
 #include "products.h"
 
@@ -18,11 +22,74 @@ int summary_has_prefill(const llama_head *head)
     return llama_flags_prefill(head->flags) != PREFILL_NONE;
 }
 
+double summary_measured(double value)
+{
+    return value > 0 ? value : NAN;
+}
+
 double summary_paper(const llama_head *head, const llama_result *r, int index)
 {
     return paper_seconds(head->flags, head->config, paper_gpu(head->places, r->row.ranks),
                          r->row.ranks, r->row.tokens, index);
 }
+
+/* ---- The columns --------------------------------------------------------------------------- */
+
+/* A column is always there, or with --wide; or, with --wide and otherwise where it says something:
+ * if there is a prompt, if reading is measured, with --cluster or without, where the paper may have
+ * the machine. */
+enum { ALWAYS, WIDE, PROMPT, READ, PLAIN, MODEL, PAPER, REASONS };
+static int shown[REASONS] = {[ALWAYS] = 1};
+
+static void choose_columns(const llama_head *head)
+{
+    const llama_flags *f = head->flags;
+    shown[WIDE] = f->wide != 0;
+    shown[PROMPT] = f->wide || summary_has_prefill(head);
+    shown[READ] = f->wide || f->read;
+    shown[PLAIN] = f->wide || !f->cluster;
+    shown[MODEL] = f->wide || f->cluster;
+    shown[PAPER] = shown[MODEL] || llama_flags_gpu(f);
+}
+
+/* Numbers of a row that are 0 where there are none. */
+typedef struct row_numbers {
+    double prefill_ms, together_ms, model_ms, paper_s;
+} row_numbers;
+
+static cell or_dash(double value, int decimals)
+{
+    return value > 0 ? cell_number(value, decimals) : cell_as("-");
+}
+
+/* X(name, unit, width, when, cell): of the result r, its steps s by one algorithm, and numbers n */
+#define COLUMNS(X)                                                                                 \
+    X("tokens", "", 8, ALWAYS, cell_as("%d", (int)r->row.tokens))                                  \
+    X("ranks", "", 5, ALWAYS, cell_as("%d", r->row.ranks))                                         \
+    X("thr", "", 3, WIDE, cell_as("%d", r->row.threads))                                           \
+    X("algo", "", 8, ALWAYS, cell_as("%s", s->name))                                               \
+    X("prefill", "ms", 8, PROMPT, or_dash(n.prefill_ms, 1))                                        \
+    X("min", "ms", 8, WIDE, cell_number(s->stats.min * 1e-3, 2))                                   \
+    X("median", "ms", 8, ALWAYS, cell_number(s->stats.median * 1e-3, 2))                           \
+    X("p99", "ms", 8, WIDE, cell_number(s->stats.p99 * 1e-3, 2))                                   \
+    X("together", "ms", 8, PROMPT, or_dash(n.together_ms, 1))                                      \
+    X("words/s", "", 7, WIDE, cell_number(1e6 / s->stats.median, 2))                               \
+    X("ratio", "", 5, ALWAYS, cell_ratio(s->ratio.median))                                         \
+    X("range", "", 10, ALWAYS, cell_range(s->ratio.low, s->ratio.high))                            \
+    X("wgt", "%", 4, PLAIN, cell_number(100 * s->linear_share, 1))                                 \
+    X("att", "%", 4, PLAIN, cell_number(100 * s->attend_share, 1))                                 \
+    X("exch", "%", 4, PLAIN, cell_number(100 * s->exchange_share, 1))                              \
+    X("bytes", "/rank", 10, WIDE, cell_number(s->bytes, 0))                                        \
+    X("weights", "MB", 8, WIDE, cell_number(r->weight_bytes * 1e-6, 1))                            \
+    X("KV", "MB", 8, WIDE, cell_number(r->cache_bytes * 1e-6, 1))                                  \
+    X("other", "MB", 8, WIDE, cell_number(r->other_bytes * 1e-6, 1))                               \
+    X("read", "GB/s", 6, WIDE, or_dash(r->read_gbps, 1))                                           \
+    X("frac", "", 5, READ, or_dash(s->fraction, 2))                                                \
+    X("differ", "", 7, ALWAYS, cell_as("%.1e", s->difference))                                     \
+    X("model", "ms", 8, MODEL, or_dash(n.model_ms, 3))                                             \
+    X("paper", "s", 6, PAPER, or_dash(n.paper_s, 2))
+
+static const table_column heads[] = {COLUMNS(CELL_COLUMN)};
 
 /* ---- The table ----------------------------------------------------------------------------- */
 
@@ -49,7 +116,7 @@ void summary_header(const llama_head *head)
     const char *where = f->tensor ? "divided over the ranks" : "on every rank";
     if (llama_flags_gpu(f))
         printf("# weights   %s\n# device    %s, ranks connected by %s\n", where, f->device,
-               f->group == LLAMA_GROUP_CCL ? "NCCL or RCCL" : "the host");
+               f->group == RANK_GROUP_CCL ? "NCCL or RCCL" : "the host");
     else
         printf("# weights   %s; products: %s for one row, %s for many\n", where,
                products_one_name(), products_many_name());
@@ -66,23 +133,9 @@ void summary_header(const llama_head *head)
                (long long)f->tile);
     printf("# time      %lld words after %lld to warm up; algorithms take turns at each word\n#\n",
            (long long)f->new_words, (long long)f->warmup);
-    static const char *const format =
-        "#%9s %5s %3s %8s %9s %9s %9s %9s %9s %7s %6s %5s %5s %5s %10s "
-        "%8s %8s %8s %6s %5s %8s %9s %7s\n";
-    printf(format, "tokens", "ranks", "thr", "algo", "prefill", "min", "median", "p99", "together",
-           "words/s", "ratio", "wgt", "att", "exch", "bytes", "weights", "KV", "other", "read",
-           "frac", "differ", "model", "paper");
-    printf(format, "", "", "", "", "ms", "ms", "ms", "ms", "ms", "", "", "%", "%", "%", "/rank",
-           "MB", "MB", "MB", "GB/s", "", "", "ms", "s");
+    choose_columns(head);
+    table_print_heads(heads, sizeof heads / sizeof heads[0], shown);
     fflush(stdout);
-}
-
-static void print_or_dash(char *text, size_t capacity, const char *format, double number)
-{
-    if (number > 0)
-        snprintf(text, capacity, format, number);
-    else
-        snprintf(text, capacity, "-");
 }
 
 static void print_prefill(const llama_result *r)
@@ -97,30 +150,28 @@ static void print_prefill(const llama_result *r)
     printf("\n");
 }
 
+static void print_row(const llama_result *r, const llama_steps *s, row_numbers n)
+{
+    printf("%c", quiet_mark(r->others));
+    COLUMNS(CELL_PRINT)
+    printf("\n");
+}
+
 void summary_rows(const llama_head *head, const llama_result *r, const llama_forecast *forecasts)
 {
     int64_t words = head->flags->new_words;
-    double prefill = summary_has_prefill(head) ? r->prefill_us * 1e-3 : 0;
     for (int a = 0; a < r->algorithms; a++) {
-        const llama_steps *s = &r->steps[a];
         /* Of this machine or, if it is none of the paper's, of --cluster. */
-        double here = summary_paper(head, r, a);
-        char first[32], together[32], read[32], fraction[32], model[32], paper[32];
-        print_or_dash(first, sizeof first, "%.1f", prefill);
-        print_or_dash(together, sizeof together, "%.1f",
-                      prefill > 0 ? summary_together_us(r, a, words) * 1e-3 : 0);
-        print_or_dash(read, sizeof read, "%.1f", r->read_gbps);
-        print_or_dash(fraction, sizeof fraction, "%.2f", s->fraction);
-        print_or_dash(model, sizeof model, "%.3f", forecasts ? forecasts[a].step_s * 1e3 : 0);
-        print_or_dash(paper, sizeof paper, "%.2f",
-                      here > 0 || !forecasts ? here : forecasts[a].paper_s);
-        printf("%10d %5d %3d %8s %9s %9.2f %9.2f %9.2f %9s %7.2f %6.2f %5.1f %5.1f %5.1f %10.0f "
-               "%8.1f %8.1f %8.1f %6s %5s %8.1e %9s %7s\n",
-               (int)r->row.tokens, r->row.ranks, r->row.threads, s->name, first,
-               s->stats.min * 1e-3, s->stats.median * 1e-3, s->stats.p99 * 1e-3, together,
-               1e6 / s->stats.median, s->ratio, 100 * s->linear_share, 100 * s->attend_share,
-               100 * s->exchange_share, s->bytes, r->weight_bytes * 1e-6, r->cache_bytes * 1e-6,
-               r->other_bytes * 1e-6, read, fraction, s->difference, model, paper);
+        row_numbers n = {.paper_s = summary_paper(head, r, a)};
+        if (summary_has_prefill(head)) {
+            n.prefill_ms = r->prefill_us * 1e-3;
+            n.together_ms = summary_together_us(r, a, words) * 1e-3;
+        }
+        if (forecasts) {
+            n.model_ms = forecasts[a].step_s * 1e3;
+            n.paper_s = n.paper_s > 0 ? n.paper_s : forecasts[a].paper_s;
+        }
+        print_row(r, &r->steps[a], n);
     }
     if (llama_flags_gpu(head->flags))
         printf(
@@ -136,22 +187,32 @@ void summary_rows(const llama_head *head, const llama_result *r, const llama_for
     fflush(stdout);
 }
 
-void summary_footer(const llama_head *head)
+void summary_footer(const llama_head *head, double disturbed)
 {
+    quiet_print(disturbed);
     printf(
         "#\n"
         "# prefill: until the first new word is known; min, median, p99: of each word after it;\n"
-        "# together: prefill and all new words; ratio: median / that of the first algorithm;\n"
-        "# wgt, att, exch: shares of a step in products with weights, in attending, and in\n"
-        "# moving, merging and waiting; bytes: of the busiest rank, for each word; weights, KV,\n"
-        "# other: memory of the fullest rank; read: what this machine only reads, of the same\n"
-        "# weights and cache, in the same run; frac: bytes that a step reads in its time, over\n"
-        "# that; differ: largest difference of logits from the first algorithm's%s%s\n",
+        "# together: prefill and all new words; ratio: of each word to the first algorithm's: the\n"
+        "# median, and the range that it is in, in 95 of 100 runs; wgt, att, exch: shares of a "
+        "step\n"
+        "# in products with weights, in attending, and in moving, merging and waiting; bytes: of "
+        "the\n"
+        "# busiest rank, for each word; weights, KV, other: memory of the fullest rank; read: "
+        "what\n"
+        "# this machine only reads, of the same weights and cache, in the same run; frac: bytes "
+        "that\n"
+        "# a step reads in its time, over that; differ: largest difference of logits from the "
+        "first\n"
+        "# algorithm's%s%s\n",
         head->flags->expanded ? ";\n# expanded: ring-kv over KV heads repeated for every query "
                                 "head, as published code has it"
                               : "",
-        head->flags->cluster ? "; model: the median as\n# predicted on --cluster" : "");
-    printf("# paper: together, as Tree Attention's authors measured it on such GPUs\n");
+        head->flags->cluster ? ";\n# model: the median as predicted on --cluster" : "");
+    if (shown[PAPER])
+        printf("# paper: together, as Tree Attention's authors measured it on such GPUs\n");
+    if (!head->flags->wide)
+        printf("# --wide has more columns\n");
 }
 
 void summary_forecast_header(const llama_head *head)
@@ -168,8 +229,6 @@ void summary_forecast_header(const llama_head *head)
 void summary_forecast(const llama_row *row, const char *algorithm, const llama_forecast *f,
                       const llama_forecast *first, int64_t new_words)
 {
-    char paper[32];
-    print_or_dash(paper, sizeof paper, "%.2f", f->paper_s);
     if (!f->possible) {
         printf("%10d %5d %8s  cannot be\n", (int)row->tokens, row->ranks, algorithm);
         return;
@@ -177,6 +236,6 @@ void summary_forecast(const llama_row *row, const char *algorithm, const llama_f
     printf("%10d %5d %8s %10.2f %9.3f %9.3f %9.3f %9.3f %10.3f %6.2f %6s %8.2f %4s\n",
            (int)row->tokens, row->ranks, algorithm, f->prefill_s * 1e3, f->step_s * 1e3,
            f->weights_s * 1e3, f->attend_s * 1e3, f->exchange_s * 1e3,
-           f->prefill_s + (double)new_words * f->step_s, f->step_s / first->step_s, paper,
-           f->memory_bytes * 1e-9, f->fits ? "yes" : "no");
+           f->prefill_s + (double)new_words * f->step_s, f->step_s / first->step_s,
+           or_dash(f->paper_s, 2).text, f->memory_bytes * 1e-9, f->fits ? "yes" : "no");
 }

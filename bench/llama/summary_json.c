@@ -37,7 +37,7 @@ void summary_json_begin(json_writer *json, const llama_head *head)
         json_string(json, "many_rows_by", products_many_name());
     }
     json_string(json, "device", f->device);
-    json_string(json, "group", f->group == LLAMA_GROUP_CCL ? "ccl" : "host");
+    json_string(json, "group", f->group == RANK_GROUP_CCL ? "ccl" : "host");
     if (f->link)
         links_json(json, &f->speed);
     json_string(json, "ring", f->expanded ? "expanded" : "native");
@@ -69,14 +69,16 @@ static void write_steps(json_writer *json, const llama_steps *s, int64_t words)
     json_double(json, "p99", s->stats.p99);
     json_doubles(json, "samples", s->us, (int)words);
     json_close(json, '}');
-    json_double(json, "ratio", s->ratio);
+    json_double(json, "ratio", s->ratio.median);
+    json_double(json, "ratio_low", s->ratio.low);
+    json_double(json, "ratio_high", s->ratio.high);
     json_double(json, "words_per_second", 1e6 / s->stats.median);
     json_double(json, "weights_share", s->linear_share);
     json_double(json, "attend_share", s->attend_share);
     json_double(json, "exchange_share", s->exchange_share);
     json_double(json, "exchange_bytes_per_rank", s->bytes);
     json_double(json, "messages_per_rank", s->messages);
-    json_double(json, "fraction", s->fraction);
+    json_double(json, "fraction", summary_measured(s->fraction));
     json_double(json, "logits_differ", s->difference);
 }
 
@@ -94,20 +96,22 @@ void summary_json_rows(json_writer *json, const llama_head *head, const llama_re
         json_string(json, "many_rows_by", r->products[1]);
         if (summary_has_prefill(head)) {
             json_double(json, "prefill_us", r->prefill_us);
-            json_double(json, "prefill_gflops", r->prefill_gflops);
-            json_double(json, "library_gflops", r->library_gflops);
-            json_double(json, "prefill_fraction", r->prefill_fraction);
+            json_double(json, "prefill_gflops", summary_measured(r->prefill_gflops));
+            json_double(json, "library_gflops", summary_measured(r->library_gflops));
+            json_double(json, "prefill_fraction", summary_measured(r->prefill_fraction));
             json_double(json, "prefill_weights_share", r->prefill_linear_share);
             json_double(json, "prefill_attend_share", r->prefill_attend_share);
             json_double(json, "prefill_exchange_share", r->prefill_exchange_share);
             json_double(json, "together_us", summary_together_us(r, a, words));
         }
         write_steps(json, &r->steps[a], words);
+        if (r->others >= 0)
+            json_double(json, "cpus_used_by_others", r->others);
         json_double(json, "weight_bytes_per_rank", r->weight_bytes);
         json_double(json, "kv_bytes_per_rank", r->cache_bytes);
         json_double(json, "other_bytes_per_rank", r->other_bytes);
         json_double(json, "step_weight_bytes", r->step_weight_bytes);
-        json_double(json, "read_gbps", r->read_gbps);
+        json_double(json, "read_gbps", summary_measured(r->read_gbps));
         if (summary_paper(head, r, a) > 0)
             json_double(json, "paper_together_seconds", summary_paper(head, r, a));
         json_open(json, "words", '[');

@@ -44,7 +44,8 @@ def shared_row(row):
     if "prefill_us" in row:
         fraction = row["prefill_fraction"]
         prompt = [f"{row['prefill_us'] / 1e6:.1f}", shares(row, "prefill_"),
-                  f"{row['prefill_gflops']:.0f}", f"{fraction:.2f}" if fraction else "-"]
+                  f"{row['prefill_gflops']:.0f}" if row["prefill_gflops"] else "-",
+                  f"{fraction:.2f}" if fraction else "-"]
     memory = (f"{row[f'{what}_bytes_per_rank'] / 1e6:.0f}" for what in ("kv", "weight", "other"))
     return [str(row["ranks"]), *prompt, *memory]
 

@@ -81,25 +81,22 @@ static void reduce_processes(row_run *run)
     }
 }
 
-static int by_size(const void *a, const void *b)
+/* What each step read in its time, over what the sweep after it did: the median. Returns -1 without
+ * memory. */
+static int find_fraction(const row_run *run, llama_steps *steps, int words)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The median of what each step read in its time, over what the sweep after it did. */
-static double median_fraction(const row_run *run, const llama_steps *steps, int words)
-{
-    double *quotients = calloc((size_t)words, sizeof *quotients), median = 0;
-    for (int i = 0; quotients && i < words; i++)
+    double *quotients = calloc((size_t)words, sizeof *quotients);
+    bench_stats stats;
+    if (!quotients)
+        return -1;
+    for (int i = 0; i < words; i++)
         quotients[i] =
             run->result->step_bytes / steps->us[i] / (run->swept_bytes / run->read_us[i]);
-    if (quotients) {
-        qsort(quotients, (size_t)words, sizeof *quotients, by_size);
-        median = quotients[words / 2];
-    }
+    int status = stats_of(quotients, words, &stats);
+    if (status == 0)
+        steps->fraction = stats.median;
     free(quotients);
-    return median;
+    return status;
 }
 
 static ta_status summarize(row_run *run)
@@ -123,14 +120,13 @@ static ta_status summarize(row_run *run)
     }
     for (int a = 0; a < r->algorithms; a++) {
         llama_steps *s = &r->steps[a];
-        if (stats_of(s->us, words, &s->stats) != 0)
+        if (stats_of(s->us, words, &s->stats) != 0 ||
+            stats_ratio(s->us, r->steps[0].us, words, &s->ratio) != 0 ||
+            (f->read && find_fraction(run, s, words) != 0))
             return TA_ERR_NO_MEMORY;
-        s->ratio = s->stats.median / r->steps[0].stats.median;
         s->linear_share *= per_step;
         s->attend_share *= per_step;
         s->exchange_share *= per_step;
-        if (f->read)
-            s->fraction = median_fraction(run, s, words);
     }
     if (f->read) {
         bench_stats read;

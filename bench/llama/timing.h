@@ -17,7 +17,7 @@ typedef struct llama_steps {
     const char *name;
     double *us; /* [new_words]: each step, of the slowest rank */
     bench_stats stats;
-    double ratio; /* median over that of the first algorithm */
+    bench_interval ratio; /* of each step to the first algorithm's of the same word */
     double linear_share, attend_share, exchange_share;
     double bytes, messages; /* that the busiest rank sends or receives, for each word */
     double fraction;        /* of the bandwidth of reading; 0: not measured */
@@ -36,6 +36,7 @@ typedef struct llama_result {
     double step_weight_bytes; /* of them, what a step of the rank that reads most reads */
     double step_bytes;        /* of weights and cache that a step of all ranks reads */
     double read_gbps;         /* 0: not measured */
+    double others;            /* part of the CPUs that other programs used; -1: not known */
     int algorithms;
     llama_steps steps[DECODER_ALGORITHMS];
     char products[2][64]; /* what computed those of one row, and of many */

@@ -9,7 +9,7 @@
 
 #include "candidate.h"
 #include "common/elements.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/sweep.h"
 
 /* The fastest of each kind; not there if `seconds` is 0. */
@@ -20,12 +20,6 @@ typedef struct best {
 static double seconds_of(const ta_attention_prediction *p)
 {
     return p->forward.seconds + p->backward.seconds;
-}
-
-static int fail(const char *what)
-{
-    fprintf(stderr, "treeattn-bench: %s\nTry 'treeattn-bench model --help'.\n", what);
-    return EXIT_USAGE;
 }
 
 static ta_attention_config config_of(const model_attention *work, int64_t tokens, int ranks)
@@ -133,7 +127,7 @@ static int print_rows(const model_attention *work, const ta_cluster *cluster, co
                 json_open(json, "candidates", '[');
             }
             if (find_best(cluster, &config, count, &found, json) != TA_OK)
-                return fail(ta_last_error());
+                return fail_alike("model", EXIT_USAGE, "%s", ta_last_error());
             if (json) {
                 json_close(json, ']');
                 json_close(json, '}');
@@ -160,7 +154,7 @@ int model_attention_cluster(const model_attention *work, const char *cluster, co
 {
     ta_cluster *made = NULL;
     if (ta_cluster_create(cluster, &made) != TA_OK)
-        return fail(ta_last_error());
+        return fail_alike("model", EXIT_USAGE, "%s", ta_last_error());
     arg_list all = *ranks;
     if (all.count == 0)
         all = sweep_one(cluster_ranks(work, made));

@@ -13,9 +13,9 @@
 #include "common/args.h"
 #include "common/bars.h"
 #include "common/elements.h"
-#include "common/exit_code.h"
+#include "common/fail.h"
 #include "common/json.h"
-#include "common/run_head.h"
+#include "common/run_files.h"
 #include "common/sweep.h"
 #include "kinds.h"
 
@@ -254,12 +254,6 @@ static void write_row(json_writer *json, const char *cluster, const model_row *r
     json_close(json, '}');
 }
 
-static int fail(const char *what)
-{
-    fprintf(stderr, "treeattn-bench: %s\nTry 'treeattn-bench model --help'.\n", what);
-    return EXIT_USAGE;
-}
-
 /* The number of ranks of a cluster: what its text says that nodes have. */
 static int cluster_ranks(const ta_cluster *cluster, const model_options *o)
 {
@@ -281,7 +275,7 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
 {
     ta_cluster *cluster = NULL;
     if (ta_cluster_create(name, &cluster) != TA_OK)
-        return fail(ta_last_error());
+        return fail_alike("model", EXIT_USAGE, "%s", ta_last_error());
     arg_list ranks = *rank_list;
     if (ranks.count == 0)
         ranks = (arg_list){1, {cluster_ranks(cluster, o)}};
@@ -295,7 +289,7 @@ static int run_cluster(const model_options *o, const char *name, const arg_list 
         for (int t = 0; t < o->tokens.count && code == EXIT_OK; t++) {
             model_row row = {.tokens = o->tokens.values[t], .ranks = (int)ranks.values[r]};
             if (predict_row(o, cluster, &row) != TA_OK) {
-                code = fail(ta_last_error());
+                code = fail_alike("model", EXIT_USAGE, "%s", ta_last_error());
                 continue;
             }
             if (o->kinds)
@@ -370,25 +364,24 @@ int model_command(int argc, char **argv)
     model_options o;
     json_writer json;
     if (parse(argc, argv, &o, error, sizeof error) != 0)
-        return fail(error);
+        return fail_alike("model", EXIT_USAGE, "%s", error);
     if (o.help) {
         model_help(stdout);
         return EXIT_OK;
     }
-    FILE *file = o.json ? run_json_open(o.json) : NULL;
-    if (o.json && !file) {
-        snprintf(error, sizeof error, "--json is '%s', which cannot be written", o.json);
-        return fail(error);
-    }
-    if (file) {
-        json_init(&json, file);
+    run_files files;
+    if (run_files_open(&files, o.json, NULL, error, sizeof error) != EXIT_OK)
+        return fail_alike("model", EXIT_USAGE, "%s", error);
+    if (files.json) {
+        json_init(&json, files.json);
         json_open(&json, NULL, '[');
     }
-    int code = run(&o, file ? &json : NULL);
-    if (file) {
+    int code = run(&o, files.json ? &json : NULL);
+    if (files.json) {
         json_close(&json, ']');
-        fputs("\n", file);
-        fclose(file);
+        fputs("\n", files.json);
     }
+    if (run_files_close(&files, error, sizeof error) != EXIT_OK)
+        return fail_alike("model", EXIT_WRONG, "%s", error);
     return code;
 }

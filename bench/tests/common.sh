@@ -35,6 +35,29 @@ says()
     grep -qF -e "$2" "$work/$1" || fail "'$2' is not in std$1"
 }
 
+# same_csv NAME...: $work/csv has a line for each row of $work/json. These columns are there, and
+# all that have names of the JSON have its numbers and words; null is nan.
+same_csv()
+{
+    "$python" - "$work/json" "$work/csv" "$@" <<'PYTHON' || fail 'the CSV is not as the JSON'
+import csv, json, math, sys
+
+rows, lines = json.load(open(sys.argv[1]))["rows"], list(csv.DictReader(open(sys.argv[2])))
+assert len(rows) == len(lines) > 0, (len(rows), len(lines))
+for row, line in zip(rows, lines):
+    for name in sys.argv[3:]:
+        assert name in line and None not in line.values(), (name, line)
+    row.update({f"{name}_us": value for name, value in row.get("step_us", {}).items()})
+    for name in line.keys() & row.keys():
+        cell, value = line[name], row[name]
+        if name == "samples" and isinstance(value, list):
+            value = len(value)
+        same = (cell == value if isinstance(value, str) else math.isnan(float(cell))
+                if value is None else math.isclose(float(cell), value, rel_tol=1e-6))
+        assert same, (name, cell, value)
+PYTHON
+}
+
 # refuses TEXT FLAGS...: a usage error of $refusing that says TEXT, and prints no table.
 refusing=decode
 refuses()

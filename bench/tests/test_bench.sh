@@ -338,7 +338,10 @@ if [ -n "$modules" ]; then
         "$python" - "$work/json" <<'PYTHON' || fail "the plan has no launches of a step: $flags"
 import json, re, sys
 
-for row in json.load(open(sys.argv[1]))["rows"]:
+report = json.load(open(sys.argv[1]))
+places = [place["device"] for place in report["launch"]["places"]]
+assert places == ["simt:0", "simt:1"][:len(places)], places  # also where the host connects them
+for row in report["rows"]:
     assert "device: simt:0\n" in row["plan"], row["plan"]
     assert int(re.search("last step launches: ([0-9]+)\n", row["plan"])[1]) in (2, 3), row["plan"]
     to_device = int(re.search("last step copies: ([0-9]+) bytes to", row["plan"])[1])
@@ -363,6 +366,7 @@ for row in report["rows"]:
     assert "last step copies: 0 bytes to the device, 0 bytes from it" in row["plan"], row["plan"]
     assert (", replayed from a graph" in row["plan"]) == graph, row["plan"]
     assert row["clock"] == "events" and row["step_us"]["min"] > 0, row
+    assert row["fma_fraction"] is None, row
     if graph: # into which nobody sees
         assert row["attend_us"] is None and row["exchange_us"] is None, row
     else:

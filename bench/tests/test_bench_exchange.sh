@@ -44,8 +44,9 @@ sizes='-b 2k -e 8k -f 2 -n 4 -r 3 -w 1'
 if [ -n "${TA_SIMT_MODULES:-}" ]; then
     export TREEATTN_MODULE_PATH="$TA_SIMT_MODULES"
     gpus='doubling binomial scatter all-gather direct'
-    run 0 exchange $sizes --device simt --ranks 3 --json "$work/json"
+    run 0 exchange $sizes --device simt --ranks 3 --json "$work/json" --csv "$work/csv"
     check 3 $gpus ta_all_reduce ta_all_gather
+    same_csv kind device
     says out 'device    simt, one for each rank; connected by NCCL or RCCL'
     run 0 exchange $sizes --device simt --group host --ranks 2 --placement root --json "$work/json"
     check 2 binomial scatter all-gather all-reduce direct ta_all_reduce ta_all_gather
@@ -59,8 +60,11 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     run 2 exchange --device simt:1
     says err '--device is simt:1: must be a kind of GPU'
 elif [ $# = 0 ]; then
-    run 0 exchange $sizes --ranks 3 --json "$work/json"
+    run 0 exchange $sizes --ranks 3 --json "$work/json" --csv "$work/csv"
     check 3 $kinds
+    same_csv bytes ranks kind placement median_us ratio_high cpus_used_by_others checked wrong
+    run 2 exchange --csv /nonexistent/file
+    says err "--csv is '/nonexistent/file', which cannot be written"
     run 0 exchange $sizes --ranks 4 --placement heads --kinds direct,scatter --json "$work/json"
     check 4 direct scatter
     run 0 exchange $sizes --ranks 2 --placement root --json "$work/json"
@@ -82,8 +86,9 @@ elif [ $# = 0 ]; then
     run 2 exchange --ranks 1
     says err 'ranks'
 else
-    "$@" -n 3 "$bench" exchange $sizes --json "$work/json" >"$work/out" 2>"$work/err" ||
-        fail 'it ended with an error'
+    "$@" -n 3 "$bench" exchange $sizes --json "$work/json" --csv "$work/csv" >"$work/out" \
+        2>"$work/err" || fail 'it ended with an error'
     check 3 $kinds MPI_Allreduce MPI_Allgather
+    same_csv kind wrong
 fi
 exit "$failed"

@@ -78,14 +78,38 @@ if [ $# -gt 0 ]; then
 fi
 
 # shellcheck disable=SC2086
-run 0 llama $small --tokens 60,100 --ranks 1,3 --json "$work/json"
+run 0 llama $small --tokens 60,100 --ranks 1,3 --json "$work/json" --csv "$work/csv"
+same_csv tokens algorithm model kv_dtype median_us ratio_low together_us fraction weights_share
 rows 6 1
 rows 6 3
 says out 'by grid'
+# A ratio is that of the steps of each word, and what they come to is the same in table and JSON.
+"$python" - "$work/json" "$work/out" <<'PYTHON' || fail 'ratios, or rows of the table, are wrong'
+import json, statistics, sys
+
+rows = json.load(open(sys.argv[1]))["rows"]
+table = [line for line in open(sys.argv[2]) if line[0] in " !"]
+assert len(rows) == len(table) == 12, table
+for i, (row, line) in enumerate(zip(rows, table)):
+    first = rows[i // 3 * 3]["step_us"]["samples"]
+    pairs = sorted(a / b for a, b in zip(row["step_us"]["samples"], first))
+    # Of 4 samples the interval leaves out none.
+    for name, right in (("ratio", statistics.median(pairs)), ("ratio_low", pairs[0]),
+                        ("ratio_high", pairs[-1])):
+        assert abs(row[name] / right - 1) < 1e-6, (name, row[name], right)
+    assert (line[0] == "!") == (row.get("cpus_used_by_others", 0) > 0.05), (line, row)
+    assert any(f"{row['ratio']:.{n}f}" in line.split() for n in range(3)), (line, row["ratio"])
+    assert len(line) <= 101, line
+PYTHON
+says out 'wide has more columns'
 # shellcheck disable=SC2086
 run 0 llama $small --weights tensor --ranks 5 --json "$work/json"
 rows 3 5
 says out 'by chunks'
+# shellcheck disable=SC2086
+run 0 llama $small --prefill none --ranks 2 --json "$work/json" --kv-dtype f32 --dtype f16 \
+    --read 0 --csv "$work/csv"
+same_csv read_gbps prefill_us
 # shellcheck disable=SC2086
 run 0 llama $small --prefill none --ranks 2 --json "$work/json" --kv-dtype f32 --dtype f16
 rows 3 2
@@ -241,7 +265,7 @@ for ranks in 1 3; do
     run 1 llama --model "$work/nan" --tokens 20 --new 2 --block 4 --threads 1 --ranks $ranks \
         --json "$work/json"
     says err 'are NaN or infinite'
-    grep -q ' -*nan ' "$work/out" || fail 'the table does not show it'
+    grep -Eq ' -?nan( |$)' "$work/out" || fail 'the table does not show it'
 done
 
 # Words of a file, and words by chance, which a seed decides.
@@ -269,6 +293,16 @@ for i, word in enumerate(row["words"]):
     one = logits[250 * i:250 * (i + 1)]
     assert one.index(max(one)) == word, (i, word)
 PYTHON
+
+# Every column, and those of a prediction within the usual width.
+# shellcheck disable=SC2086
+run 0 llama $small --wide
+says out 'words/s'
+# shellcheck disable=SC2086
+run 0 llama $small --ranks 2 --ring expanded --cluster h100:1x2
+! grep -v '^#' "$work/out" | awk 'length > 100' | grep -q . ||
+    fail 'a row has more than 100 columns'
+grep -q '^#.* range .* model *paper$' "$work/out" || fail 'a column is missing'
 
 # Predictions, beside the paper's figures.
 run 0 llama --model 3.1-8b --tokens 32k,256k --cluster h100:1x8 --predict --json "$work/json"
@@ -319,12 +353,14 @@ refuses '--link is for --device host' --link 1ms,1GB/s --device cuda
 refuses '--logits is for one row' --logits "$work/logits" --ranks 1,2
 refuses 'must be chunks or none' --weights tensor --prefill grid
 refuses '--predict needs --cluster' --predict
+refuses '--csv is for rows that are measured' --predict --cluster h100:1x8 --csv "$work/csv"
+refuses "--csv is '/nonexistent/file', which cannot be written" --csv /nonexistent/file
 refuses '--cluster' --predict --cluster nothing:1x1
 refuses '--reproducible needs --algo tree' --reproducible 16
 refuses '--block must be a multiple' --reproducible 48 --algo tree
 refuses '--reproducible needs --weights replicated' --reproducible 16 --weights tensor
 refuses 'is no BLAS' --matmul nothing.so
-refuses 'weights and cache need' --model 3-70b --tokens 1M
+refuses 'weights and cache need' --model 3-70b --tokens 1024M # 352 TB of K and V
 refuses '--ring expanded needs --weights replicated' --ring expanded --weights tensor
 refuses '--group is ccl' --group ccl
 TREEATTN_MODULE_PATH=$work run 3 llama --device nothing

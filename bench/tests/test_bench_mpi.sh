@@ -63,6 +63,17 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     "$@" -n 2 "$bench" decode --device simt --group host -b 96 -G $small >"$work/out" \
         2>"$work/err" || code=$?
     [ "$code" = 3 ] || fail "exit $code, not 3: graphs of a group that moves host memory"
+    # shellcheck disable=SC2086
+    "$@" -n 3 "$bench" attention --device simt --group host -b 96 --algo grid,ring $small \
+        --json "$work/json" >"$work/out" 2>"$work/err" || fail 'attention ended with an error'
+    "$python" - "$work/json" <<'PYTHON' || fail 'attention on GPUs is not right'
+import json, sys
+
+report = json.load(open(sys.argv[1]))
+places = [place["device"] for place in report["launch"]["places"]]
+assert places == ["simt:0", "simt:1", "simt:2"], places
+assert all(row["wrong"] == 0 and row["checked"] > 0 for row in report["rows"]), report["rows"]
+PYTHON
 fi
 
 # Full sequences, both variants of the grid and the ring, each process with its own tokens.
@@ -83,11 +94,52 @@ for row in rows:
     assert row["bytes_received_per_rank"] > 0 and row["peak_bytes_per_rank"] > 0, row
 PYTHON
 
+# ends CODE TEXT FLAGS...: two processes end with CODE, none waits for another, and one of them says
+# TEXT.
+ends()
+{
+    expected=$1
+    text=$2
+    shift 2
+    code=0
+    # shellcheck disable=SC2086
+    timeout 60 $launch -n 2 "$bench" "$@" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = "$expected" ] || fail "exit $code, not $expected: $*"
+    [ "$(grep -cF -e "$text" "$work/err")" = 1 ] || fail "'$text' is not said once"
+}
+launch="$*"
+
 # The number of ranks is the launcher's business.
-code=0
-"$@" -n 2 "$bench" decode --ranks 3 >"$work/out" 2>"$work/err" || code=$?
-[ "$code" = 2 ] || fail "exit $code, not 2: --ranks 3 on 2 processes"
-grep -q 'there are 2 MPI processes' "$work/err" || fail 'it does not say why'
+ends 2 'there are 2 MPI processes' decode --ranks 3
+# What only the first process finds.
+for command in decode attention exchange llama; do
+    ends 2 "--json is '/nonexistent/file', which cannot be written" $command \
+        --json /nonexistent/file
+    ends 2 "--csv is '/nonexistent/file', which cannot be written" $command \
+        --csv /nonexistent/file
+done
+# What all of them find: in the flags, in the device, and in the plan.
+ends 2 "--kinds is 'fastest'" exchange --kinds fastest
+ends 2 '--group is ccl, but --device is host' exchange --group ccl
+ends 2 '--group is ccl, but --device is host' attention --group ccl
+ends 3 "no device \"nothing\"" exchange --device nothing
+ends 2 'a config.cluster with several nodes' exchange --kinds two-level
+
+# A wrong result that one process sees: all sizes are measured, and all processes end.
+if [ -n "${TA_WRONG_COMBINE:-}" ]; then
+    code=0
+    export WRONG_RANK=1 # and a sanitizer is not to mind what is loaded before it
+    export "ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0"
+    timeout 60 "$@" -n 2 env "LD_PRELOAD=$TA_WRONG_COMBINE" "$bench" exchange --kinds doubling \
+        -b 2k -e 4k -f 2 -n 2 -r 2 -w 0 --json "$work/json" >"$work/out" 2>"$work/err" || code=$?
+    [ "$code" = 1 ] || fail "exit $code, not 1: wrong results of an exchange"
+    "$python" - "$work/json" <<'PYTHON' || fail 'wrong results are not in the JSON'
+import json, sys
+
+rows = [row for row in json.load(open(sys.argv[1]))["rows"] if row["kind"] == "doubling"]
+assert [row["wrong"] for row in rows] == [1, 1], rows
+PYTHON
+fi
 
 [ "$failed" = 0 ] && echo ok
 exit "$failed"

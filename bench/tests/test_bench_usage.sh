@@ -96,11 +96,11 @@ run 3 decode -b 64 --ranks 2 -G
 says err "-G is not possible with this device and group"
 refuses "--group is ccl, but --device is host: must be a kind of GPU" -b 64 --group ccl
 
-# A device that is not there.
-run 3 decode -b 64 --device cuda
-says err "device 'cuda' is not available"
-run 3 decode -b 64 --device rocm:0
-says err "'rocm:0'"
+# A device that is not there, on a machine with GPUs either.
+run 3 decode -b 64 --device cuda:99
+says err "device 'cuda:99' is not available"
+run 3 decode -b 64 --device rocm:99
+says err "'rocm:99'"
 run 3 decode -b 64 --device simt:99
 says err "'simt:99'"
 

@@ -53,7 +53,7 @@ static ta_status run_rank(ta_group *group, void *context)
     decoder_options own = run->options;
     const decoder_options *o = &own;
     int divided = o->tensor ? ta_group_size(group) : 1;
-    own.gpu_number = ccl ? rank : -1;
+    own.gpu_each = ccl;
     if (llama_part_make(o->weights, o->tensor ? rank : 0, divided, &part) != 0)
         return TA_ERR_NO_MEMORY;
     vocabulary = part.config.vocabulary;
@@ -395,7 +395,7 @@ static ta_status choose_rank(ta_group *group, void *context)
     llama_part part;
     if (llama_part_make(run->options.weights, 0, 1, &part) != 0)
         return TA_ERR_NO_MEMORY;
-    run->options.gpu_number = -1;
+    run->options.gpu_each = 0;
     ta_status status = decoder_create(group, &run->options, &part, &d);
     if (status == TA_OK)
         status = decoder_prefill(d, words, PROMPT, run->logits[0][0][0]);

@@ -72,10 +72,28 @@ for title in titles:  # of one machine: its name, and then the shape
 assert any("emulated links" in title for title in titles), titles
 assert " ".join(text.split()).count("treeattn-bench decode -b 256") >= 2
 assert not re.search(r"\b1 (threads|ranks|grid rows|grid columns)\b", text)
+for name, part in (("a: decode", "part of reading"), ("c: attention", "part of the FMA loop"),
+                   ("e: llama", "part of reading")):
+    table = re.search(f"<caption>{name[0].upper()}{name[1:]}.*?</thead>", page, re.S).group(0)
+    assert table.count(">part of ") == 1 and f">{part}<" in table, (name, table)
 for word in ("emulated links", "tree", "ring-kv", "prefers-color-scheme", "Side by side",
              "KV GB/s", "attend µs", "messages received per rank"):
     assert word in page, word
 PYTHON
+
+# What was not measured is in no table, nor is the 0 that files had for it.
+run 0 llama --tokens 64 --new 2 --ranks 2 --threads 1 --read 0 --json "$work/unread.json"
+sed 's/\("fraction": \|"read_gbps": \)null/\10/' "$work/unread.json" >"$work/zero.json"
+! cmp -s "$work/unread.json" "$work/zero.json" || fail "there is no null in the JSON"
+for file in unread zero; do
+    run 0 report "$work/$file.json" -o "$work/unread.html"
+    ! grep -q 'part of reading\|read GB/s' "$work/unread.html" || fail "$file: what was not read"
+    run 0 compare "$work/$file.json" "$work/e.json"
+    says out "A frac B frac"
+    grep -q ' - *[0-9]*\.[0-9][0-9] *0$' "$work/out" || fail "$file: no - beside a fraction"
+    run 0 compare "$work/$file.json" "$work/$file.json"
+    ! grep -q frac "$work/out" || fail "$file: a fraction of what was not read"
+done
 
 # What is no file of ours, and what cannot be written: a sentence, and no page.
 echo '{"rows": [}' >"$work/bad.json"

@@ -69,6 +69,17 @@ static void test_interval_covers(void)
     TEST_ASSERT_TRUE(held >= series * 941 / 1000 && held <= series * 977 / 1000);
 }
 
+/* Of the quotients, and not a quotient of two medians. */
+static void test_ratio_is_of_pairs(void)
+{
+    const double first[] = {1, 10, 100}, these[] = {3, 20, 100};
+    bench_interval ratio;
+    TEST_ASSERT_EQUAL(0, stats_ratio(these, first, 3, &ratio));
+    TEST_ASSERT_EQUAL_DOUBLE(2, ratio.median);
+    TEST_ASSERT_EQUAL_DOUBLE(1, ratio.low);
+    TEST_ASSERT_EQUAL_DOUBLE(3, ratio.high);
+}
+
 /* In each round all come once; over twice as many rounds as there are, each begins equally often,
  * and of each two both come directly behind the other equally often. */
 static void test_turns(void)
@@ -100,6 +111,7 @@ int main(void)
     RUN_TEST(test_interval_known);
     RUN_TEST(test_interval_continues);
     RUN_TEST(test_interval_covers);
+    RUN_TEST(test_ratio_is_of_pairs);
     RUN_TEST(test_turns);
     return UNITY_END() != 0;
 }
