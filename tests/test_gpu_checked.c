@@ -379,6 +379,31 @@ static void test_scales(void)
     device->ops->free(device, memory);
 }
 
+/* Of each page, which no check looks at: they stay in device memory. */
+static void test_scales_of_pages(void)
+{
+    enum { EACH = SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS };
+    float scales[EACH];
+    void *memory = NULL;
+    for (int i = 0; i < EACH; ++i)
+        scales[i] = 1.0f;
+    step.config.kv_dtype = TA_E4M3;
+    step.config.query_dtype = TA_F32;
+    step.config.out_dtype = TA_F32;
+    (void)give_pages();
+    EXPECT_OK(device->ops->alloc(device, sizeof scales, &memory));
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    step.kv.k_scale = step.kv.v_scale = (ta_scales){memory, SMALL_KV_HEADS, 0, 1};
+    make_plan();
+    EXPECT_OK(small_step_decode(&step, plan));
+    expect_nothing_kept();
+    ta_append_input input = TA_APPEND_INPUT_INIT; /* bytes that are copied, of the cache itself */
+    input.k.data = step.kv.k.data;
+    input.v.data = step.kv.v.data;
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
+    device->ops->free(device, memory);
+}
+
 enum { ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS, PLACES = SMALL_TOKENS + 1 };
 
 /* In device memory: lists of all positions, from the last to the first; then groups of one. */
@@ -518,6 +543,7 @@ int main(void)
     RUN_TEST(test_pages);
     RUN_TEST(test_the_end_of_the_pages);
     RUN_TEST(test_scales);
+    RUN_TEST(test_scales_of_pages);
     RUN_TEST(test_calls);
     RUN_TEST(test_no_memory_for_copies);
     RUN_TEST(test_heads_of_ranks);

@@ -145,13 +145,16 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
     return plan->device->ops->synchronize(plan->device, stream);
 }
 
-/* Those that are the same for all tokens; the check does not look at others. */
+/* Those that are the same for all tokens. Others, which the check does not look at, stay in device
+ * memory, so it is given none of them. */
 static ta_status fetch_scales(const ta_plan *plan, const ta_problem *p, const ta_kv *kv,
                               ta_scales *scales, float **copy, void *stream)
 {
     int64_t sequences = scales->batch_stride ? p->batch : 1, heads = p->kv_heads;
-    if (!scales->data || scales->token_stride || (kv->page_table && scales->batch_stride))
+    if (!scales->data || scales->token_stride || (kv->page_table && scales->batch_stride)) {
+        *scales = (ta_scales){NULL, 0, 0, 0};
         return TA_OK;
+    }
     TA_TRY(make_copy((size_t)(sequences * heads), sizeof **copy, copy));
     for (int64_t i = 0; i < sequences * heads; ++i)
         TA_TRY(
