@@ -314,6 +314,8 @@ static void test_pages(void)
                  "page 2 of sequence 1 in kv.page_table", "-1");
     step.kv.page_table_stride = -1;
     expect_refused("kv.page_table_stride is -1", NULL);
+    step.kv.page_table_stride = INT64_C(1) << 62; /* whose bytes count as 0 */
+    expect_refused("kv.page_table_stride is 4611686018427387904", "address space");
     step.kv.page_table_stride = 2; /* too few for the tokens, and none of them is read */
     expect_refused("kv.page_table_stride is 2", NULL);
     memset(step.lengths, 0, sizeof step.lengths); /* of which none is enough */

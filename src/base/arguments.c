@@ -205,6 +205,19 @@ ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shap
     return ta_tensor_check_distinct(&tensor, &single);
 }
 
+/* ---- Tables ---- */
+
+ta_status ta_check_table_stride(const char *name, int64_t stride, int32_t sequences)
+{
+    int64_t most = PTRDIFF_MAX / (int64_t)sizeof(int32_t) / (sequences > 0 ? sequences : 1);
+    if (stride < 0 || stride > most)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s is %lld: must be from 0 to %lld, the table of %d sequences would exceed "
+                       "the address space",
+                       name, (long long)stride, (long long)most, (int)sequences);
+    return TA_OK;
+}
+
 /* ---- Fields of a config ---- */
 
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high)

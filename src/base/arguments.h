@@ -93,6 +93,10 @@ ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape)
 /* Fails if two tokens, or heads, of the shape share a scale: for scales that are written. */
 ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shape *shape);
 
+/* The stride of a table of 4-byte numbers from one sequence to the next: 0 or more, and so that the
+ * table of so many sequences is within the address space. */
+ta_status ta_check_table_stride(const char *name, int64_t stride, int32_t sequences);
+
 /* ---- Fields that the configs of all plans share ---- */
 
 ta_status ta_check_int(const char *name, int64_t value, int64_t low, int64_t high);

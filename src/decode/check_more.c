@@ -129,9 +129,6 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
                              void *stream)
 {
     int64_t stride = kv->page_table_stride;
-    if (stride < 0)
-        return ta_fail(TA_ERR_INVALID, "kv.page_table_stride is %lld: must be 0 or more",
-                       (long long)stride);
     TA_TRY(make_copy((size_t)p->batch * (size_t)stride, sizeof *t->pages, &t->pages));
     for (int32_t b = 0; b < p->batch; ++b) {
         const int32_t *bounds = ta_kv_bounds(kv, b);
