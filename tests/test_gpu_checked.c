@@ -381,7 +381,8 @@ static void test_scales(void)
     device->ops->free(device, memory);
 }
 
-/* Of each page, which no check looks at: they stay in device memory. */
+/* Of each page, which a step's check does not look at: they stay in device memory. Those of new
+ * tokens are brought to the host, unless the tokens are bytes. */
 static void test_scales_of_pages(void)
 {
     enum { EACH = SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS };
@@ -402,6 +403,20 @@ static void test_scales_of_pages(void)
     ta_append_input input = TA_APPEND_INPUT_INIT; /* bytes that are copied, of the cache itself */
     input.k.data = step.kv.k.data;
     input.v.data = step.kv.v.data;
+    scales[4 * SMALL_KV_HEADS] = 0.0f; /* of a token that is there */
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
+    input.k.data = input.v.data = step.q.data;
+    input.dtype = TA_F32;
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
+    scales[(SMALL_TOKENS + 2) * SMALL_KV_HEADS + 1] = 0.0f;
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &step.kv, NULL, NULL),
+                 "kv.k_scale of row 3, a new token of sequence 1, and KV head 1 is 0",
+                 "input.make_scales");
+    input.k.data = step.kv.k.data;
+    input.v.data = step.kv.v.data;
+    input.dtype = TA_DTYPE_NONE;
     EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
     device->ops->free(device, memory);
 }

@@ -757,12 +757,12 @@ typedef struct ta_append_input {
  * With the other sources nothing moves, no rank waits for another, and an error is this rank's;
  * that lengths differ between ranks, the next ta_decode() tells.
  *
- * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked
- * mode alone, and otherwise leaves out a token that has no place. On a stream the call queues its
- * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's
- * own type are copied as they are, others are rounded to nearest. For a cache of 8 bits they are
- * divided by their scale first, and what is beyond the type's largest number becomes that number;
- * a NaN stays one. */
+ * The host checks lengths, bounds, starts, pages and the scales of new tokens before it stores
+ * anything; a GPU in checked mode alone, and otherwise leaves out a token that has no place. On a
+ * stream the call queues its work and returns; it can be captured where a step of ta_decode() can.
+ * Elements of the cache's own type are copied as they are, others are rounded to nearest. For a
+ * cache of 8 bits they are divided by their scale first, which must be finite and above 0, and what
+ * is beyond the type's largest number becomes that number; a NaN stays one. */
 TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
                            const ta_call *call, void *stream);
 
