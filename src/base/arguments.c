@@ -17,9 +17,8 @@ const ta_struct_size ta_struct_sizes[TA_STRUCTS] = {
 #undef STRUCT_SIZES
 };
 
-/* The size that the caller gave, if it is one that a struct can have. */
-static ta_status read_size(const ta_struct_size *type, const char *argument, const void *given,
-                           size_t *size)
+ta_status ta_struct_size_of(const ta_struct_size *type, const char *argument, const void *given,
+                            size_t *size)
 {
     if (!given)
         return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to a %s", argument, type->name);
@@ -38,7 +37,7 @@ ta_status ta_struct_read(const ta_struct_size *type, const char *argument, const
 {
     const unsigned char *bytes = given;
     size_t size = 0;
-    TA_TRY(read_size(type, argument, given, &size));
+    TA_TRY(ta_struct_size_of(type, argument, given, &size));
     for (size_t at = type->bytes; at < size; ++at)
         if (bytes[at])
             return ta_fail(TA_ERR_INVALID,
@@ -57,7 +56,7 @@ ta_status ta_struct_write(const ta_struct_size *type, const char *argument, cons
                           void *given)
 {
     size_t size = 0;
-    TA_TRY(read_size(type, argument, given, &size));
+    TA_TRY(ta_struct_size_of(type, argument, given, &size));
     size_t known = size < type->bytes ? size : type->bytes;
     memcpy((char *)given + sizeof size, (const char *)result + sizeof size, known - sizeof size);
     memset((char *)given + known, 0, size - known);

@@ -56,6 +56,11 @@ extern const ta_struct_size ta_struct_sizes[TA_STRUCTS];
 /* No struct will ever be this large: a size above it was never set. It bounds what is read. */
 #define TA_STRUCT_MOST_BYTES 4096
 
+/* The size that the caller gave, if it is one that such a struct can have: also the step from one
+ * to the next in an array of the caller's. */
+ta_status ta_struct_size_of(const ta_struct_size *type, const char *argument, const void *given,
+                            size_t *size);
+
 /* Copy a struct that the caller gave as `argument` to `copy`, which is of the library's own size. A
  * smaller one is an older program's, and the fields it lacks are 0; a larger one is a newer
  * program's, and what this library does not know must be 0. Reads `given->size` bytes at most. */
