@@ -783,8 +783,8 @@ typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
  * base      of part_lse; may differ between ranks.
  * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may
  *           be the memory of part or part_lse.
- * call      tag, batch, tokens, starts and sinks count; window, softcap, alibi_slopes, selected and
- *           prefix_groups must be left out. Sinks count once in total.
+ * call      tag, batch, tokens, starts and sinks count; window, softcap, alibi_slopes, all of
+ *           selected positions and prefixes must be left out. Sinks count once in total.
  *
  * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where
  * the output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay
