@@ -283,6 +283,31 @@ static void test_a_prefix_that_was_given_back(void)
     ta_device_close(device);
 }
 
+/* Of a list only what the row sees needs a page. */
+static void test_selected_pages_that_were_given_back(void)
+{
+    static listed_step s;
+    ta_device *device;
+    ta_plan *plan;
+    listed_step_init(&s, 0, 1);
+    s.step.config.window = 2;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.step.config, &plan));
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    const small_step whole = s.step;
+    give_pages(&s);
+    for (int i = 0; i < SMALL_BATCH * SMALL_TOKENS; ++i) /* of 4 and 5, 5 and 6; 0 and 1, 1 and 2 */
+        if (i < 4 || i >= SMALL_TOKENS + 3)
+            s.pages[i] = -1;
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    TEST_ASSERT_EQUAL_MEMORY(whole.results, s.step.results, sizeof whole.results);
+    s.pages[4] = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&s.step, plan),
+                 "call.selected of row 0, list 0, place 3 is 4: must have a page", NULL);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
 static void test_plans_without_room(void)
 {
     static listed_step s;
@@ -389,6 +414,7 @@ static void all(void)
     if (options_host()) {
         RUN_TEST(test_bad_arguments);
         RUN_TEST(test_a_prefix_that_was_given_back);
+        RUN_TEST(test_selected_pages_that_were_given_back);
         RUN_TEST(test_plans_without_room);
     }
     RUN_TEST(test_algorithms);
