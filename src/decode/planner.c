@@ -19,7 +19,8 @@ const ta_candidate *ta_choice_ring(const ta_choice *choice)
     if (!list)
         return NULL;
     const ta_candidate *kv = &list[TA_WAY_RING_KV], *q = &list[TA_WAY_RING_Q];
-    return kv->calls[0].seconds < q->calls[0].seconds && kv->fits >= q->fits ? kv : q;
+    return kv->possible && kv->calls[0].seconds < q->calls[0].seconds && kv->fits >= q->fits ? kv
+                                                                                             : q;
 }
 
 int ta_choice_one_device_is_cheaper(const ta_choice *choice)
