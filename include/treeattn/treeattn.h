@@ -561,7 +561,7 @@ typedef struct ta_tensor {
  * head, data[b·batch_stride + t·token_stride + h·head_stride] for token t of sequence b, or with a
  * page table of page b. A stride of 0 means that the scale is the same along that axis:
  *
- *     {NULL, 0, 0, 0}      every scale is 1
+ *     {NULL, 0, 0, 0}      every scale is 1; with other strides NULL is an error
  *     {data, 0, 0, 0}      one scale for the whole tensor
  *     {data, 0, 0, 1}      [kv_heads], one for each KV head
  *     {data, n·h, h, 1}    [batch or page][n tokens][h KV heads], one for each token and head;

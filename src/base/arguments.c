@@ -174,11 +174,26 @@ ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shap
 
 /* ---- Scales ---- */
 
+/* Without scales all are 1, which nobody means who says where they are; but a pool of no pages may
+ * have none. */
+static ta_status check_no_scales(const ta_scales *scales, const ta_tensor_shape *shape)
+{
+    if (shape->batch < 1 ||
+        (!scales->batch_stride && !scales->token_stride && !scales->head_stride))
+        return TA_OK;
+    return ta_fail(
+        TA_ERR_INVALID,
+        "%s.data is NULL with batch_stride %lld, token_stride %lld and head_stride %lld: "
+        "must be the scales, or the strides 0, for scales of 1",
+        shape->name, (long long)scales->batch_stride, (long long)scales->token_stride,
+        (long long)scales->head_stride);
+}
+
 ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape)
 {
     int64_t elements = 1;
     if (!scales->data)
-        return TA_OK;
+        return check_no_scales(scales, shape);
     if (!ta_dtype_is_narrow(shape->dtype))
         return ta_fail(TA_ERR_INVALID,
                        "%s.data is %p: must be NULL, config.kv_dtype is %s and only types of 8 "

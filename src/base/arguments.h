@@ -92,7 +92,7 @@ ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shap
 
 /* Scales of the tensor with this shape, whose dim does not count: fails on a misaligned address, a
  * negative stride or one that leads beyond the address space, and if there are any where elements
- * have more than 8 bits. */
+ * have more than 8 bits, or none but strides. */
 ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape);
 
 /* Fails if two tokens, or heads, of the shape share a scale: for scales that are written. */
