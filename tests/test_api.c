@@ -71,6 +71,7 @@ SPOIL(page_tokens_negative, use_pages(s, pages); s->kv.page_tokens = -5)
 SPOIL(page_count, use_pages(s, pages); s->kv.page_count = -1)
 SPOIL(no_pages, use_pages(s, pages); s->kv.page_count = 0)
 SPOIL(page_stride, use_pages(s, pages); s->kv.page_table_stride = 0)
+SPOIL(page_stride_wraps, use_pages(s, pages); s->kv.page_table_stride = INT64_C(1) << 62)
 SPOIL(page_index, use_pages(s, pages))
 SPOIL(page_beyond, use_pages(s, page_beyond))
 SPOIL(page_negative, use_pages(s, negative_page); s->lengths[0] = 5 * s->ranks)
@@ -155,6 +156,7 @@ static const mistake mistakes[] = {
     {"kv.page_count", "is -1", spoil_page_count},
     {"kv.page_count", NULL, spoil_no_pages},
     {"kv.page_table_stride", "is 0", spoil_page_stride},
+    {"kv.page_table_stride", "must be from 0 to 1152921504606846975", spoil_page_stride_wraps},
     {"kv.page_table", "9", spoil_page_index},
     {"kv.page_table", "is 3", spoil_page_beyond},
     {"kv.page_table", "-1", spoil_page_negative},
@@ -244,6 +246,8 @@ static void test_bounds(void)
     expect_refused(&step, plan, "kv.bounds_stride", "1");
     step.kv.bounds_stride = -2;
     expect_refused(&step, plan, "kv.bounds_stride", "-2");
+    step.kv.bounds_stride = INT64_MAX;
+    expect_refused(&step, plan, "kv.bounds_stride is 9223372036854775807", "address space");
     step.kv.bounds = NULL;
     step.kv.bounds_stride = 0;
     EXPECT_OK(small_step_decode(&step, plan));

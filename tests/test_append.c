@@ -1,6 +1,7 @@
 /* ta_append() (src/decode/append.c): random caches that grow, compared bit by bit with ones that
  * the test builds, from every source; arguments that are wrong; ranks that are not in the same
  * step. A failing case prints its seed; `test_append --seed N` runs that one again. */
+#include <math.h>
 #include <string.h>
 
 #include "group/group.h"
@@ -230,6 +231,72 @@ static void test_bad_plans(void)
     ta_device_close(device);
 }
 
+/* A cache of 8 bits and its scales: of each token, one page each, and head. */
+static struct narrow {
+    uint8_t k[CACHE], v[CACHE];
+    float scales[2][BATCH * TOKENS * HEADS];
+} narrow;
+
+static void give_scales(small *s)
+{
+    memset(&narrow, 0x11, sizeof narrow);
+    memset(narrow.scales, 0, sizeof narrow.scales);
+    source = TA_APPEND_ALL;
+    small_init(s);
+    source = TA_APPEND_HEADS;
+    s->config.kv_dtype = TA_E4M3;
+    s->config.query_dtype = TA_F32;
+    s->input.dtype = TA_F32;
+    page(s, 0);
+    s->kv.page_count = BATCH * TOKENS;
+    for (int i = 0; i < BATCH * TOKENS; ++i)
+        s->pages[i] = i;
+    s->kv.k.data = narrow.k;
+    s->kv.v.data = narrow.v;
+    s->kv.k_scale = (ta_scales){narrow.scales[0], HEADS, HEADS, 1};
+    s->kv.v_scale = (ta_scales){narrow.scales[1], HEADS, HEADS, 1};
+    for (int values = 0; values < 2; ++values)
+        for (int head = 0; head < HEADS; ++head) /* of the new tokens alone */
+            narrow.scales[values][3 * HEADS + head] =
+                narrow.scales[values][(TOKENS + 1) * HEADS + head] = 0.5f;
+}
+
+/* New numbers are divided by what is there, so each of it must be a scale. */
+static void test_scales_that_are_not_there(void)
+{
+    static const float bad[] = {0.0f, -1.0f, INFINITY, NAN};
+    ta_device *device;
+    ta_plan *plan;
+    small s;
+    give_scales(&s);
+    const struct narrow before = narrow;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.config, &plan));
+    for (int i = 0; i < 2 * BATCH * HEADS * 4; ++i) {
+        int head = i / 4 % HEADS, row = i / 4 / HEADS % BATCH, values = i / 4 / HEADS / BATCH;
+        float *scale = &narrow.scales[values][(row ? TOKENS + 1 : 3) * HEADS + head];
+        char what[100];
+        snprintf(what, sizeof what,
+                 "kv.%c_scale of row %d, a new token of sequence %d, and KV "
+                 "head %d is %g",
+                 values ? 'v' : 'k', row, row, head, (double)bad[i % 4]);
+        *scale = bad[i % 4];
+        EXPECT_ERROR(TA_ERR_INVALID, small_append(&s, plan), what, "finite and above 0");
+        *scale = 0.5f;
+        TEST_ASSERT_EQUAL_MEMORY(&before, &narrow, sizeof narrow);
+    }
+    EXPECT_OK(small_append(&s, plan));
+    TEST_ASSERT_TRUE(memcmp(&before, &narrow, sizeof narrow) != 0);
+    memset(narrow.scales, 0, sizeof narrow.scales);
+    s.input.dtype = TA_DTYPE_NONE; /* bytes are not divided */
+    EXPECT_OK(small_append(&s, plan));
+    s.input.dtype = TA_F32;
+    s.input.make_scales = 1;
+    EXPECT_OK(small_append(&s, plan));
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
 /* ---- In a group ---- */
 
 static void test_one_rank_is_wrong(void)
@@ -270,6 +337,7 @@ static void run_all(void)
     if (options_host()) {
         RUN_TEST(test_bad_arguments);
         RUN_TEST(test_bad_plans);
+        RUN_TEST(test_scales_that_are_not_there);
         RUN_TEST(test_one_rank_is_wrong);
         RUN_TEST(test_ranks_that_differ);
         RUN_TEST(test_other_sizes);

@@ -22,7 +22,7 @@ void tearDown(void)
 typedef struct half_plan {
     ta_attention a;
     int32_t counts[MOST_RANKS];
-    int32_t starts[2][MOST_RANKS + 1], taken[2][MOST_RANKS], turns[MOST_RANKS + 1];
+    int32_t starts[2][MOST_RANKS + 1], taken[2][MOST_RANKS], turn_starts[MOST_RANKS + 1];
 } half_plan;
 
 static const int32_t weights[MOST_RANKS] = {2, 1, 0, 3, 1, 1};
@@ -48,8 +48,8 @@ static half_plan *make_plan(const layout *l, int rank, int32_t max_tokens, size_
     a->map.block = l->block;
     a->map.ranks = a->ranks;
     if (l->kind == TA_SHARD_WEIGHTED) {
-        ta_shard_make_turns(weights, a->ranks, p->turns);
-        a->map.bounds = p->turns;
+        ta_shard_find_turns(weights, a->ranks, p->turn_starts);
+        a->map.bounds = p->turn_starts;
     }
     a->causal = l->causal;
     a->window = l->window;

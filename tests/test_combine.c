@@ -305,6 +305,13 @@ SPOIL(call_size, s->call.size = 3)
 SPOIL(window, s->call.window = 5)
 SPOIL(softcap, s->call.softcap = 2)
 SPOIL(slopes, s->call.alibi_slopes = s->result)
+SPOIL(selected, s->call.selected = s->starts)
+SPOIL(selected_count, s->call.selected_count = 3)
+SPOIL(selected_lists, s->call.selected_lists = 1)
+SPOIL(prefix_groups, s->call.prefix_groups = 1)
+SPOIL(prefix_starts, s->call.prefix_starts = s->starts)
+SPOIL(prefix_lengths, s->call.prefix_lengths = s->starts)
+SPOIL(reserved, s->call.reserved = 7)
 SPOIL(batch, s->call.batch = 3)
 SPOIL(starts, s->call.starts = s->starts)
 SPOIL(stream, s->stream = s)
@@ -323,6 +330,13 @@ static const mistake mistakes[] = {
     {"call.window is 5", "0", spoil_window, NULL},
     {"call.softcap is 2", "0", spoil_softcap, NULL},
     {"call.alibi_slopes", "NULL", spoil_slopes, NULL},
+    {"call.selected is", "NULL, a combine sees no keys", spoil_selected, NULL},
+    {"call.selected_count is 3", "must be 0", spoil_selected_count, NULL},
+    {"call.selected_lists is 1", "must be 0", spoil_selected_lists, NULL},
+    {"call.prefix_groups is 1", "must be 0", spoil_prefix_groups, NULL},
+    {"call.prefix_starts is", "must be NULL", spoil_prefix_starts, NULL},
+    {"call.prefix_lengths is", "must be NULL", spoil_prefix_lengths, NULL},
+    {"call.reserved is 7", "must be 0", spoil_reserved, NULL},
     {"call.batch is 3", "2", spoil_batch, NULL},
     {"call.starts", "call.tokens", spoil_starts, NULL},
     {"stream", "NULL", spoil_stream, NULL},

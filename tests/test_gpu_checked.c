@@ -314,6 +314,8 @@ static void test_pages(void)
                  "page 2 of sequence 1 in kv.page_table", "-1");
     step.kv.page_table_stride = -1;
     expect_refused("kv.page_table_stride is -1", NULL);
+    step.kv.page_table_stride = INT64_C(1) << 62; /* whose bytes count as 0 */
+    expect_refused("kv.page_table_stride is 4611686018427387904", "address space");
     step.kv.page_table_stride = 2; /* too few for the tokens, and none of them is read */
     expect_refused("kv.page_table_stride is 2", NULL);
     memset(step.lengths, 0, sizeof step.lengths); /* of which none is enough */
@@ -376,6 +378,46 @@ static void test_scales(void)
     scales[2 * EACH - 2] = 0.0f;
     EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
     expect_refused("kv.v_scale of sequence 0 and KV head 0 is 0", "above 0");
+    device->ops->free(device, memory);
+}
+
+/* Of each page, which a step's check does not look at: they stay in device memory. Those of new
+ * tokens are brought to the host, unless the tokens are bytes. */
+static void test_scales_of_pages(void)
+{
+    enum { EACH = SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS };
+    float scales[EACH];
+    void *memory = NULL;
+    for (int i = 0; i < EACH; ++i)
+        scales[i] = 1.0f;
+    step.config.kv_dtype = TA_E4M3;
+    step.config.query_dtype = TA_F32;
+    step.config.out_dtype = TA_F32;
+    (void)give_pages();
+    EXPECT_OK(device->ops->alloc(device, sizeof scales, &memory));
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    step.kv.k_scale = step.kv.v_scale = (ta_scales){memory, SMALL_KV_HEADS, 0, 1};
+    make_plan();
+    EXPECT_OK(small_step_decode(&step, plan));
+    expect_nothing_kept();
+    ta_append_input input = TA_APPEND_INPUT_INIT; /* bytes that are copied, of the cache itself */
+    input.k.data = step.kv.k.data;
+    input.v.data = step.kv.v.data;
+    scales[4 * SMALL_KV_HEADS] = 0.0f; /* of a token that is there */
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
+    input.k.data = input.v.data = step.q.data;
+    input.dtype = TA_F32;
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
+    scales[(SMALL_TOKENS + 2) * SMALL_KV_HEADS + 1] = 0.0f;
+    EXPECT_OK(device->ops->copy(device, memory, scales, sizeof scales, NULL));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &step.kv, NULL, NULL),
+                 "kv.k_scale of row 3, a new token of sequence 1, and KV head 1 is 0",
+                 "input.make_scales");
+    input.k.data = step.kv.k.data;
+    input.v.data = step.kv.v.data;
+    input.dtype = TA_DTYPE_NONE;
+    EXPECT_OK(ta_append(plan, &input, &step.kv, NULL, NULL));
     device->ops->free(device, memory);
 }
 
@@ -545,6 +587,7 @@ int main(void)
     RUN_TEST(test_pages);
     RUN_TEST(test_the_end_of_the_pages);
     RUN_TEST(test_scales);
+    RUN_TEST(test_scales_of_pages);
     RUN_TEST(test_calls);
     RUN_TEST(test_wrong_starts_without_checks);
     RUN_TEST(test_no_memory_for_copies);

@@ -294,6 +294,8 @@ SPOIL(negative_stride, s->kv.v_scale.token_stride = -1)
 SPOIL(negative_head_stride, s->kv.v_scale.head_stride = -5)
 SPOIL(far_stride, s->kv.k_scale.token_stride = INT64_MAX / 2)
 SPOIL(far_head_stride, s->kv.k_scale.head_stride = INT64_MAX)
+SPOIL(no_scales, s->kv.k_scale.data = NULL; s->kv.k_scale.token_stride = HEADS)
+SPOIL(no_head_scales, s->kv.v_scale.data = NULL)
 SPOIL(nan_scale, s->k_scales[1] = NAN)
 SPOIL(zero_scale, s->v_scales[0] = 0.0f)
 SPOIL(negative_scale, s->v_scales[1] = -1.0f)
@@ -307,6 +309,8 @@ static const mistake mistakes[] = {
     {"kv.v_scale.head_stride is -5", "0 ", spoil_negative_head_stride, NULL},
     {"kv.k_scale.token_stride is 4611686018427387903", "address space", spoil_far_stride, NULL},
     {"kv.k_scale.head_stride is 9223372036854775807", "address space", spoil_far_head_stride, NULL},
+    {"kv.k_scale.data is NULL", "head_stride 1: must be the scales", spoil_no_scales, NULL},
+    {"kv.v_scale.data is NULL", "the strides 0", spoil_no_head_scales, NULL},
     {"kv.k_scale of sequence 0 and KV head 1 is nan", "above 0", spoil_nan_scale, NULL},
     {"kv.v_scale of sequence 0 and KV head 0 is 0", "above 0", spoil_zero_scale, NULL},
     {"kv.v_scale of sequence 0 and KV head 1 is -1", "above 0", spoil_negative_scale, NULL},
@@ -369,7 +373,7 @@ static void test_bad_scales_to_be_made(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &s.kv, NULL, NULL),
                  "kv.k_scale.token_stride is 0", "overlap");
     s.kv.k_scale = (ta_scales){made[0], TOKENS * HEADS, HEADS, 1};
-    s.kv.v_scale.data = NULL;
+    s.kv.v_scale = (ta_scales){NULL, 0, 0, 0};
     EXPECT_ERROR(TA_ERR_INVALID, ta_append(plan, &input, &s.kv, NULL, NULL),
                  "kv.v_scale.data is NULL", "make_scales");
     s.kv.v_scale = (ta_scales){made[1], TOKENS * HEADS, HEADS, 1};

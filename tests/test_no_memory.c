@@ -11,6 +11,7 @@
 #include <treeattn/cluster.h>
 
 #include "base/status.h"
+#include "decode/planner.h"
 #include "group/group.h"
 #include "lib/expect.h"
 #include "lib/memory_transport.h"
@@ -105,6 +106,7 @@ typedef struct scene {
     small_step step;
     const ta_cluster *cluster;
     ta_plan *plan;
+    ta_choice choice;
     ta_attention *attention;
     ta_cluster *made;
     ta_group *part;
@@ -130,6 +132,7 @@ typedef struct trial {
 static void free_scene(scene *s)
 {
     ta_plan_destroy(s->plan);
+    ta_choice_free(&s->choice);
     ta_attention_destroy(s->attention);
     ta_cluster_destroy(s->made);
     ta_group_destroy(s->part);
@@ -218,6 +221,29 @@ static ta_status make_two_level(scene *s)
     s->step.config.cluster = s->cluster;
     s->step.config.exchange = TA_EXCHANGE_TWO_LEVEL;
     return make_plan(s);
+}
+
+/* Rank 0 says where the ranks are, on two levels. */
+static ta_status know_levels(scene *s)
+{
+    static const int node_of[RANKS] = {0, 0, 1};
+    s->choice.exchange = TA_EXCHANGE_MULTI_LEVEL;
+    s->choice.algorithm = TA_ALGORITHM_TREE;
+    TA_TRY(ta_nodes_make(node_of, RANKS, &s->choice.nodes));
+    return ta_nodes_add(node_of, RANKS, TA_UNIT_RACK, &s->choice.nodes);
+}
+
+/* As a plan does, all follow it and then tell each other whether they could. */
+static ta_status follow_levels(scene *s)
+{
+    ta_status status = ta_planner_follow(s->group, &s->choice, TA_OK);
+    int64_t failures = status != TA_OK;
+    if (status == TA_OK && ta_nodes_levels(&s->choice.nodes) != 2)
+        return ta_fail(TA_ERR_MISMATCH, "not on two levels");
+    ta_status heard = ta_group_max_host(s->group, &failures, 1, NULL, NULL);
+    if (status != TA_OK || heard != TA_OK)
+        return status != TA_OK ? status : heard;
+    return failures ? ta_fail(TA_ERR_MISMATCH, "a rank has no memory") : TA_OK;
 }
 
 static ta_status make_direct(scene *s)
@@ -441,6 +467,7 @@ static void test_plans(void)
                                  {"pass-KV", NULL, make_ring_kv},
                                  {"pass-Q", NULL, make_ring_q},
                                  {"two levels", NULL, make_two_level},
+                                 {"many levels", know_levels, follow_levels},
                                  {"a direct exchange", NULL, make_direct},
                                  {"a planned exchange", NULL, make_planned},
                                  {"a plan that combines", NULL, make_combine},

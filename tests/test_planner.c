@@ -102,7 +102,7 @@ static void says(const char *text, const char *wanted)
 
 typedef struct trial {
     const ta_cluster *cluster; /* rank 0's; the others have none, or the same */
-    int known;
+    int known, shared_prefixes;
     ta_cluster *made;
     ta_exchange wanted, other_wanted;
     ta_algorithm algorithm;
@@ -133,6 +133,7 @@ static ta_status plan_rank(ta_group *group, void *context)
     small_step_init(&step, rank, ta_group_size(group));
     step.config.cluster = rank == 0 || t->known ? t->cluster : NULL;
     step.config.algorithm = t->algorithm;
+    step.config.shared_prefixes = t->shared_prefixes;
     step.config.exchange = rank == 0 ? t->wanted : t->other_wanted;
     ta_status status = ta_plan_create(group, device, &step.config, &plan);
     if (status == TA_OK) {
@@ -284,6 +285,9 @@ static void test_the_tree_where_it_is_cheaper(void)
     says(t->text, "algorithm: tree\nwhy: K and V stay in place, and what moves does not grow with "
                   "the tokens; ring pass-Q would take ");
     says(t->text, "candidate: ring pass-Q: ");
+    t->shared_prefixes = 1; /* with which the other ring is none */
+    EXPECT_OK(ta_group_run_threads(8, NULL, plan_rank, t));
+    says(t->text, "the tokens; ring pass-Q would take ");
     trial_free(t);
 }
 

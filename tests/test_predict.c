@@ -3,6 +3,7 @@
 #include "decode/predict.h"
 
 #include <math.h>
+#include <string.h>
 
 #include <treeattn/cluster.h>
 
@@ -307,6 +308,46 @@ static void test_all_at_once(void)
     ta_cluster_destroy(cluster);
 }
 
+/* A program of a version whose ta_prediction is larger has an array of those. */
+static void test_all_at_once_of_other_versions(void)
+{
+    enum { MOST = sizeof(ta_prediction) + 32 };
+    ta_cluster *cluster;
+    ta_plan_config config = paper_config(1000);
+    ta_prediction all[TA_WAYS];
+    _Alignas(ta_prediction) char memory[TA_WAYS * MOST], before[sizeof memory];
+    int count = -1;
+    EXPECT_OK(ta_cluster_create("h100:2x2", &cluster));
+    for (int i = 0; i < TA_WAYS; ++i)
+        all[i] = (ta_prediction)TA_PREDICTION_INIT;
+    EXPECT_OK(ta_predict_all(cluster, &config, 4, all, TA_WAYS, &count));
+    for (size_t each = sizeof(ta_prediction); each <= MOST; each += 32) {
+        memset(memory, 0, sizeof memory);
+        for (int i = 0; i < TA_WAYS; ++i)
+            memcpy(memory + i * each, &each, sizeof each);
+        EXPECT_OK(
+            ta_predict_all(cluster, &config, 4, (ta_prediction *)(void *)memory, TA_WAYS, &count));
+        for (int i = 0; i < TA_WAYS; ++i)
+            TEST_ASSERT_EQUAL_MEMORY((char *)&all[i] + sizeof each, memory + i * each + sizeof each,
+                                     sizeof(ta_prediction) - sizeof each);
+    }
+    count = -1;
+    memset(memory + 3 * MOST, 0, sizeof(size_t));
+    memcpy(before, memory, sizeof memory);
+    EXPECT_ERROR(
+        TA_ERR_INVALID,
+        ta_predict_all(cluster, &config, 4, (ta_prediction *)(void *)memory, TA_WAYS, &count),
+        "predictions[3].size is 0", "TA_PREDICTION_INIT");
+    memory[3 * MOST] = before[3 * MOST] = sizeof(ta_prediction);
+    EXPECT_ERROR(
+        TA_ERR_INVALID,
+        ta_predict_all(cluster, &config, 4, (ta_prediction *)(void *)memory, TA_WAYS, &count),
+        "predictions[3].size is 96", "must be that of predictions[0], 128");
+    TEST_ASSERT_EQUAL_MEMORY(before, memory, sizeof memory);
+    TEST_ASSERT_EQUAL_INT(-1, count);
+    ta_cluster_destroy(cluster);
+}
+
 /* Racks behind one slow link: the third level pays for large partials, not for small ones. */
 static void test_a_third_level(void)
 {
@@ -332,6 +373,7 @@ int main(void)
     RUN_TEST(test_chosen_and_names);
     RUN_TEST(test_bad_arguments);
     RUN_TEST(test_all_at_once);
+    RUN_TEST(test_all_at_once_of_other_versions);
     RUN_TEST(test_a_third_level);
     return UNITY_END() != 0;
 }

@@ -3,7 +3,6 @@
  * also checked against the oracle with the mode's own bound. `--seed N` runs that random case
  * alone. tests/test_tally.c has the algebra. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <treeattn/cluster.h>
@@ -11,11 +10,11 @@
 #include "exchange/kinds.h"
 #include "lib/case.h"
 #include "lib/expect.h"
+#include "lib/expect_case.h"
 #include "lib/options.h"
 #include "lib/seed_main.h"
 #include "lib/small_step.h"
 
-static char failure[2048];
 static bound_worst worst;
 static const int rank_counts[] = {1, 2, 3, 5, 8};
 
@@ -25,34 +24,6 @@ void setUp(void)
 
 void tearDown(void)
 {
-}
-
-static case_kept run(const decode_case *c)
-{
-    case_kept kept;
-    if (!case_run_keep(c, &worst, &kept, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
-    return kept;
-}
-
-/* Are all results the same to the bit, where both have them? */
-static bool same(const case_kept *a, const case_kept *b, bool lse)
-{
-    return !memcmp(a->out, b->out, (size_t)a->out_count * sizeof *a->out) &&
-           (!lse || !memcmp(a->lse, b->lse, (size_t)a->lse_count * sizeof *a->lse));
-}
-
-static void expect_same(const case_kept *first, const decode_case *c)
-{
-    char line[1024];
-    case_kept kept = run(c);
-    bool equal = same(first, &kept, c->want_lse);
-    case_kept_free(&kept);
-    if (equal)
-        return;
-    case_describe(c, line, sizeof line);
-    snprintf(failure, sizeof failure, "other bits than on one rank\n    case: %s", line);
-    TEST_FAIL_MESSAGE(failure);
 }
 
 static bool possible(const decode_case *c)
@@ -125,7 +96,7 @@ static void test_the_whole_product(void)
         c.lengths[1] = 40;
         c.alibi = c.sinks = work;
         c.query_deviation = 4;
-        case_kept first = run(&c);
+        case_kept first = keep_case(&c, &worst);
         for (int i = 0; i < 5; ++i)
             for (int map = 0; map < MAPS; ++map)
                 for (int kind = TA_EXCHANGE_DOUBLING; kind < TA_EXCHANGE_KINDS; ++kind)
@@ -137,7 +108,7 @@ static void test_the_whole_product(void)
                         set_map(&c, map);
                         set_placement(&c, (ta_placement)placement);
                         if (possible(&c) && chosen(number++))
-                            expect_same(&first, &c);
+                            expect_bits(&first, &c, &worst, "on one rank");
                     }
         case_kept_free(&first);
     }
@@ -167,7 +138,7 @@ static void run_seed(uint64_t seed)
                  c.plan.kv_dtype < NUMBER_DTYPE_END && c.plan.query_dtype != TA_F16 &&
                  !c.plan.window && !c.special && !c.v_in_k && random_one_in(r, 8);
     ta_cluster *cluster = make_cluster();
-    case_kept first = run(&c);
+    case_kept first = keep_case(&c, &worst);
     for (int again = 0; again < 3; ++again) {
         c.ranks = RANDOM_PICK(r, rank_counts);
         c.threads = options_host() ? random_int(r, 1, 3) : 1;
@@ -180,7 +151,7 @@ static void run_seed(uint64_t seed)
         c.plan.cluster = uses_nodes(c.plan.exchange, c.ranks) ? cluster : NULL;
         if (!possible(&c))
             c.plan.exchange = TA_EXCHANGE_AUTO;
-        expect_same(&first, &c);
+        expect_bits(&first, &c, &worst, "on one rank");
     }
     case_kept_free(&first);
     ta_cluster_destroy(cluster);
@@ -221,12 +192,12 @@ static void test_layouts(void)
             c.paged = false;
             c.k.order = c.v.order = order;
             c.k.strides_given = c.v.strides_given = true;
-            case_kept first = run(&c);
+            case_kept first = keep_case(&c, &worst);
             c.ranks = 2 + order % 3;
-            expect_same(&first, &c);
+            expect_bits(&first, &c, &worst, "on one rank");
             c.paged = true;
             c.page_tokens = 16;
-            expect_same(&first, &c);
+            expect_bits(&first, &c, &worst, "on one rank");
             case_kept_free(&first);
         }
     }
@@ -238,10 +209,10 @@ static void test_other_bits_without_it(void)
     decode_case c = case_plain();
     c.lengths[0] = 300;
     c.plan.map.block = 64;
-    case_kept one = run(&c);
+    case_kept one = keep_case(&c, &worst);
     c.ranks = 3;
-    case_kept three = run(&c);
-    TEST_ASSERT_FALSE(same(&one, &three, true));
+    case_kept three = keep_case(&c, &worst);
+    TEST_ASSERT_FALSE(same_bits(&one, &three, true));
     case_kept_free(&one);
     case_kept_free(&three);
 }

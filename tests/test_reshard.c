@@ -244,6 +244,9 @@ static void test_bad_input(void)
     REFUSED((s.to.page_table = pages, s.to.page_tokens = 4, s.to.page_count = 6,
              s.to.page_table_stride = 2),
             "to.page_table_stride is 2", "3 pages");
+    REFUSED((s.to.page_table = pages, s.to.page_tokens = 4, s.to.page_count = 6,
+             s.to.page_table_stride = INT64_C(1) << 61),
+            "to.page_table_stride is 2305843009213693952", "address space");
     for (size_t i = 0; i < sizeof s.memory[2] / sizeof(float); ++i)
         TEST_ASSERT_TRUE(s.memory[2][i] == 0);
 }

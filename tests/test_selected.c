@@ -3,8 +3,6 @@
  * the oracle; the bits; and what is refused. Random cases of other programs have them too, now and
  * then. `--seed N` runs that random case alone. */
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/status.h"
 #include "device/device.h"
@@ -18,7 +16,6 @@
 
 enum { SMALL_CASES = 400, LARGE_CASES = 40 };
 
-static char failure[2048];
 static bound_worst worst;
 
 void setUp(void)
@@ -68,33 +65,14 @@ static void test_large_cases(void)
             run_seed(CASE_LARGE_SEEDS + 70000 + seed);
 }
 
-static case_kept run(const decode_case *c)
-{
-    case_kept kept;
-    if (!case_run_keep(c, &worst, &kept, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
-    return kept;
-}
-
-static void expect_same(const case_kept *first, const decode_case *c, const char *as)
-{
-    char line[1024];
-    case_kept kept = run(c);
-    bool same = !memcmp(first->out, kept.out, (size_t)kept.out_count * sizeof *kept.out);
-    case_kept_free(&kept);
-    case_describe(c, line, sizeof line);
-    snprintf(failure, sizeof failure, "other bits than %s\n    case: %s", as, line);
-    TEST_ASSERT_TRUE_MESSAGE(same, failure);
-}
-
 /* The order of a list makes no difference. */
 static void test_order(void)
 {
     for (uint64_t seed = 0; seed < (options_host() ? 30 : 4); ++seed) {
         decode_case c = listed_case(3 * (30000 + seed) + seed % 2 * 2, 0);
-        case_kept first = run(&c);
+        case_kept first = keep_case(&c, &worst);
         c.selected_reversed = true;
-        expect_same(&first, &c, "with the lists in their order");
+        expect_bits(&first, &c, &worst, "with the lists in their order");
         case_kept_free(&first);
     }
 }
@@ -117,11 +95,11 @@ static void test_reproducible(void)
             for (int b = 0; b < c.plan.batch; ++b)
                 c.lengths[b] += 150;
         case_reproducible(&c, tile);
-        case_kept first = run(&c);
+        case_kept first = keep_case(&c, &worst);
         for (int i = 0; i < 4; ++i) {
             c.ranks = rank_counts[i];
             c.threads = options_host() ? 1 + i % 2 : 1;
-            expect_same(&first, &c, "on one rank");
+            expect_bits(&first, &c, &worst, "on one rank");
         }
         case_kept_free(&first);
     }
@@ -283,6 +261,31 @@ static void test_a_prefix_that_was_given_back(void)
     ta_device_close(device);
 }
 
+/* Of a list only what the row sees needs a page. */
+static void test_selected_pages_that_were_given_back(void)
+{
+    static listed_step s;
+    ta_device *device;
+    ta_plan *plan;
+    listed_step_init(&s, 0, 1);
+    s.step.config.window = 2;
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    EXPECT_OK(ta_plan_create(NULL, device, &s.step.config, &plan));
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    const small_step whole = s.step;
+    give_pages(&s);
+    for (int i = 0; i < SMALL_BATCH * SMALL_TOKENS; ++i) /* of 4 and 5, 5 and 6; 0 and 1, 1 and 2 */
+        if (i < 4 || i >= SMALL_TOKENS + 3)
+            s.pages[i] = -1;
+    EXPECT_OK(small_step_decode(&s.step, plan));
+    TEST_ASSERT_EQUAL_MEMORY(whole.results, s.step.results, sizeof whole.results);
+    s.pages[4] = -1;
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&s.step, plan),
+                 "call.selected of row 0, list 0, place 3 is 4: must have a page", NULL);
+    ta_plan_destroy(plan);
+    ta_device_close(device);
+}
+
 static void test_plans_without_room(void)
 {
     static listed_step s;
@@ -389,6 +392,7 @@ static void all(void)
     if (options_host()) {
         RUN_TEST(test_bad_arguments);
         RUN_TEST(test_a_prefix_that_was_given_back);
+        RUN_TEST(test_selected_pages_that_were_given_back);
         RUN_TEST(test_plans_without_room);
     }
     RUN_TEST(test_algorithms);

@@ -140,6 +140,21 @@ static void test_every_order_of_axes_is_distinct(void)
     EXPECT_OK(ta_tensor_check_distinct(&tensor, &one));
 }
 
+/* An allocation that failed must not become scales of 1; but a pool of no pages has no scales. */
+static void test_scales_that_are_not_there(void)
+{
+    ta_tensor_shape of = {"kv.k_scale", 3, 5, 4, 16, TA_E4M3};
+    const ta_scales none = {NULL, 0, 0, 0};
+    const ta_scales failed[] = {
+        {NULL, 20, 4, 1}, {NULL, 20, 0, 0}, {NULL, 0, 4, 0}, {NULL, 0, 0, 1}};
+    EXPECT_OK(ta_scales_check(&none, &of));
+    for (size_t i = 0; i < sizeof failed / sizeof *failed; ++i)
+        EXPECT_ERROR(TA_ERR_INVALID, ta_scales_check(&failed[i], &of), "kv.k_scale.data is NULL",
+                     "must be the scales, or the strides 0");
+    of.batch = 0;
+    EXPECT_OK(ta_scales_check(&failed[0], &of));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -149,6 +164,7 @@ int main(void)
     RUN_TEST(test_misaligned_data);
     RUN_TEST(test_unknown_elements);
     RUN_TEST(test_distinct);
+    RUN_TEST(test_scales_that_are_not_there);
     RUN_TEST(test_every_order_of_axes_is_distinct);
     return UNITY_END() != 0;
 }

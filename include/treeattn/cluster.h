@@ -79,7 +79,7 @@ TA_API ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *con
                             int candidate, ta_prediction *prediction);
 
 /* All candidates at once, which takes as long as one of them: the first `room` go into
- * `predictions`, an array whose elements were set to TA_PREDICTION_INIT, and how many there are
+ * `predictions`, an array whose elements were all set to TA_PREDICTION_INIT, and how many there are
  * into `count`. On clusters of tens of thousands of ranks that is a second, or many. */
 TA_API ta_status ta_predict_all(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
                                 ta_prediction *predictions, int room, int *count);

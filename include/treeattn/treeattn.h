@@ -561,7 +561,7 @@ typedef struct ta_tensor {
  * head, data[b·batch_stride + t·token_stride + h·head_stride] for token t of sequence b, or with a
  * page table of page b. A stride of 0 means that the scale is the same along that axis:
  *
- *     {NULL, 0, 0, 0}      every scale is 1
+ *     {NULL, 0, 0, 0}      every scale is 1; with other strides NULL is an error
  *     {data, 0, 0, 0}      one scale for the whole tensor
  *     {data, 0, 0, 1}      [kv_heads], one for each KV head
  *     {data, n·h, h, 1}    [batch or page][n tokens][h KV heads], one for each token and head;
@@ -757,12 +757,12 @@ typedef struct ta_append_input {
  * With the other sources nothing moves, no rank waits for another, and an error is this rank's;
  * that lengths differ between ranks, the next ta_decode() tells.
  *
- * The host checks lengths, bounds, starts and pages before it stores anything; a GPU in checked
- * mode alone, and otherwise leaves out a token that has no place. On a stream the call queues its
- * work and returns; it can be captured where a step of ta_decode() can. Elements of the cache's
- * own type are copied as they are, others are rounded to nearest. For a cache of 8 bits they are
- * divided by their scale first, and what is beyond the type's largest number becomes that number;
- * a NaN stays one. */
+ * The host checks lengths, bounds, starts, pages and the scales of new tokens before it stores
+ * anything; a GPU in checked mode alone, and otherwise leaves out a token that has no place. On a
+ * stream the call queues its work and returns; it can be captured where a step of ta_decode() can.
+ * Elements of the cache's own type are copied as they are, others are rounded to nearest. For a
+ * cache of 8 bits they are divided by their scale first, which must be finite and above 0, and what
+ * is beyond the type's largest number becomes that number; a NaN stays one. */
 TA_API ta_status ta_append(ta_plan *plan, const ta_append_input *input, const ta_kv *kv,
                            const ta_call *call, void *stream);
 
@@ -783,8 +783,8 @@ typedef enum ta_lse_base { TA_LSE_E = 0, TA_LSE_2 = 1 } ta_lse_base;
  * base      of part_lse; may differ between ranks.
  * out, lse  as in ta_decode(), at the plan's out_placement. lse is a natural logarithm. Either may
  *           be the memory of part or part_lse.
- * call      tag, batch, tokens, starts and sinks count; window, softcap, alibi_slopes, selected and
- *           prefix_groups must be left out. Sinks count once in total.
+ * call      tag, batch, tokens, starts and sinks count; window, softcap, alibi_slopes, all of
+ *           selected positions and prefixes must be left out. Sinks count once in total.
  *
  * A row without a key on any rank has output 0 and lse −inf (with a sink: lse is the sink). Where
  * the output is on all ranks, all have the same bits. Errors, mismatches, capture and config.replay

@@ -26,18 +26,18 @@ static ta_status resolve_shape(const ta_attention_config *config, ta_attention_w
     return TA_OK;
 }
 
-/* The plan's own copy: turns, in the place of the weights, which are behind them. */
+/* The plan's own copy: where turns start, in the place of the weights, which are behind. */
 static ta_status take_weights(ta_attention *a)
 {
     ta_shard own = {0};
     TA_TRY(ta_shard_resolve(&a->map, 0, &own));
-    a->turns = calloc(2 * (size_t)a->ranks + 1, sizeof *a->turns);
-    if (!a->turns)
+    a->turn_starts = calloc(2 * (size_t)a->ranks + 1, sizeof *a->turn_starts);
+    if (!a->turn_starts)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the weights of %d ranks", a->ranks);
-    ta_shard_make_turns(a->map.bounds, a->ranks, a->turns);
+    ta_shard_find_turns(a->map.bounds, a->ranks, a->turn_starts);
     for (int rank = 0; rank < a->ranks; ++rank)
-        a->turns[a->ranks + 1 + rank] = a->map.bounds[rank];
-    a->map.bounds = a->turns;
+        a->turn_starts[a->ranks + 1 + rank] = a->map.bounds[rank];
+    a->map.bounds = a->turn_starts;
     return TA_OK;
 }
 

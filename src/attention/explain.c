@@ -142,7 +142,7 @@ ta_status ta_attention_predict(const ta_cluster *cluster, const ta_attention_con
             ta_struct_write(TA_STRUCT(ta_attention_prediction), "prediction", &found, prediction);
     }
     ta_candidates_free(&a->candidates);
-    free(a->turns);
+    free(a->turn_starts);
     free(a);
     return status;
 }

@@ -228,7 +228,7 @@ ta_status ta_attention_workspace(const ta_group *group, const ta_device *device,
         *bytes = ta_attention_cut(&a);
     }
     ta_candidates_free(&a.candidates);
-    free(a.turns);
+    free(a.turn_starts);
     return status;
 }
 
@@ -250,7 +250,7 @@ static void free_attention(ta_attention *a)
     if (a->group != a->caller)
         ta_group_destroy(a->group);
     free(a->counts);
-    free(a->turns);
+    free(a->turn_starts);
     free(a->order.query_runs);
     free(a->order.key_runs);
     if (a->owns_memory)

@@ -34,8 +34,8 @@ struct ta_attention {
     int wanted_rows, wanted_columns;
     ta_candidates candidates; /* if there is a cluster; choice.c */
     ta_attention_work shape;  /* dimensions, dtype, scale and soft-cap; the rest is for each call */
-    ta_shard_map map;         /* of a weighted one `bounds` are `turns` */
-    int32_t *turns;           /* [ranks + 1] (base/shard_map.h), then [ranks] weights; or NULL */
+    ta_shard_map map;         /* of a weighted one `bounds` are `turn_starts` */
+    int32_t *turn_starts;     /* [ranks + 1] (base/shard_map.h), then [ranks] weights; or NULL */
     int32_t causal, window, max_tokens;
 
     /* This rank's row has the same queries on all its ranks, its column the same keys. */

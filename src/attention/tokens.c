@@ -59,15 +59,16 @@ typedef struct block {
     int member;
 } block;
 
-/* The turn `index` of the holders' in a sequence with a weighted map: empty of one without
- * weight. */
-static block turn_at(const holders *h, const ta_shard_map *map, int32_t length, int64_t index)
+/* Blocks of a weighted map that are neighbours count as one: the turn `index` of the holders'. Of a
+ * member without weight it is empty. */
+static block weighted_block_at(const holders *h, const ta_shard_map *map, int32_t length,
+                               int64_t index)
 {
-    const int32_t *turns = map->bounds;
+    const int32_t *starts = map->bounds;
     block b = {length, length, (int)(index % h->count)};
     int rank = h->first + b.member * h->step;
-    int64_t first = (index / h->count * turns[map->ranks] + turns[rank]) * map->block;
-    int64_t end = first + (int64_t)(turns[rank + 1] - turns[rank]) * map->block;
+    int64_t first = (index / h->count * starts[map->ranks] + starts[rank]) * map->block;
+    int64_t end = first + (int64_t)(starts[rank + 1] - starts[rank]) * map->block;
     if (first >= length)
         return b;
     b.first = first;
@@ -82,7 +83,7 @@ static block block_at(const holders *h, const ta_shard_map *map, int32_t length,
     int64_t number = INT64_MAX, last = -1;
     block b = {length, length, (int)(index % h->count)};
     if (map->kind == TA_SHARD_WEIGHTED)
-        return turn_at(h, map, length, index);
+        return weighted_block_at(h, map, length, index);
     if (map->kind == TA_SHARD_BLOCK_CYCLIC) {
         number = index / h->count * map->ranks + h->first + (int64_t)b.member * h->step;
     } else if (index < h->count) {

@@ -17,9 +17,8 @@ const ta_struct_size ta_struct_sizes[TA_STRUCTS] = {
 #undef STRUCT_SIZES
 };
 
-/* The size that the caller gave, if it is one that a struct can have. */
-static ta_status read_size(const ta_struct_size *type, const char *argument, const void *given,
-                           size_t *size)
+ta_status ta_struct_size_of(const ta_struct_size *type, const char *argument, const void *given,
+                            size_t *size)
 {
     if (!given)
         return ta_fail(TA_ERR_INVALID, "%s is NULL: must point to a %s", argument, type->name);
@@ -38,7 +37,7 @@ ta_status ta_struct_read(const ta_struct_size *type, const char *argument, const
 {
     const unsigned char *bytes = given;
     size_t size = 0;
-    TA_TRY(read_size(type, argument, given, &size));
+    TA_TRY(ta_struct_size_of(type, argument, given, &size));
     for (size_t at = type->bytes; at < size; ++at)
         if (bytes[at])
             return ta_fail(TA_ERR_INVALID,
@@ -57,7 +56,7 @@ ta_status ta_struct_write(const ta_struct_size *type, const char *argument, cons
                           void *given)
 {
     size_t size = 0;
-    TA_TRY(read_size(type, argument, given, &size));
+    TA_TRY(ta_struct_size_of(type, argument, given, &size));
     size_t known = size < type->bytes ? size : type->bytes;
     memcpy((char *)given + sizeof size, (const char *)result + sizeof size, known - sizeof size);
     memset((char *)given + known, 0, size - known);
@@ -175,11 +174,26 @@ ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shap
 
 /* ---- Scales ---- */
 
+/* Without scales all are 1, which nobody means who says where they are; but a pool of no pages may
+ * have none. */
+static ta_status check_no_scales(const ta_scales *scales, const ta_tensor_shape *shape)
+{
+    if (shape->batch < 1 ||
+        (!scales->batch_stride && !scales->token_stride && !scales->head_stride))
+        return TA_OK;
+    return ta_fail(
+        TA_ERR_INVALID,
+        "%s.data is NULL with batch_stride %lld, token_stride %lld and head_stride %lld: "
+        "must be the scales, or the strides 0, for scales of 1",
+        shape->name, (long long)scales->batch_stride, (long long)scales->token_stride,
+        (long long)scales->head_stride);
+}
+
 ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape)
 {
     int64_t elements = 1;
     if (!scales->data)
-        return TA_OK;
+        return check_no_scales(scales, shape);
     if (!ta_dtype_is_narrow(shape->dtype))
         return ta_fail(TA_ERR_INVALID,
                        "%s.data is %p: must be NULL, config.kv_dtype is %s and only types of 8 "
@@ -203,6 +217,19 @@ ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shap
     ta_tensor_shape single = *shape;
     single.dim = 1;
     return ta_tensor_check_distinct(&tensor, &single);
+}
+
+/* ---- Tables ---- */
+
+ta_status ta_check_table_stride(const char *name, int64_t stride, int32_t sequences)
+{
+    int64_t most = PTRDIFF_MAX / (int64_t)sizeof(int32_t) / (sequences > 0 ? sequences : 1);
+    if (stride < 0 || stride > most)
+        return ta_fail(TA_ERR_INVALID,
+                       "%s is %lld: must be from 0 to %lld, the table of %d sequences would exceed "
+                       "the address space",
+                       name, (long long)stride, (long long)most, (int)sequences);
+    return TA_OK;
 }
 
 /* ---- Fields of a config ---- */

@@ -56,6 +56,11 @@ extern const ta_struct_size ta_struct_sizes[TA_STRUCTS];
 /* No struct will ever be this large: a size above it was never set. It bounds what is read. */
 #define TA_STRUCT_MOST_BYTES 4096
 
+/* The size that the caller gave, if it is one that such a struct can have: also the step from one
+ * to the next in an array of the caller's. */
+ta_status ta_struct_size_of(const ta_struct_size *type, const char *argument, const void *given,
+                            size_t *size);
+
 /* Copy a struct that the caller gave as `argument` to `copy`, which is of the library's own size. A
  * smaller one is an older program's, and the fields it lacks are 0; a larger one is a newer
  * program's, and what this library does not know must be 0. Reads `given->size` bytes at most. */
@@ -87,11 +92,15 @@ ta_status ta_tensor_check_distinct(const ta_tensor *filled, const ta_tensor_shap
 
 /* Scales of the tensor with this shape, whose dim does not count: fails on a misaligned address, a
  * negative stride or one that leads beyond the address space, and if there are any where elements
- * have more than 8 bits. */
+ * have more than 8 bits, or none but strides. */
 ta_status ta_scales_check(const ta_scales *scales, const ta_tensor_shape *shape);
 
 /* Fails if two tokens, or heads, of the shape share a scale: for scales that are written. */
 ta_status ta_scales_check_distinct(const ta_scales *scales, const ta_tensor_shape *shape);
+
+/* The stride of a table of 4-byte numbers from one sequence to the next: 0 or more, and so that the
+ * table of so many sequences is within the address space. */
+ta_status ta_check_table_stride(const char *name, int64_t stride, int32_t sequences);
 
 /* ---- Fields that the configs of all plans share ---- */
 

@@ -45,18 +45,19 @@ static ta_status take_weighted_turn(const ta_shard_map *map, ta_shard *shard)
     return TA_OK;
 }
 
-void ta_shard_make_turns(const int32_t *weights, int ranks, int32_t *turns)
+void ta_shard_find_turns(const int32_t *weights, int ranks, int32_t *starts)
 {
-    turns[0] = 0;
+    starts[0] = 0;
     for (int r = 0; r < ranks; ++r)
-        turns[r + 1] = turns[r] + weights[r];
+        starts[r + 1] = starts[r] + weights[r];
 }
 
-void ta_shard_set_rank(ta_shard *shard, const int32_t *turns, int rank)
+void ta_shard_set_rank(ta_shard *shard, const int32_t *starts, int rank)
 {
     shard->rank = rank;
-    if (turns)
-        ta_shard_set_turn(shard, turns[rank], turns[rank + 1] - turns[rank], turns[shard->ranks]);
+    if (starts)
+        ta_shard_set_turn(shard, starts[rank], starts[rank + 1] - starts[rank],
+                          starts[shard->ranks]);
     else
         ta_shard_set_turn(shard, rank, 1, shard->ranks);
 }

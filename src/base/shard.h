@@ -25,9 +25,9 @@ typedef struct ta_shard {
     /* Only the rank's tokens from `slice_first` on, `slice_tokens` of them at most; 0: all. */
     int32_t slice_first, slice_tokens;
     /* Block-cyclic: the ranks take turns, and all turns are a round. Of each round the rank holds
-     * `turn` tokens from `turn_first` on. A turn beyond the longest sequence is cut to 2^31, which
+     * `turn_tokens` from `turn_first` on. A turn beyond the longest sequence is cut to 2^31, which
      * is more than any local position. */
-    uint32_t turn;
+    uint32_t turn_tokens;
     int64_t turn_first, round;
 } ta_shard;
 
@@ -35,8 +35,8 @@ typedef struct ta_shard {
  * `round`. */
 TA_INLINE void ta_shard_set_turn(ta_shard *shard, int32_t first, int32_t blocks, int32_t round)
 {
-    int64_t turn = (int64_t)blocks * shard->block;
-    shard->turn = turn > INT32_MAX ? (uint32_t)1 << 31 : (uint32_t)turn;
+    int64_t tokens = (int64_t)blocks * shard->block;
+    shard->turn_tokens = tokens > INT32_MAX ? (uint32_t)1 << 31 : (uint32_t)tokens;
     shard->turn_first = (int64_t)first * shard->block;
     shard->round = (int64_t)round * shard->block;
 }
@@ -52,9 +52,9 @@ TA_INLINE int32_t ta_shard_held_whole(const ta_shard *shard, const int32_t *boun
         int64_t part = (int64_t)((uint32_t)end % round) - shard->turn_first;
         if (part < 0)
             part = 0;
-        else if (part > shard->turn)
-            part = shard->turn;
-        return (int32_t)((uint32_t)end / round * shard->turn + (uint32_t)part);
+        else if (part > shard->turn_tokens)
+            part = shard->turn_tokens;
+        return (int32_t)((uint32_t)end / round * shard->turn_tokens + (uint32_t)part);
     }
     int64_t first = bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block;
     int64_t last = (int64_t)first + shard->block;
@@ -80,11 +80,11 @@ TA_INLINE int32_t ta_shard_held(const ta_shard *shard, const int32_t *bounds, in
 TA_INLINE int64_t ta_shard_global(const ta_shard *shard, const int32_t *bounds, int32_t local)
 {
     local += shard->slice_first;
-    if (shard->cyclic && shard->turn == 0) /* it holds nothing */
+    if (shard->cyclic && shard->turn_tokens == 0) /* it holds nothing */
         return shard->turn_first;
     if (shard->cyclic)
-        return (int64_t)((uint32_t)local / shard->turn) * shard->round + shard->turn_first +
-               (int64_t)((uint32_t)local % shard->turn);
+        return (int64_t)((uint32_t)local / shard->turn_tokens) * shard->round + shard->turn_first +
+               (int64_t)((uint32_t)local % shard->turn_tokens);
     return (bounds ? bounds[shard->rank] : (int64_t)shard->rank * shard->block) + local;
 }
 

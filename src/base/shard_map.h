@@ -18,11 +18,12 @@ ta_status ta_shard_check_map(const char *name, const ta_shard_map *map);
  * ranges, and decode steps speak of one. */
 ta_status ta_shard_resolve(const ta_shard_map *map, int rank, ta_shard *shard);
 
-/* Weights as turns: rank r has the blocks [turns[r], turns[r + 1]) of a round of turns[ranks]. */
-void ta_shard_make_turns(const int32_t *weights, int ranks, int32_t *turns);
+/* Where the turns of ranks with these weights start, in blocks of a round: rank r has those from
+ * starts[r] to starts[r + 1], and the round has starts[ranks]. */
+void ta_shard_find_turns(const int32_t *weights, int ranks, int32_t *starts);
 
-/* Speak of another rank of the same map. `turns` of a weighted map, NULL of any other. */
-void ta_shard_set_rank(ta_shard *shard, const int32_t *turns, int rank);
+/* Speak of another rank of the same map. `starts` of a weighted map, NULL of any other. */
+void ta_shard_set_rank(ta_shard *shard, const int32_t *starts, int rank);
 
 /* The end of the range of positions around `position` that its rank holds in a row; INT32_MAX if it
  * does not end before. Of a map that was checked, and a position that it has. */

@@ -79,9 +79,12 @@ ta_status ta_check_kv(const ta_plan *plan, const ta_kv *given, ta_step *step)
         if (kv->page_count < 0)
             return ta_fail(TA_ERR_INVALID, "kv.page_count is %d: must be 0 or more",
                            (int)kv->page_count);
+        TA_TRY(ta_check_table_stride("kv.page_table_stride", kv->page_table_stride, p->batch));
         blocks = kv->page_count;
         tokens = kv->page_tokens;
     }
+    if (kv->bounds && kv->bounds_stride > 0)
+        TA_TRY(ta_check_table_stride("kv.bounds_stride", kv->bounds_stride, p->batch));
     ta_tensor_shape k = {"kv.k", blocks, tokens, p->kv_heads, p->k_dim, p->kv_dtype};
     ta_tensor_shape v = {"kv.v", blocks, tokens, p->kv_heads, p->v_dim, p->kv_dtype};
     TA_TRY(ta_tensor_fill(&kv->k, &k, &kv->k));

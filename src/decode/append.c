@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "append_scales.h"
 #include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/shard_map.h"
@@ -107,13 +108,21 @@ static ta_status check_tokens(const ta_plan *plan, const ta_append_input *input,
 
 /* As a step whose queries see themselves alone: so that the pages of the new tokens are looked at,
  * and no others. Scores have no part in it, so ranks need not agree on what would change them. */
-static ta_status check_cache(ta_plan *plan, const ta_kv *kv, ta_step *step, void *stream)
+static ta_status check_cache(const ta_plan *plan, const ta_kv *kv, ta_step *step)
 {
     step->problem.causal = 1;
     step->problem.window = 1;
     step->problem.softcap = 0.0f;
-    TA_TRY(ta_check_kv(plan, kv, step));
-    return plan->checks ? ta_check_tables(plan, step, stream) : TA_OK;
+    return ta_check_kv(plan, kv, step);
+}
+
+/* What is in the cache's memory already: the scales of new tokens, on a GPU also all tables. */
+static ta_status check_memory(ta_plan *plan, const ta_step *step, void *stream)
+{
+    if (plan->device->ops->alloc_host)
+        return plan->checks ? ta_check_append(plan, step, stream) : TA_OK;
+    return ta_check_new_scales(plan->device, &step->problem, &step->kv, &step->tokens, NULL,
+                               stream);
 }
 
 static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv *kv, void *stream,
@@ -124,8 +133,9 @@ static ta_status check(ta_plan *plan, const ta_append_input *input, const ta_kv 
     else if (stream && !plan->device->ops->has_streams)
         return ta_fail(TA_ERR_INVALID, "stream is %p: must be NULL, device %s has no streams",
                        stream, plan->device->name);
-    TA_TRY(check_cache(plan, kv, step, stream));
-    return check_tokens(plan, input, step);
+    TA_TRY(check_cache(plan, kv, step));
+    TA_TRY(check_tokens(plan, input, step));
+    return check_memory(plan, step, stream);
 }
 
 static ta_status check_plan(const ta_plan *plan)

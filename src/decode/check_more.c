@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "append_scales.h"
 #include "base/arguments.h"
 #include "base/dtype.h"
 #include "base/format.h"
@@ -17,7 +18,7 @@
 typedef struct tables {
     int32_t *lengths, *bounds, *pages, *starts, *selected, *prefix_starts, *prefix_lengths;
     uint64_t *marks;
-    float *sinks, *slopes, *k_scales, *v_scales;
+    float *sinks, *slopes, *k_scales, *v_scales, *new_scales;
     char *query;
 } tables;
 
@@ -43,6 +44,7 @@ static void free_tables(tables *t, ta_device *device, void *stream, ta_status st
     free(t->slopes);
     free(t->k_scales);
     free(t->v_scales);
+    free(t->new_scales);
     free(t->query);
 }
 
@@ -129,9 +131,6 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
                              void *stream)
 {
     int64_t stride = kv->page_table_stride;
-    if (stride < 0)
-        return ta_fail(TA_ERR_INVALID, "kv.page_table_stride is %lld: must be 0 or more",
-                       (long long)stride);
     TA_TRY(make_copy((size_t)p->batch * (size_t)stride, sizeof *t->pages, &t->pages));
     for (int32_t b = 0; b < p->batch; ++b) {
         const int32_t *bounds = ta_kv_bounds(kv, b);
@@ -145,13 +144,16 @@ static ta_status fetch_pages(const ta_plan *plan, const ta_problem *p, ta_kv *kv
     return plan->device->ops->synchronize(plan->device, stream);
 }
 
-/* Those that are the same for all tokens; the check does not look at others. */
+/* Those that are the same for all tokens. Others, which the check does not look at, stay in device
+ * memory, so it is given none of them. */
 static ta_status fetch_scales(const ta_plan *plan, const ta_problem *p, const ta_kv *kv,
                               ta_scales *scales, float **copy, void *stream)
 {
     int64_t sequences = scales->batch_stride ? p->batch : 1, heads = p->kv_heads;
-    if (!scales->data || scales->token_stride || (kv->page_table && scales->batch_stride))
+    if (!scales->data || scales->token_stride || (kv->page_table && scales->batch_stride)) {
+        *scales = (ta_scales){NULL, 0, 0, 0};
         return TA_OK;
+    }
     TA_TRY(make_copy((size_t)(sequences * heads), sizeof **copy, copy));
     for (int64_t i = 0; i < sequences * heads; ++i)
         TA_TRY(
@@ -214,23 +216,36 @@ static ta_status fetch_lists(const ta_plan *plan, ta_problem *p, tables *t, void
     return ta_call_check_prefixes(p);
 }
 
-static ta_status check_tables(const ta_plan *plan, const ta_step *step, tables *t, void *stream)
+/* Problem and cache, copies of the step's, get the tables that the host can see. */
+static ta_status check_tables(const ta_plan *plan, ta_problem *p, ta_kv *kv, tables *t,
+                              void *stream)
 {
-    ta_kv kv = step->kv, unpaged;
-    ta_problem p = step->problem;
-    TA_TRY(check_call(plan, &p, t, stream));
-    TA_TRY(fetch_lists(plan, &p, t, stream));
-    TA_TRY(fetch_lengths(plan, &p, &kv, t, stream));
-    TA_TRY(fetch_scales(plan, &p, &kv, &kv.k_scale, &t->k_scales, stream));
-    TA_TRY(fetch_scales(plan, &p, &kv, &kv.v_scale, &t->v_scales, stream));
-    unpaged = kv;
+    ta_kv unpaged;
+    TA_TRY(check_call(plan, p, t, stream));
+    TA_TRY(fetch_lists(plan, p, t, stream));
+    TA_TRY(fetch_lengths(plan, p, kv, t, stream));
+    TA_TRY(fetch_scales(plan, p, kv, &kv->k_scale, &t->k_scales, stream));
+    TA_TRY(fetch_scales(plan, p, kv, &kv->v_scale, &t->v_scales, stream));
+    unpaged = *kv;
     unpaged.page_table = NULL; /* which entries there are, lengths and bounds say */
-    TA_TRY(ta_check_host_kv(plan->device, &p, &unpaged));
-    if (kv.page_table) {
-        TA_TRY(fetch_pages(plan, &p, &kv, t, stream));
-        TA_TRY(ta_check_host_kv(plan->device, &p, &kv));
+    TA_TRY(ta_check_host_kv(plan->device, p, &unpaged));
+    if (kv->page_table) {
+        TA_TRY(fetch_pages(plan, p, kv, t, stream));
+        TA_TRY(ta_check_host_kv(plan->device, p, kv));
     }
-    return p.selected ? ta_check_host_selected(&p, &kv, t->marks) : TA_OK;
+    return p->selected ? ta_check_host_selected(p, kv, t->marks) : TA_OK;
+}
+
+/* As check_tables(), and the scales of the new tokens. */
+static ta_status check_append(const ta_plan *plan, const ta_step *step, tables *t, void *stream)
+{
+    ta_problem p = step->problem;
+    ta_kv kv = step->kv;
+    TA_TRY(check_tables(plan, &p, &kv, t, stream));
+    kv.k_scale = step->kv.k_scale;
+    kv.v_scale = step->kv.v_scale;
+    TA_TRY(make_copy(2 * (size_t)p.kv_heads, sizeof *t->new_scales, &t->new_scales));
+    return ta_check_new_scales(plan->device, &p, &kv, &step->tokens, t->new_scales, stream);
 }
 
 /* ---- What ranks must share beside what they always compare: query, sinks and slopes ---- */
@@ -292,13 +307,11 @@ static ta_status check_capture(const ta_plan *plan, void *stream)
     return TA_OK;
 }
 
-ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream)
+ta_status ta_check_append(ta_plan *plan, const ta_step *step, void *stream)
 {
     tables t = {0};
-    if (!plan->device->ops->alloc_host)
-        return TA_OK;
     TA_TRY(check_capture(plan, stream));
-    ta_status status = check_tables(plan, step, &t, stream);
+    ta_status status = check_append(plan, step, &t, stream);
     free_tables(&t, plan->device, stream, status);
     return status;
 }
@@ -322,12 +335,14 @@ ta_status ta_check_heads(ta_plan *plan, const ta_step *step, uint64_t *shared, v
 ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *shared, void *stream)
 {
     const ta_device_ops *ops = plan->device->ops;
+    ta_problem p = step->problem;
+    ta_kv kv = step->kv;
     tables t = {0};
     ta_status status;
     TA_TRY(check_overlaps(plan, step));
     TA_TRY(check_capture(plan, stream));
     if (ops->alloc_host)
-        TA_TRY_GOTO(check_tables(plan, step, &t, stream), free_tables);
+        TA_TRY_GOTO(check_tables(plan, &p, &kv, &t, stream), free_tables);
     *shared = hash_heads(plan, &step->problem, &t);
     if (plan->ranks > 1 && plan->query_placement == TA_PLACE_ALL)
         TA_TRY_GOTO(hash_query(plan, step, &t, shared, stream), free_tables);

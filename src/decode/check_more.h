@@ -13,8 +13,8 @@ ta_status ta_check_more(ta_plan *plan, const ta_step *step, uint64_t *shared, vo
 /* Sinks and slopes alone, for a combine; *shared is left alone if there are none. */
 ta_status ta_check_heads(ta_plan *plan, const ta_step *step, uint64_t *shared, void *stream);
 
-/* The tables in device memory alone, before an append uses them. Where they are host memory they
- * have been looked at. */
-ta_status ta_check_tables(ta_plan *plan, const ta_step *step, void *stream);
+/* The tables in device memory and the scales of new tokens, before an append uses them. For devices
+ * whose memory the host cannot see. */
+ta_status ta_check_append(ta_plan *plan, const ta_step *step, void *stream);
 
 #endif

@@ -33,17 +33,35 @@ const ta_algorithm_ops ta_combine_algorithm = {.name = "combine",
                                                .heard = ta_tree_heard,
                                                .attend_bytes = no_bytes};
 
+/* A number or a pointer of the lists, which must be left out. */
+static ta_status refuse_number(const char *name, int32_t value)
+{
+    if (value)
+        return ta_fail(TA_ERR_INVALID, "call.%s is %d: must be 0, a combine sees no keys", name,
+                       (int)value);
+    return TA_OK;
+}
+
+static ta_status refuse_list(const char *name, const int32_t *list)
+{
+    if (list)
+        return ta_fail(TA_ERR_INVALID, "call.%s is %p: must be NULL, a combine sees no keys", name,
+                       (const void *)list);
+    return TA_OK;
+}
+
 static ta_status check_lists(const ta_call *given)
 {
     ta_call call;
     TA_TRY(ta_struct_read(TA_STRUCT(ta_call), "call", given, &call));
-    if (call.selected)
-        return ta_fail(TA_ERR_INVALID, "call.selected is %p: must be NULL, a combine sees no keys",
-                       (const void *)call.selected);
-    if (call.prefix_groups)
-        return ta_fail(TA_ERR_INVALID,
-                       "call.prefix_groups is %d: must be 0, a combine sees no keys",
-                       (int)call.prefix_groups);
+    TA_TRY(refuse_list("selected", call.selected));
+    TA_TRY(refuse_number("selected_count", call.selected_count));
+    TA_TRY(refuse_number("selected_lists", call.selected_lists));
+    TA_TRY(refuse_number("prefix_groups", call.prefix_groups));
+    TA_TRY(refuse_list("prefix_starts", call.prefix_starts));
+    TA_TRY(refuse_list("prefix_lengths", call.prefix_lengths));
+    if (call.reserved)
+        return ta_fail(TA_ERR_INVALID, "call.reserved is %d: must be 0", (int)call.reserved);
     return TA_OK;
 }
 

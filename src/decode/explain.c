@@ -25,7 +25,7 @@ static void add_weights(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "shard map: weighted block-cyclic, block %d, weights",
                 (int)plan->problem.shard.block);
     for (int rank = 0; rank < plan->ranks; ++rank)
-        ta_text_add(out, " %d", (int)(plan->turns[rank + 1] - plan->turns[rank]));
+        ta_text_add(out, " %d", (int)(plan->turn_starts[rank + 1] - plan->turn_starts[rank]));
     ta_text_add(out, "\n");
 }
 
@@ -46,7 +46,7 @@ static void add_work(const ta_plan *plan, ta_text *out)
     ta_text_add(out, "dtypes: %s query, %s kv, %s out\n", ta_dtype_name(p->query_dtype),
                 ta_dtype_name(p->kv_dtype), ta_dtype_name(p->out_dtype));
     ta_text_add(out, "tokens per sequence and rank: at most %d\n", (int)p->max_tokens);
-    if (plan->turns)
+    if (plan->turn_starts)
         add_weights(plan, out);
     else if (p->shard.cyclic)
         ta_text_add(out, "shard map: block-cyclic, block %d\n", (int)p->shard.block);

@@ -283,7 +283,7 @@ static void free_plan(ta_plan *plan)
     ta_replay_release(plan);
     ta_plan_free_memory(plan);
     ta_choice_free(&plan->choice);
-    free(plan->turns);
+    free(plan->turn_starts);
     free(plan);
 }
 
@@ -292,10 +292,10 @@ static ta_status keep_turns(const ta_plan_config *config, ta_plan *plan)
 {
     if (config->map.kind != TA_SHARD_WEIGHTED)
         return TA_OK;
-    plan->turns = calloc((size_t)plan->ranks + 1, sizeof *plan->turns);
-    if (!plan->turns)
+    plan->turn_starts = calloc((size_t)plan->ranks + 1, sizeof *plan->turn_starts);
+    if (!plan->turn_starts)
         return ta_fail(TA_ERR_NO_MEMORY, "no memory for the weights of %d ranks", plan->ranks);
-    ta_shard_make_turns(config->map.bounds, plan->ranks, plan->turns);
+    ta_shard_find_turns(config->map.bounds, plan->ranks, plan->turn_starts);
     return TA_OK;
 }
 

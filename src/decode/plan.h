@@ -72,7 +72,8 @@ struct ta_plan {
     ta_group *group; /* NULL: one rank */
     ta_device *device;
     ta_problem problem; /* of the largest call */
-    int32_t *turns; /* [ranks + 1] of a weighted shard map (base/shard_map.h); NULL: another map */
+    /* [ranks + 1] of a weighted shard map (base/shard_map.h); NULL: another map */
+    int32_t *turn_starts;
     int rank, ranks;
     int64_t id; /* the same on all ranks, another one for each plan */
     ta_placement query_placement, out_placement;

@@ -19,7 +19,8 @@ const ta_candidate *ta_choice_ring(const ta_choice *choice)
     if (!list)
         return NULL;
     const ta_candidate *kv = &list[TA_WAY_RING_KV], *q = &list[TA_WAY_RING_Q];
-    return kv->calls[0].seconds < q->calls[0].seconds && kv->fits >= q->fits ? kv : q;
+    return kv->possible && kv->calls[0].seconds < q->calls[0].seconds && kv->fits >= q->fits ? kv
+                                                                                             : q;
 }
 
 int ta_choice_one_device_is_cheaper(const ta_choice *choice)
@@ -126,8 +127,7 @@ ta_status ta_planner_choose(const ta_step_shape *shape, ta_algorithm algorithm, 
 }
 
 /* One level of where rank 0 says that the ranks are: a number for each, and what they are in. */
-static ta_status follow_level(ta_group *group, const ta_nodes *own, int level, int *unit_of,
-                              ta_nodes *nodes)
+static ta_status hear_level(ta_group *group, const ta_nodes *own, int level, int *unit_of)
 {
     int ranks = group->size;
     if (own) {
@@ -136,7 +136,11 @@ static ta_status follow_level(ta_group *group, const ta_nodes *own, int level, i
             own = own->above;
         unit_of[ranks] = (int)own->unit;
     }
-    TA_TRY(ta_group_broadcast_host(group, unit_of, (size_t)(ranks + 1) * sizeof *unit_of, 0));
+    return ta_group_broadcast_host(group, unit_of, (size_t)(ranks + 1) * sizeof *unit_of, 0);
+}
+
+static ta_status make_level(const int *unit_of, int ranks, int level, ta_nodes *nodes)
+{
     if (level > 0)
         return ta_nodes_add(unit_of, ranks, (ta_unit)unit_of[ranks], nodes);
     TA_TRY(ta_nodes_make(unit_of, ranks, nodes));
@@ -144,25 +148,30 @@ static ta_status follow_level(ta_group *group, const ta_nodes *own, int level, i
     return TA_OK;
 }
 
-/* All levels; one rank's numbers stand for its neighbours' too, so all are made anew. */
-static ta_status follow_nodes(ta_group *group, int known, int levels, ta_choice *choice)
+/* All levels; one rank's numbers stand for its neighbours' too, so all are made anew. A rank that
+ * cannot make them hears them no less, as the others do: *made is this rank's own status. */
+static ta_status follow_nodes(ta_group *group, int known, int levels, ta_choice *choice,
+                              ta_status *made)
 {
     int ranks = group->size;
     int *unit_of = calloc((size_t)ranks + 1, sizeof *unit_of);
     ta_nodes nodes = {0};
-    ta_status status = TA_OK;
+    ta_status heard = TA_OK;
     if (!unit_of) {
-        status = ta_fail(TA_ERR_NO_MEMORY, "no memory for the nodes of %d ranks", ranks);
+        heard = ta_fail(TA_ERR_NO_MEMORY, "no memory for the nodes of %d ranks", ranks);
         ta_group_abort(group, ta_last_error());
-        return status;
+        return heard;
     }
-    for (int level = 0; level < levels && status == TA_OK; ++level)
-        status = follow_level(group, known && group->rank == 0 ? &choice->nodes : NULL, level,
-                              unit_of, &nodes);
+    for (int level = 0; level < levels && heard == TA_OK; ++level) {
+        heard =
+            hear_level(group, known && group->rank == 0 ? &choice->nodes : NULL, level, unit_of);
+        if (heard == TA_OK && *made == TA_OK)
+            *made = make_level(unit_of, ranks, level, &nodes);
+    }
     free(unit_of);
     ta_nodes_free(&choice->nodes);
     choice->nodes = nodes;
-    return status;
+    return heard;
 }
 
 ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status)
@@ -175,7 +184,7 @@ ta_status ta_planner_follow(ta_group *group, ta_choice *choice, ta_status status
     }
     ta_status heard = ta_group_broadcast_host(group, decided, sizeof decided, 0);
     if (heard == TA_OK && ta_exchange_kinds[decided[1]].by_nodes)
-        heard = follow_nodes(group, status == TA_OK, decided[2], choice);
+        heard = follow_nodes(group, status == TA_OK, decided[2], choice, &status);
     if (status != TA_OK) {
         choice->exchange = (ta_exchange)decided[1]; /* in which it takes part no less */
         choice->algorithm = (ta_algorithm)decided[0];

@@ -252,7 +252,7 @@ static ta_status predict_config(const ta_cluster *cluster, const ta_plan_config 
     return ta_planner_choose(&shape, known.algorithm, known.exchange, choice);
 }
 
-static ta_status write_prediction(const ta_choice *choice, int candidate, ta_prediction *prediction)
+static ta_status write_prediction(const ta_choice *choice, int candidate, void *prediction)
 {
     const ta_candidate *c = &choice->candidates.list[candidate];
     ta_prediction found = {.algorithm = (ta_algorithm)c->algorithm,
@@ -278,19 +278,41 @@ ta_status ta_predict(const ta_cluster *cluster, const ta_plan_config *config, in
     return status;
 }
 
+/* What steps through an array of the caller's, whose structs may be an older or a newer version's:
+ * `size` is that of all that will be written. */
+static ta_status check_predictions(const ta_prediction *predictions, int room, size_t *size)
+{
+    size_t each = 0;
+    char name[40];
+    if (room < 0 || (room > 0 && !predictions))
+        return ta_fail(TA_ERR_INVALID, "predictions is %s and room is %d: must be an array of it",
+                       predictions ? "set" : "NULL", room);
+    for (int i = 0; i < room && i < TA_WAYS; ++i) {
+        const char *at = (const char *)predictions + (size_t)i * each;
+        snprintf(name, sizeof name, "predictions[%d]", i);
+        TA_TRY(ta_struct_size_of(TA_STRUCT(ta_prediction), name, at, size));
+        each = i ? each : *size;
+        if (*size != each)
+            return ta_fail(TA_ERR_INVALID,
+                           "%s.size is %zu: must be that of predictions[0], %zu; initialise each "
+                           "with TA_PREDICTION_INIT",
+                           name, *size, each);
+    }
+    return TA_OK;
+}
+
 ta_status ta_predict_all(const ta_cluster *cluster, const ta_plan_config *config, int ranks,
                          ta_prediction *predictions, int room, int *count)
 {
     ta_choice choice = {0};
+    size_t size = 0;
     TA_TRY(ta_predict_check(cluster, ranks));
     if (!count)
         return ta_fail(TA_ERR_INVALID, "count is NULL: must say where the number goes");
-    if (room < 0 || (room > 0 && !predictions))
-        return ta_fail(TA_ERR_INVALID, "predictions is %s and room is %d: must be an array of it",
-                       predictions ? "set" : "NULL", room);
+    TA_TRY(check_predictions(predictions, room, &size));
     ta_status status = predict_config(cluster, config, ranks, &choice);
     for (int i = 0; i < room && i < TA_WAYS && status == TA_OK; ++i)
-        status = write_prediction(&choice, i, &predictions[i]);
+        status = write_prediction(&choice, i, (char *)predictions + (size_t)i * size);
     if (status == TA_OK)
         *count = TA_WAYS;
     ta_choice_free(&choice);

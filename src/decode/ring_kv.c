@@ -49,7 +49,7 @@ static ta_problem slice_of(const kv_step *s, int owner, int slice)
 {
     ta_problem p = *s->problem;
     p.max_tokens = ta_ring_slice_tokens(&p);
-    ta_shard_set_rank(&p.shard, s->plan->turns, owner);
+    ta_shard_set_rank(&p.shard, s->plan->turn_starts, owner);
     p.shard.slice_first = slice * p.max_tokens;
     p.shard.slice_tokens = p.max_tokens;
     return p;

@@ -128,6 +128,17 @@ ta_fault ta_take_report(ta_plan *plan)
     return fault;
 }
 
+/* What a sentence says of a fault: in what ranks differ, or what the rank said first. */
+#define TEXT_BYTES 240
+
+enum {
+    ALL_NAMES_BYTES = sizeof "the tag"
+#define NAME(name, bits, text) +sizeof text " and " - 1
+    TA_COMMON_LIST(NAME)
+#undef NAME
+};
+_Static_assert(ALL_NAMES_BYTES <= TEXT_BYTES, "ranks may differ in everything");
+
 /* In what two ranks differ: "kv.lengths and the tag". If only the hash shows it, that may be any
  * part. */
 static void name_differences(int32_t differs, int appends, char *text, size_t capacity)
@@ -151,7 +162,7 @@ static void name_differences(int32_t differs, int appends, char *text, size_t ca
 ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *what, int appends)
 {
     ta_status status = (ta_status)fault->status;
-    char text[240] = "";
+    char text[TEXT_BYTES] = "";
     if (ta_fault_is_missing(*fault))
         return ta_fail(status,
                        "rank %d did not come to %s step within the group's timeout, another rank "

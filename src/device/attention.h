@@ -155,7 +155,9 @@ typedef struct ta_attention_ops {
                          const ta_token_order *order, float *records, void *workspace,
                          void *stream);
 
-    /* Turn the records of `rows` rows into outputs and lse, [row][query head]. */
+    /* Turn the records of `rows` rows into outputs and lse, [row][query head]. Unlike the
+     * finish() of device.h it takes no struct: nothing is left to merge or to send, and there are
+     * no sinks and no faults. */
     ta_status (*finish)(ta_device *device, const ta_attention_work *shape, const float *records,
                         int32_t rows, const ta_tensor *out, float *lse, void *stream);
 

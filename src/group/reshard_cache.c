@@ -59,12 +59,13 @@ static ta_status fetch_pages(const ta_resharding *r, ta_reshard_cache *cache)
 static ta_status open_pages(const ta_resharding *r, const int32_t *held, ta_reshard_cache *cache)
 {
     const ta_kv *kv = &cache->kv;
-    if (kv->page_tokens < 1 || kv->page_count < 0 || kv->page_table_stride < 0)
+    char stride[32];
+    if (kv->page_tokens < 1 || kv->page_count < 0)
         return ta_fail(TA_ERR_INVALID,
-                       "%s.page_tokens, page_count and page_table_stride are %d, %d and %lld: must "
-                       "be 1, 0 and 0 or more",
-                       cache->name, (int)kv->page_tokens, (int)kv->page_count,
-                       (long long)kv->page_table_stride);
+                       "%s.page_tokens and page_count are %d and %d: must be 1 and 0 or more",
+                       cache->name, (int)kv->page_tokens, (int)kv->page_count);
+    snprintf(stride, sizeof stride, "%s.page_table_stride", cache->name);
+    TA_TRY(ta_check_table_stride(stride, kv->page_table_stride, r->config.batch));
     TA_TRY(fetch_pages(r, cache));
     return check_pages(r, cache, held);
 }

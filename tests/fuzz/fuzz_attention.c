@@ -1,5 +1,5 @@
 /* Attention over full sequences from descriptors that are right, nearly right and wrong, on one to
- * four ranks that are threads: no call may crash or read beyond what a descriptor says; every rank
+ * five ranks that are threads: no call may crash or read beyond what a descriptor says; every rank
  * returns. Each tensor has exactly the elements that its descriptor reaches. */
 #include <treeattn/attention.h>
 

@@ -1,7 +1,8 @@
 /* Plans, decode steps, appends and combines from descriptors that are right, nearly right and
- * wrong, on one to four ranks that are threads. No call may crash or read beyond what a descriptor
+ * wrong, on one to five ranks that are threads. No call may crash or read beyond what a descriptor
  * says; every rank returns. K, V, q and out have exactly the elements that their descriptor
  * reaches. */
+#include <treeattn/cluster.h>
 #include <treeattn/treeattn.h>
 
 #include "ranks.h"
@@ -67,11 +68,14 @@ static ta_scales take_scales(bytes *b, const int64_t shape[3])
         return s;
     s.data = calloc((size_t)reach, sizeof *s.data);
     for (int64_t i = 0; s.data && i < reach; ++i)
-        s.data[i] = i % 8 ? 0.5f : take_float(b);
+        s.data[i] = i % 8 == 0 && take_chance(b, 8) ? take_float(b) : 0.5f;
     if (take_chance(b, 30))
         s.token_stride = take_stride(b, shape[1], s.token_stride, 0);
     return s;
 }
+
+/* Five ranks are on three nodes in two racks. */
+static ta_cluster *cluster;
 
 static ta_plan_config take_config(bytes *b, int ranks)
 {
@@ -91,7 +95,8 @@ static ta_plan_config take_config(bytes *b, int ranks)
     c.out_placement = (ta_placement)take_int(b, 0, 2);
     c.out_root = take_int(b, 0, ranks - 1);
     c.algorithm = (ta_algorithm)take_int(b, 0, 3);
-    c.exchange = (ta_exchange)take_int(b, 0, 6);
+    c.exchange = (ta_exchange)take_int(b, 0, TA_EXCHANGE_MULTI_LEVEL);
+    c.cluster = take_chance(b, 2) ? cluster : NULL;
     c.reproducible_tile = take_chance(b, 6) ? 16 : take_int(b, 0, 0);
     c.append_scattered = take_int(b, 0, 1);
     c.shared_prefixes = take_int(b, 0, 1);
@@ -108,6 +113,7 @@ static ta_plan_config take_config(bytes *b, int ranks)
         combine.out_placement = c.out_placement;
         combine.out_root = c.out_root;
         combine.exchange = c.exchange;
+        combine.cluster = c.cluster;
         combine.combine_only = 1;
         c = combine;
     }
@@ -312,5 +318,7 @@ static ta_status run_rank(ta_group *group, void *context)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    if (!cluster && ta_cluster_create("local:2x2x2", &cluster) != TA_OK)
+        abort();
     return run_ranks(data, size, run_rank);
 }

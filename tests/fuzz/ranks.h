@@ -1,4 +1,4 @@
-/* The fuzzer's bytes on one to four ranks that are threads: the first byte says how many. All read
+/* The fuzzer's bytes on one to five ranks that are threads: the first byte says how many. All read
  * the same bytes, but for one that may go its own way. */
 #ifndef TESTS_FUZZ_RANKS_H
 #define TESTS_FUZZ_RANKS_H
@@ -7,7 +7,7 @@
 
 #include "bytes.h"
 
-#define MOST_RANKS 4
+#define MOST_RANKS 5
 
 /* Run `rank` on each of them, with a copy of the bytes as its context; every rank must return. */
 static inline int run_ranks(const uint8_t *data, size_t size, ta_rank_fn rank)

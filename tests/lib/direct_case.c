@@ -2,7 +2,6 @@
 #include "direct_case.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,57 +162,30 @@ void direct_any_query(decode_case c)
         {.offset = 4, .pad_head = 8, .strides_given = true},
         {.pad_head = 1, .pad_token = 2, .strides_given = true},
     };
-    static char failure[2048];
-    case_kept first, kept;
-    if (!case_run_keep(&c, &direct_worst, &first, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
+    case_kept first = keep_case(&c, &direct_worst);
     for (int i = 0; i < 4; ++i) {
         c.q = layouts[i];
-        if (!case_run_keep(&c, &direct_worst, &kept, failure, sizeof failure))
-            TEST_FAIL_MESSAGE(failure);
-        TEST_ASSERT_EQUAL_MEMORY(first.out, kept.out, (size_t)first.out_count * sizeof *first.out);
-        TEST_ASSERT_EQUAL_MEMORY(first.lse, kept.lse, (size_t)first.lse_count * sizeof *first.lse);
-        case_kept_free(&kept);
+        expect_bits(&first, &c, &direct_worst, "with a dense query");
     }
     case_kept_free(&first);
-}
-
-/* Results to the bit those of `first`. */
-static void expect_bits(const case_kept *first, const decode_case *c)
-{
-    static char failure[2048], line[1024];
-    case_kept kept;
-    if (!case_run_keep(c, &direct_worst, &kept, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
-    bool same = !memcmp(first->out, kept.out, (size_t)first->out_count * sizeof *first->out) &&
-                !memcmp(first->lse, kept.lse, (size_t)first->lse_count * sizeof *first->lse);
-    case_kept_free(&kept);
-    if (same)
-        return;
-    case_describe(c, line, sizeof line);
-    snprintf(failure, sizeof failure, "other bits than on one rank\n    case: %s", line);
-    TEST_FAIL_MESSAGE(failure);
 }
 
 void direct_same_bits(decode_case c)
 {
     static const int32_t pages[] = {0, 16, 64};
-    static char failure[2048];
-    case_kept first;
     if (!options_chosen(c.seed))
         return;
     case_reproducible(&c, 128); /* each wave has two tiles of 16 tokens, or four */
     c.plan.map.kind = TA_SHARD_BLOCK_CYCLIC;
     c.plan.map.block = 128;
     c.want_lse = true;
-    if (!case_run_keep(&c, &direct_worst, &first, failure, sizeof failure))
-        TEST_FAIL_MESSAGE(failure);
+    case_kept first = keep_case(&c, &direct_worst);
     for (int i = 0; i < 9; ++i) {
         c.ranks = 1 + i / 3;
         c.paged = pages[i % 3] > 0;
         c.page_tokens = c.paged ? pages[i % 3] : 0;
         if (i > 0)
-            expect_bits(&first, &c);
+            expect_bits(&first, &c, &direct_worst, "on one rank, in one block");
     }
     case_kept_free(&first);
 }

@@ -141,6 +141,20 @@ SPOIL(zero_scale, narrow(step, TA_E4M3, step->rank == 1 ? 0.0f : 1.0f))
 SPOIL(nan_scale, narrow(step, TA_E4M3, step->rank == 1 ? NAN : 1.0f))
 SPOIL(wide_scales, narrow(step, TA_BF16, 1.0f))
 SPOIL(few_scales, narrow(step, TA_E4M3, 1.0f); mistake_tokens.make_scales = 1)
+
+/* A scale for each token and KV head, which nobody has written on rank 1. */
+static __thread float token_scales[SMALL_BATCH * SMALL_TOKENS * SMALL_KV_HEADS];
+
+static void narrow_tokens(small_step *step, float scale)
+{
+    narrow(step, TA_E4M3, 1.0f);
+    for (size_t i = 0; i < sizeof token_scales / sizeof *token_scales; ++i)
+        token_scales[i] = scale;
+    step->kv.k_scale = step->kv.v_scale =
+        (ta_scales){token_scales, SMALL_TOKENS * SMALL_KV_HEADS, SMALL_KV_HEADS, 1};
+}
+
+SPOIL(no_token_scales, narrow_tokens(step, step->rank == 1 ? 0.0f : 1.0f))
 SPOIL(other_dialect, narrow(step, step->rank == 1 ? TA_E4M3_FNUZ : TA_E4M3, 1.0f))
 SPOIL(all_other_dialect, narrow(step, TA_E4M3, 1.0f); memset(step->keys, 0x80, sizeof step->keys))
 
@@ -216,6 +230,8 @@ const mistake mistake_list[] = {
     {"append: an input without its size", APPEND, no_input_size},
     {"append: a source that there is not", APPEND, bad_source},
     {"append: scales are to be made, and there is one for all tokens", ALL_APPEND, few_scales},
+    {"append: the scales of new tokens are neither there nor to be made", ALL_APPEND,
+     no_token_scales},
     {"combine: one rank is in another layer's call, with tags", COMBINE, other_tag},
     {"combine: fewer sequences in the call", COMBINE, fewer_sequences},
     {"combine: no output of this rank's shard", COMBINE, no_query},

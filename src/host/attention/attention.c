@@ -162,7 +162,7 @@ static void delta_one(const pass *p, int64_t i)
         ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-#define DEFINE_TURN(name, one)                                                                     \
+#define DEFINE_PIECE(name, one)                                                                    \
     static void name(void *context, int64_t piece, int thread)                                     \
     {                                                                                              \
         const pass *p = context;                                                                   \
@@ -172,9 +172,9 @@ static void delta_one(const pass *p, int64_t i)
         for (int64_t i = piece * ROWS_PER_PIECE * p->heads; i < end * p->heads; i++)               \
             one(p, i);                                                                             \
     }
-DEFINE_TURN(finish_piece, finish_one)
-DEFINE_TURN(store_piece, store_one)
-DEFINE_TURN(delta_piece, delta_one)
+DEFINE_PIECE(finish_piece, finish_one)
+DEFINE_PIECE(store_piece, store_one)
+DEFINE_PIECE(delta_piece, delta_one)
 
 static pass pass_over(int32_t rows, int32_t heads, int32_t dim, ta_dtype dtype, const ta_tensor *to)
 {
