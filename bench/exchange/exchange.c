@@ -50,6 +50,8 @@ static const char *way_name(int way)
         return "ta_all_reduce";
     case WAY_GROUP_GATHER:
         return "ta_all_gather";
+    case WAY_CCL_REDUCE:
+        return "ncclAllReduce";
     default:
         return ta_exchange_name((ta_exchange)way);
     }
