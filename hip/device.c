@@ -289,6 +289,9 @@ static const ta_device_ops gpu_ops = {
     .attention = &ta_gpu_attention_ops,
     .peers = &ta_gpu_peer_ops,
     .model = &ta_gpu_model_ops,
+#ifdef TA_CCL
+    .ccl_own = &ta_gpu_ccl_own_ops,
+#endif
     .timer_start = ta_gpu_timer_start,
     .timer_read = ta_gpu_timer_read,
     .span = ta_gpu_span,

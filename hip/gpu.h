@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "device/attention.h"
+#include "device/ccl_own.h"
 #include "device/model.h"
 #include "device/module.h"
 #include "device/peers.h"
@@ -154,5 +155,8 @@ void ta_gpu_close_peers(const ta_gpu_device *gpu);
 
 /* A decoder's operations beside attention (model/model.c). */
 extern const ta_model_ops ta_gpu_model_ops;
+
+/* NCCL's own calls (ccl/own.c); only where TA_CCL is defined. */
+extern const ta_ccl_own_ops ta_gpu_ccl_own_ops;
 
 #endif

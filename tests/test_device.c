@@ -196,11 +196,15 @@ static void test_extension(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_extension(device, "model", 1, NULL), "table is NULL",
                  NULL);
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "other", 1, &table),
-                 "name is 'other'", "model");
+                 "name is 'other'", "'model' and 'ccl'");
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "model", 0, &table),
                  "version is 0", "version 1");
     EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "model", 1, &table), "host",
                  "no table 'model'");
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "ccl", 1, &table), "host",
+                 "no table 'ccl'");
+    EXPECT_ERROR(TA_ERR_UNSUPPORTED, ta_device_extension(device, "ccl", 2, &table), "version is 2",
+                 "table 'ccl' is version 1");
     TEST_ASSERT_EQUAL_PTR(&table, table);
     ta_device_close(device);
 }

@@ -512,8 +512,8 @@ static void test_calls(void)
     expect_refused("call.alibi_slopes[3] is -inf", NULL);
 }
 
-/* Without checks nobody sees wrong starts before the kernels do: they touch no other memory, and the
- * next step is right. The first row is of no sequence here, and some sequences have no rows. */
+/* Without checks nobody sees wrong starts before the kernels do: they touch no other memory, and
+ * the next step is right. The first row is of no sequence here, and some sequences have no rows. */
 static void test_wrong_starts_without_checks(void)
 {
     static const int32_t wrong[][SMALL_BATCH + 1] = {

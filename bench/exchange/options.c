@@ -131,6 +131,8 @@ void exchange_options_choose(const exchange_options *o, exchange_row *row)
     }
     if (o->devices.gpu) {
         row->way[row->ways++] = WAY_GROUP_REDUCE;
+        if (row->ccl)
+            row->way[row->ways++] = WAY_CCL_REDUCE;
         row->way[row->ways++] = WAY_GROUP_GATHER;
     } else if (launch.mpi) {
         row->way[row->ways++] = WAY_MPI_REDUCE;

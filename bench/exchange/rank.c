@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <treeattn/cluster.h>
+#include <treeattn/extension.h>
 
 #include "common/launch.h"
 #include "common/machine.h"
@@ -38,6 +39,17 @@ static ta_status find_cluster(exchange_rank *r)
     if (strcmp(name, "probe") == 0)
         return ta_cluster_probe(r->group, r->device, &r->cluster);
     return ta_cluster_create(name, &r->cluster);
+}
+
+/* NCCL's own calls, for the row that shows them. */
+static ta_status find_ccl_own(exchange_rank *r)
+{
+    const void *table = NULL;
+    if (!r->row->ccl)
+        return TA_OK;
+    ta_status status = ta_device_extension(r->device, TA_CCL_OWN_NAME, TA_CCL_OWN_VERSION, &table);
+    r->ccl_own = table;
+    return status;
 }
 
 /* ---- Memory ---- */
@@ -142,6 +154,8 @@ ta_status exchange_rank_open(exchange_rank *r, exchange_row *row, ta_group *laun
     ta_status status = open_device(r);
     if (status == TA_OK)
         status = find_cluster(r);
+    if (status == TA_OK)
+        status = find_ccl_own(r);
     if (status == TA_OK)
         status = make_host_memory(r);
     if (status == TA_OK)

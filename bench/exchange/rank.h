@@ -3,6 +3,7 @@
 #define BENCH_EXCHANGE_RANK_H
 
 #include "bare.h"
+#include "device/ccl_own.h"
 #include "run.h"
 
 typedef struct exchange_rank {
@@ -11,7 +12,8 @@ typedef struct exchange_rank {
     ta_group *launched; /* of host memory, in which the ranks meet */
     ta_group *group;    /* of the plans: that, or one of GPUs */
     ta_device *device;
-    ta_cluster *cluster; /* or NULL */
+    const ta_ccl_own_ops *ccl_own; /* of a group of NCCL or RCCL */
+    ta_cluster *cluster;           /* or NULL */
     ta_plan *plans[WAYS];
     int left_out[WAYS];
     int64_t values;

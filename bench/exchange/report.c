@@ -22,6 +22,8 @@ static const char *way_name(int way)
         return "MPI_Allgather";
     case WAY_GROUP_REDUCE:
         return "ta_all_reduce";
+    case WAY_CCL_REDUCE:
+        return "ncclAllReduce";
     case WAY_GROUP_GATHER:
         return "ta_all_gather";
     default:

@@ -39,6 +39,8 @@ static ta_status start(exchange_rank *r, int i)
                              NULL);
     case WAY_GROUP_GATHER:
         return ta_all_gather(r->group, r->device, own, all, floats, TA_ELEMENT_F32, NULL);
+    case WAY_CCL_REDUCE:
+        return r->ccl_own->all_reduce_sum(r->group, own, floats, NULL);
     default:
         return ta_combine(r->plans[i], &part, r->lse, TA_LSE_E, &out, NULL, NULL, NULL);
     }

@@ -8,13 +8,15 @@
 #include <treeattn/treeattn.h>
 
 /* What is measured: kinds of exchange by their number, the least that one in shared memory does,
- * and what they are compared with: under mpirun two calls of MPI, on GPUs two of the group. */
+ * and what they are compared with: under mpirun two calls of MPI, on GPUs two of the group, and
+ * NCCL's own. */
 enum {
     WAY_BARE = TA_EXCHANGE_MULTI_LEVEL + 1, /* see bare.h */
     WAY_MPI_REDUCE,                         /* MPI_Allreduce of as many bytes, a sum of f32 */
     WAY_MPI_GATHER,                         /* MPI_Allgather of as many bytes from each rank */
     WAY_GROUP_REDUCE,                       /* the same by ta_all_reduce() */
     WAY_GROUP_GATHER,                       /* and ta_all_gather() */
+    WAY_CCL_REDUCE,                         /* ncclAllReduce() of as many bytes, likewise */
     WAYS
 };
 

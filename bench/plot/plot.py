@@ -37,7 +37,8 @@ KINDS = {"doubling": ("tab:green", "o"), "binomial": ("tab:blue", "^"),
          "multi-level": ("tab:pink", "p"), "all-gather": ("tab:cyan", "v"),
          "all-reduce": ("tab:brown", "<"), "direct": ("tab:red", "h"), "bare": ("black", "x"),
          "MPI_Allreduce": ("tab:gray", ">"), "MPI_Allgather": ("tab:olive", "8"),
-         "ta_all_reduce": ("darkblue", "+"), "ta_all_gather": ("teal", "*")}
+         "ta_all_reduce": ("darkblue", "+"), "ta_all_gather": ("teal", "*"),
+         "ncclAllReduce": ("goldenrod", "1")}
 
 
 def program_of(report):

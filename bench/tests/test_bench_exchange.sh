@@ -28,12 +28,15 @@ for i, (row, line) in enumerate(zip(rows, table)):
     assert 0 < row["min_us"] <= row["median_us"] <= row["p99_us"] and len(row["us"]) == 4, row
     assert 0 < row["ratio_low"] <= row["ratio"] <= row["ratio_high"], row
     assert i % len(kinds) or row["ratio_low"] == row["ratio_high"] == 1, row
-    own = row["kind"] != "bare" and not row["kind"].startswith(("MPI_", "ta_"))
+    own = row["kind"] != "bare" and not row["kind"].startswith(("MPI_", "ta_", "nccl"))
     assert (row["checked"] > 0) == own, row
     if own: # direct exchanges have no messages inside a node, all others have
         silent = row["kind"] == "direct" and one_node
         assert (row["messages_received_per_rank"] == 0) == silent, row
     assert line[-1] == ("0" if own else "N/A"), line
+    if row["kind"] == "ncclAllReduce": # one call of the library, of as many bytes as a partial has
+        assert row["messages_received_per_rank"] == 1, row
+        assert row["bytes_received_per_rank"] == row["bytes"], row
 assert [row["bytes"] for row in rows[:: len(kinds)]] == [2080, 4160, 8320], rows[0]["bytes"]
 PYTHON
 }
@@ -45,7 +48,7 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     export TREEATTN_MODULE_PATH="$TA_SIMT_MODULES"
     gpus='doubling binomial scatter all-gather direct'
     run 0 exchange $sizes --device simt --ranks 3 --json "$work/json" --csv "$work/csv"
-    check 3 $gpus ta_all_reduce ta_all_gather
+    check 3 $gpus ta_all_reduce ncclAllReduce ta_all_gather
     same_csv kind device
     says out 'device    simt, one for each rank; connected by NCCL or RCCL'
     run 0 exchange $sizes --device simt --group host --ranks 2 --placement root --json "$work/json"
@@ -53,7 +56,7 @@ if [ -n "${TA_SIMT_MODULES:-}" ]; then
     # Without peer access there is none, and the table says why.
     export TA_SIMT_PEERS=none
     run 0 exchange $sizes --device simt --ranks 2 --json "$work/json"
-    check 2 doubling binomial scatter all-gather ta_all_reduce ta_all_gather
+    check 2 doubling binomial scatter all-gather ta_all_reduce ncclAllReduce ta_all_gather
     says out '# no direct: '
     run 3 exchange $sizes --device simt --ranks 2 --kinds direct
     says err 'its device is no peer'

@@ -5,6 +5,7 @@
  *     split.c     and from groups of their own kind
  *     call.c      the frame around every call: device, lock, errors, time
  *     moves.c     the moves: exchange, broadcast, all-gather …   reduce.c   the reductions
+ *     own.c       NCCL's own calls, for benchmarks
  *     watch.c     what goes wrong later, abort, and the end of groups
  *     scratch.c   memory and events of a group
  *

@@ -11,8 +11,9 @@ extern "C" {
 #endif
 
 /* A table of functions of the device. A header of the source tree has the name, the version, and
- * what *table then is: "model" is src/device/model.h. TA_ERR_UNSUPPORTED if the device has none of
- * this name and version. The table lives as long as the device. */
+ * what *table then is: "model" is src/device/model.h, "ccl" src/device/ccl_own.h.
+ * TA_ERR_UNSUPPORTED if the device has none of this name and version. The table lives as long as
+ * the device. */
 TA_API ta_status ta_device_extension(ta_device *device, const char *name, int version,
                                      const void **table);
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "ccl_own.h"
 #include "cpus.h"
 #include "fallback.h"
 #include "model.h"
@@ -159,26 +160,42 @@ void ta_device_free(ta_device *device, void *memory)
     device->ops->free(device, memory);
 }
 
+/* A table that a program of this source tree may ask for; NULL: the device has none. */
+typedef struct extension {
+    const char *name;
+    int version;
+    const void *table;
+} extension;
+
+static ta_status give_extension(const ta_device *device, const extension *e, int version,
+                                const void **table)
+{
+    if (version != e->version)
+        return ta_fail(TA_ERR_UNSUPPORTED, "version is %d: this library's table '%s' is version %d",
+                       version, e->name, e->version);
+    if (!e->table)
+        return ta_fail(TA_ERR_UNSUPPORTED, "device %s has no table '%s'", device->name, e->name);
+    *table = e->table;
+    return TA_OK;
+}
+
 ta_status ta_device_extension(ta_device *device, const char *name, int version, const void **table)
 {
     TA_TRY(check_device(device, NULL));
     if (!name)
-        return ta_fail(TA_ERR_INVALID, "name is NULL: must be \"" TA_MODEL_NAME "\"");
+        return ta_fail(TA_ERR_INVALID,
+                       "name is NULL: must be \"" TA_MODEL_NAME "\" or \"" TA_CCL_OWN_NAME "\"");
     if (!table)
         return ta_fail(TA_ERR_INVALID, "table is NULL: must point to the result");
-    if (strcmp(name, TA_MODEL_NAME) != 0)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "name is '%s': the only table there is has the name '" TA_MODEL_NAME "'",
-                       name);
-    if (version != TA_MODEL_VERSION)
-        return ta_fail(TA_ERR_UNSUPPORTED,
-                       "version is %d: this library's table '" TA_MODEL_NAME "' is version %d",
-                       version, TA_MODEL_VERSION);
-    if (!device->ops->model)
-        return ta_fail(TA_ERR_UNSUPPORTED, "device %s has no table '" TA_MODEL_NAME "'",
-                       device->name);
-    *table = device->ops->model;
-    return TA_OK;
+    const extension all[] = {{TA_MODEL_NAME, TA_MODEL_VERSION, device->ops->model},
+                             {TA_CCL_OWN_NAME, TA_CCL_OWN_VERSION, device->ops->ccl_own}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(name, all[i].name) == 0)
+            return give_extension(device, &all[i], version, table);
+    return ta_fail(TA_ERR_UNSUPPORTED,
+                   "name is '%s': the tables there are have the names '" TA_MODEL_NAME
+                   "' and '" TA_CCL_OWN_NAME "'",
+                   name);
 }
 
 ta_status ta_device_copy(ta_device *device, void *to, const void *from, size_t bytes, void *stream)

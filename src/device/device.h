@@ -291,6 +291,9 @@ struct ta_device_ops {
 
     /* A decoder's operations beside attention, see model.h. NULL: this device has none. */
     const struct ta_model_ops *model;
+
+    /* NCCL's or RCCL's own calls, see ccl_own.h. NULL: no groups of this device have them. */
+    const struct ta_ccl_own_ops *ccl_own;
 };
 
 /* TA_ERR_UNSUPPORTED, with the field `name` of the config and its type, if the device lacks it. */

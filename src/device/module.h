@@ -11,9 +11,9 @@
 /* group/group.h: which ranks of a group go into a part of it. */
 typedef struct ta_members ta_members;
 
-/* Grows when anything in this file, device.h, attention.h, peers.h, model.h, group.h, shared.h,
- * place.h, shard.h, partial.h, base/tally.h or fault.h changes its layout or meaning. A module of
- * another number is refused. */
+/* Grows when anything in this file, device.h, attention.h, peers.h, model.h, ccl_own.h, group.h,
+ * shared.h, place.h, shard.h, partial.h, base/tally.h or fault.h changes its layout or meaning. A
+ * module of another number is refused. */
 #define TA_MODULE_ABI 16
 #define TA_MODULE_ENTRY "ta_module_entry"
 
