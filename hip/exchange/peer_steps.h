@@ -283,7 +283,8 @@ TA_DEVICE void end_for_all(const ta_peers_params &p)
     for (int32_t i = 1; i < p.blocks; i++)
         all = ta_fault_merge(all, control->blocks[i].heard);
     control->heard = all;
-    control->ended = 0;
+    /* To 0 again, by an atomic: nothing orders the additions of others and a plain store. */
+    atomicAdd(&control->ended, 0u - static_cast<unsigned>(p.blocks));
     if (p.lane_fault)
         *p.lane_fault = all;
     if (all.status != TA_OK && p.finish.report)

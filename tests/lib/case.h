@@ -21,7 +21,7 @@
 
 #define CASE_MAX_BATCH 8
 #define CASE_MAX_RANKS 16
-#define CASE_MAX_HEADS 64
+#define CASE_MAX_HEADS 128
 
 /* How the axes of a tensor lie in memory, and the unused elements between them. */
 typedef struct case_layout {
