@@ -7,8 +7,8 @@
  * on how many rows there are, nor on threads, so a token's numbers are the same in a prompt and
  * alone.
  *
- * One row is a read of the weights: two of their rows at a time, converted as they come. Several
- * rows are done in blocks of ROW_BLOCK × OUTPUT_BLOCK sums that stay in registers. */
+ * One row is a read of the weights, one of their rows after the other, converted as they come.
+ * Several rows are done in blocks of ROW_BLOCK × OUTPUT_BLOCK sums that stay in registers. */
 #ifndef BENCH_LLAMA_PRODUCT_LOOPS_H
 #define BENCH_LLAMA_PRODUCT_LOOPS_H
 
@@ -24,7 +24,10 @@
 #endif
 
 #define LANES 16
-#define ONE_ROW 2 /* rows of weights at a time, for one row of inputs */
+#define LINE_BYTES 64
+/* For one row of inputs: so many bytes ahead of the loads, in the order of memory, lines are asked
+ * for. The CPU follows by itself only to the end of a page. */
+#define AHEAD_BYTES (8 << 10)
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float lanes __attribute__((vector_size(64)));
@@ -111,13 +114,14 @@ INLINE void add_products(const product_job *job, ta_dtype dtype, int rows, int o
     }
 }
 
-/* Rows of weights are too short for the CPU to see where it goes on: ask for the lines that are
- * read a block of outputs later. */
-INLINE void ask_ahead(const product_job *job, int64_t each, int outputs, const char *w, int64_t i)
+/* Ask for `bytes` of weights that one row of inputs meets AHEAD_BYTES later: of a matrix whose rows
+ * follow each other, else in the next row of the same columns. */
+INLINE void ask_ahead(const product_job *job, int64_t each, const char *at, int64_t bytes)
 {
-#pragma GCC unroll 8
-    for (int o = 0; o < outputs; o++)
-        __builtin_prefetch(w + ((o + outputs) * job->w.stride + i) * each, 0, 2);
+    const int64_t row_bytes = job->w.stride * each;
+    const char *ahead = at + (job->w.stride == job->w.columns ? AHEAD_BYTES : row_bytes);
+    for (int64_t line = 0; line < bytes; line += LINE_BYTES)
+        __builtin_prefetch(ahead + line, 0, 3);
 }
 
 /* The sums of `rows` rows of inputs with `outputs` rows of weights; both are constants where this
@@ -136,9 +140,10 @@ INLINE void block(const product_job *job, ta_dtype dtype, int rows, int outputs,
 #pragma GCC unroll 8
         for (int o = 0; o < outputs; o++)
             sums[r][o] = (lanes){0};
-    while (rows == 1 && i + 2 * LANES <= count) {
-        ask_ahead(job, each, outputs, w, i);
-        for (int step = 0; step < 2; step++, i += LANES)
+    while (rows == 1 && outputs == 1 && i + 4 * LANES <= count) {
+        ask_ahead(job, each, w + i * each, 4 * LANES * each);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; step++, i += LANES)
             add_products(job, dtype, rows, outputs, w, x, i, sums);
     }
     for (; i + LANES <= count; i += LANES)
@@ -195,13 +200,11 @@ INLINE void one_row(const product_job *job, ta_dtype dtype, int64_t first, int64
 {
     const int64_t each = weight_bytes(dtype), batch_bytes = 64 << 10;
     int64_t batch = job->w.columns ? batch_bytes / (job->w.columns * each) : last - first;
-    batch = batch < ONE_ROW ? ONE_ROW : batch / ONE_ROW * ONE_ROW;
+    batch = batch < 1 ? 1 : batch;
     for (int64_t at = first; at < last; at += batch) {
-        int64_t end = at + batch < last ? at + batch : last, output = at;
+        int64_t end = at + batch < last ? at + batch : last;
         touch(job, each, end, end + batch < last ? end + batch : last);
-        for (; output + ONE_ROW <= end; output += ONE_ROW)
-            block(job, dtype, 1, ONE_ROW, 0, output);
-        for (; output < end; output++)
+        for (int64_t output = at; output < end; output++)
             block(job, dtype, 1, 1, 0, output);
     }
 }
