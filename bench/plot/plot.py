@@ -101,7 +101,7 @@ def draw(axes, rows, x, y, dashed=False, label="{}"):
                       markersize=size, markerfacecolor="none", linewidth=width, alpha=0.85,
                       linestyle="--" if dashed else "-", label=label.format(name))
     axes.grid(True, alpha=0.3)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))  # hides no line
 
 
 def set_steps(axes, rows, x):
@@ -206,7 +206,6 @@ def plot_prediction(rows, where):
     draw(axes, chosen, x, predicted, dashed=True, label="{} predicted")
     set_logarithmic(axes, [of(r) for r in chosen for of in (measured, predicted)])
     axes.set(xlabel=name, ylabel="time of a step, ms", title=title)
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     set_steps(axes, chosen, x)
     save(figure, where, "prediction")
 
