@@ -189,7 +189,7 @@ def comparison(runs):
         return ""
     # What is the same in all of them is said once.
     shared = set.intersection(*(set(row.work.items()) for _, _, row in pairs)) if pairs else set()
-    rows = [[which, row.median / first.median, first.median, row.median,
+    rows = [[which, f"{row.median / first.median:.3g}", first.median, row.median,
              words_of({k: v for k, v in row.work.items() if (k, v) not in shared})]
             for which, first, row in pairs]
     common = {k: v for k, v in pairs[0][2].work.items() if (k, v) in shared} if pairs else {}
