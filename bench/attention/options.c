@@ -9,14 +9,14 @@
 
 #include "common/elements.h"
 
-static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
-static const char *const mask_words[] = {"causal", "full", NULL};
+const char *const attention_map_words[] = {"contiguous", "striped", "zigzag", NULL};
+const char *const attention_mask_words[] = {"causal", "full", NULL};
 /* In the order of ta_attention_algorithm. */
-static const char *const algorithm_words[] = {"auto", "grid", "ring", "overlap", NULL};
+const char *const attention_algorithm_words[] = {"auto", "grid", "ring", "overlap", NULL};
 
 #define AT(field) offsetof(attention_options, field)
 static const arg_flag own_flags[] = {
-    FLAG_CHOICES(0, "algo", algorithms, algorithm_words, "LIST",
+    FLAG_CHOICES(0, "algo", algorithms, attention_algorithm_words, "LIST",
                  "grid, overlap (the grid that moves while it computes), ring, or auto for what "
                  "--cluster says; rows are compared with the first"),
     FLAG_INTS(0, "columns", columns, 0, 1024, "LIST",
@@ -24,10 +24,11 @@ static const arg_flag own_flags[] = {
     FLAG_TEXT(0, "cluster", cluster, "CLUSTER",
               "choose columns by predicted time, and print it too; CLUSTER as in model, or probe: "
               "these ranks, measured first"),
-    FLAG_CHOICES(0, "map", maps, map_words, "LIST", "who holds what: contiguous, striped, zigzag"),
+    FLAG_CHOICES(0, "map", maps, attention_map_words, "LIST",
+                 "who holds what: contiguous, striped, zigzag"),
     FLAG_INT(0, "block", block, 1, INT32_MAX, "TOKENS", "block of striped"),
     FLAG_INT(0, "head-dim", head_dim, 8, 256, "N", "head dimension, a multiple of 8"),
-    FLAG_CHOICE(0, "mask", mask, mask_words, "KIND", "causal or full"),
+    FLAG_CHOICE(0, "mask", mask, attention_mask_words, "KIND", "causal or full"),
     FLAG_GROUP(group, "if --device is a kind of GPU, without a number"),
     FLAG_CSV(csv),
     FLAG_WIDE(wide),
@@ -145,26 +146,6 @@ int attention_same_work(const attention_row *a, const attention_row *b)
     return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
            a->map == b->map && a->dtype == b->dtype && a->query_heads == b->query_heads &&
            a->kv_heads == b->kv_heads;
-}
-
-const char *attention_map_name(ta_shard_kind map)
-{
-    return map_words[map];
-}
-
-const char *attention_mask_name(ta_mask mask)
-{
-    return mask_words[mask];
-}
-
-const char *attention_algorithm_name(ta_attention_algorithm algorithm)
-{
-    return algorithm_words[algorithm];
-}
-
-const char *attention_group_name(const attention_options *options)
-{
-    return rank_group_words[options->group];
 }
 
 void attention_options_help(FILE *file)

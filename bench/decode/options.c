@@ -11,14 +11,14 @@
 #include "common/sweep.h"
 
 /* In the order of ta_shard_kind, ta_placement and ta_weights. */
-static const char *const map_words[] = {"contiguous", "cyclic", NULL};
-static const char *const placement_words[] = {"all", "root", "heads", NULL};
-static const char *const weights_words[] = {"exact", "rounded", NULL};
+const char *const options_map_words[] = {"contiguous", "cyclic", NULL};
+const char *const options_placement_words[] = {"all", "root", "heads", NULL};
+const char *const options_weights_words[] = {"exact", "rounded", NULL};
 /* In the order of ta_algorithm; then the tree in reproducible mode. */
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
-static const char *const layout_words[] = {"token", "head", NULL};
-static const char *const pages_words[] = {"small", "huge", "both", NULL};
+const char *const options_layout_words[] = {"token", "head", NULL};
+const char *const options_pages_words[] = {"small", "huge", "both", NULL};
 
 #define AT(field) offsetof(decode_options, field)
 static const arg_flag own_flags[] = {
@@ -55,25 +55,25 @@ static const arg_flag own_flags[] = {
     FLAG_TEXT(0, "cluster", cluster, "TEXT",
               "also predict each row, on this cluster: probe (this one, measured), h100:2x8, a "
               "file … (see treeattn-bench model)"),
-    FLAG_CHOICE(0, "map", map, map_words, "KIND", "shard map: contiguous or cyclic"),
+    FLAG_CHOICE(0, "map", map, options_map_words, "KIND", "shard map: contiguous or cyclic"),
     FLAG_INT(0, "block", block, 1, INT32_MAX, "TOKENS", "block of the cyclic shard map", "64"),
-    FLAG_CHOICE(0, "layout", layout, layout_words, "KIND",
+    FLAG_CHOICE(0, "layout", layout, options_layout_words, "KIND",
                 "outer axis of K and V in memory: token or head"),
     FLAG_CHOICE(
-        0, "weights", weights, weights_words, "KIND",
+        0, "weights", weights, options_weights_words, "KIND",
         "weights of the softmax, exact or rounded to 16 bits where that saves a GPU products"),
     FLAG_INT(0, "page-tokens", page_tokens, 1, INT32_MAX, "TOKENS",
              "store K and V in shuffled pages of this size", "not paged"),
-    FLAG_CHOICE(0, "pages", pages, pages_words, "KIND",
+    FLAG_CHOICE(0, "pages", pages, options_pages_words, "KIND",
                 "memory of K and V: small pages, as programs have that do not ask, huge ones, or "
                 "rows of both"),
     FLAG_CSV(csv),
     FLAG_SET(0, "brief", brief, "fewer words around the table"),
     FLAG_WIDE(wide),
     FLAG_SET(0, "bars", bars, "a picture of the times below the table"),
-    FLAG_CHOICE(0, "placement", out_placement, placement_words, "KIND",
+    FLAG_CHOICE(0, "placement", out_placement, options_placement_words, "KIND",
                 "who gets the output: all, root (rank 0), or each rank some heads"),
-    FLAG_CHOICE(0, "query-placement", query_placement, placement_words, "KIND",
+    FLAG_CHOICE(0, "query-placement", query_placement, options_placement_words, "KIND",
                 "who has the query, likewise"),
     {0},
 };
@@ -295,41 +295,6 @@ int options_same_work(const bench_case *a, const bench_case *b)
 const char *options_algorithm_name(const bench_case *row)
 {
     return algorithm_words[row->tile ? ALGORITHM_REPRO : (int)row->algorithm];
-}
-
-const char *options_group_name(const decode_options *options)
-{
-    return rank_group_words[options->group];
-}
-
-const char *options_scaling_name(const decode_options *options)
-{
-    return sweep_scaling_words[options->sweep.scaling];
-}
-
-const char *options_map_name(const decode_options *options)
-{
-    return map_words[options->map];
-}
-
-const char *options_layout_name(const decode_options *options)
-{
-    return layout_words[options->layout];
-}
-
-const char *options_placement_name(int64_t placement)
-{
-    return placement_words[placement];
-}
-
-const char *options_pages_name(int64_t pages)
-{
-    return pages_words[pages];
-}
-
-const char *options_weights_name(const decode_options *options)
-{
-    return weights_words[options->weights];
 }
 
 void options_help(FILE *file)

@@ -144,8 +144,3 @@ const char *exchange_placement_name(const exchange_options *o)
 {
     return placement_words[o->placement];
 }
-
-const char *exchange_group_name(const exchange_options *o)
-{
-    return rank_group_words[o->group];
-}

@@ -30,6 +30,5 @@ void exchange_options_choose(const exchange_options *options, exchange_row *row)
 
 void exchange_options_help(FILE *file);
 const char *exchange_placement_name(const exchange_options *options);
-const char *exchange_group_name(const exchange_options *options);
 
 #endif

@@ -33,6 +33,17 @@ void small_step_whole(small_whole *whole)
     draw(&source, &whole->v[0][0], sizeof whole->v / sizeof(double));
 }
 
+oracle_problem small_step_problem(void)
+{
+    return (oracle_problem){.query_tokens = SMALL_QUERY_TOKENS,
+                            .query_heads = SMALL_HEADS,
+                            .kv_heads = SMALL_KV_HEADS,
+                            .k_dim = SMALL_K_DIM,
+                            .v_dim = SMALL_V_DIM,
+                            .causal = true,
+                            .scale = 0.25};
+}
+
 static void store(const double *from, int count, float *to)
 {
     for (int i = 0; i < count; ++i)
@@ -187,24 +198,7 @@ static bool row_right(const oracle_problem *problem, const oracle_row *row, int 
 
 bool small_step_right(const small_step *step)
 {
-    oracle_problem problem = {SMALL_QUERY_TOKENS,
-                              SMALL_HEADS,
-                              SMALL_KV_HEADS,
-                              SMALL_K_DIM,
-                              SMALL_V_DIM,
-                              true,
-                              0,
-                              0.25,
-                              0,
-                              NULL,
-                              NULL,
-                              0,
-                              0,
-                              0,
-                              NULL,
-                              false,
-                              0,
-                              0};
+    oracle_problem problem = small_step_problem();
     oracle_row row = {0};
     bool right = true;
     int index = 0;

@@ -8,6 +8,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "oracle.h"
+
 enum {
     SMALL_BATCH = 2,
     SMALL_QUERY_TOKENS = 2,
@@ -29,6 +31,9 @@ typedef struct small_whole {
 } small_whole;
 
 void small_step_whole(small_whole *whole);
+
+/* It as the oracle has it, without sinks. */
+oracle_problem small_step_problem(void);
 
 typedef struct small_step {
     int rank, ranks;
