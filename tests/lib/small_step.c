@@ -105,6 +105,18 @@ ta_status small_step_open(small_step *step, ta_group *group, ta_device **device,
     return ta_plan_create(group, *device, &step->config, plan);
 }
 
+ta_status small_rank_open(small_rank *r, ta_group *group)
+{
+    return small_step_open(&r->step, group, &r->device, &r->plan);
+}
+
+ta_status small_rank_close(small_rank *r)
+{
+    ta_plan_destroy(r->plan);
+    ta_device_close(r->device);
+    return TA_OK;
+}
+
 /* Where the device has one of the arrays. */
 static void *place_of(const small_step *step, const void *array)
 {
