@@ -18,9 +18,9 @@ static const int kinds[] = {TA_EXCHANGE_DOUBLING,  TA_EXCHANGE_BINOMIAL,    TA_E
 
 #define AT(field) offsetof(exchange_options, field)
 static const arg_flag flags[] = {
-    FLAG_INT('b', "begin", begin, 64, 1 << 30, "BYTES", "of the smallest partial"),
-    FLAG_INT('e', "end", end, 64, 1 << 30, "BYTES", "of the largest"),
-    FLAG_INT('f', "factor", factor, 2, 1024, "N", "from one to the next"),
+    FLAG_INT('b', "begin", bytes.begin, 64, 1 << 30, "BYTES", "of the smallest partial"),
+    FLAG_INT('e', "end", bytes.end, 64, 1 << 30, "BYTES", "of the largest"),
+    FLAG_INT('f', "factor", bytes.factor, 2, 1024, "N", "from one to the next"),
     FLAG_INT('n', "iterations", iterations, 1, 1000000, "N", "samples of each kind"),
     FLAG_INT('w', "warmup", warmup, 0, 1000000, "N", "samples before them"),
     FLAG_INT('r', "repeat", repeat, 1, 1000000, "N",
@@ -46,9 +46,7 @@ static const arg_flag flags[] = {
     {0},
 };
 static const arg_flag *const tables[] = {flags, NULL};
-static const exchange_options defaults = {.begin = 4096,
-                                          .end = 1 << 20,
-                                          .factor = 4,
+static const exchange_options defaults = {.bytes = {4096, 1 << 20, 4},
                                           .iterations = 50,
                                           .warmup = 5,
                                           .repeat = 20,
@@ -68,9 +66,9 @@ int exchange_options_parse(int argc, char **argv, exchange_options *o, char *err
         snprintf(error, capacity, "there is one process: an exchange needs two or more");
         return -1;
     }
-    if (o->end < o->begin) {
+    if (o->bytes.end < o->bytes.begin) {
         snprintf(error, capacity, "--end is %lld: must be at least --begin, %lld",
-                 (long long)o->end, (long long)o->begin);
+                 (long long)o->bytes.end, (long long)o->bytes.begin);
         return -1;
     }
     return sweep_check_dim("head-dim", o->dim, error, capacity);

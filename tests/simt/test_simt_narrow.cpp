@@ -63,6 +63,9 @@ template <class To, class Launch> static std::vector<To> results_of(Launch launc
     launch(static_cast<unsigned>(device_wave()), to.data);
     return to.read();
 }
+#define RESULTS_OF(kernel, dtype, To)                                                              \
+    results_of<To>(                                                                                \
+        [dtype](unsigned wave, To *to) { LAUNCH_WAVE(kernel, 1, wave, 0, nullptr, dtype, to); })
 
 /* ---- What kernels get ---------------------------------------------------------------------- */
 
@@ -77,9 +80,7 @@ template <int Wave> __global__ void widen_codes(ta_dtype dtype, uint32_t *to)
 static void test_single_codes(void)
 {
     on_all_dialects([](ta_dtype dtype) {
-        auto got = results_of<uint32_t>([dtype](unsigned wave, uint32_t *to) {
-            LAUNCH_WAVE(widen_codes, 1, wave, 0, nullptr, dtype, to);
-        });
+        std::vector<uint32_t> got = RESULTS_OF(widen_codes, dtype, uint32_t);
         for (uint32_t code = 0; code < 256; code++)
             check_code(dtype, code, got[code]);
     });
@@ -101,9 +102,7 @@ template <int Wave> __global__ void widen_eights(ta_dtype dtype, ta_vec16 *to)
 static void test_eight_codes_at_a_time(void)
 {
     on_all_dialects([](ta_dtype dtype) {
-        auto got = results_of<ta_vec16>([dtype](unsigned wave, ta_vec16 *to) {
-            LAUNCH_WAVE(widen_eights, 1, wave, 0, nullptr, dtype, to);
-        });
+        std::vector<ta_vec16> got = RESULTS_OF(widen_eights, dtype, ta_vec16);
         for (uint32_t first = 0; first < 256; first++)
             for (uint32_t i = 0; i < 8; i++) {
                 uint32_t half = got[first].word[i / 2] >> i % 2 * 16 & 0xffffu;
