@@ -1,6 +1,6 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
- * attend/attend.c has the attend slots, attend/pieces.c those that merge and finish. Every slot makes
- * its device current and puts the caller's back. */
+ * attend/attend.c has the attend slots, attend/pieces.c those that merge and finish. Every slot
+ * makes its device current and puts the caller's back. */
 #include "archs.h"
 #include "attention/attention.h"
 #include "gpu.h"

@@ -1,8 +1,9 @@
-/* What arrived from other ranks, as kernels take it in, record by record: a ta_merge's records and
- * faults, and how the threads of a block turn a record, and what is to be merged into it, into output
- * and log-sum-exp. The sink joins there and nowhere else, so it counts once. Included by merge.hip
- * and tally.hip, so that both take in the same messages in the same order, and by exchange/peers.hip,
- * whose records come another way. What merging is, base/partial.h and base/tally.h say. */
+/* What arrived from other ranks, as kernels take it in, record by record: the records and faults of
+ * a ta_merge, and how the threads of a block turn a record, and what is to be merged into it, into
+ * output and log-sum-exp. The sink joins there and nowhere else, so it counts once. Included by
+ * merge.hip and tally.hip, so that both take in the same messages in the same order, and by
+ * exchange/peers.hip, whose records come another way. What merging is, base/partial.h and
+ * base/tally.h say. */
 #ifndef TA_HIP_ARRIVED_H
 #define TA_HIP_ARRIVED_H
 
