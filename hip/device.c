@@ -1,6 +1,6 @@
 /* The device vtable over the GPU's runtime: memory, copies, waiting, and the small kernels.
- * attend/attend.c has the attend slots. Every slot makes its device current and puts the caller's
- * back. */
+ * attend/attend.c has the attend slots, attend/pieces.c those that merge and finish. Every slot
+ * makes its device current and puts the caller's back. */
 #include "archs.h"
 #include "attention/attention.h"
 #include "gpu.h"
@@ -241,27 +241,6 @@ static ta_status gpu_append(ta_device *device, const ta_problem *problem, const 
     TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, ta_launch_append(&params, stream)));
 }
 
-static ta_status gpu_merge(ta_device *device, const ta_merge *merge, void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    int64_t first, end;
-    ta_merge_range(merge, &first, &end);
-    if (first >= end && !merge->fault)
-        return TA_OK;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, merge->tallies ? ta_launch_merge_tallies(merge, stream)
-                                                           : ta_launch_merge(merge, stream)));
-}
-
-static ta_status gpu_finish(ta_device *device, const ta_finish *finish, void *stream)
-{
-    ta_gpu_device *gpu = ta_gpu_of(device);
-    if (finish->heads == 0)
-        return TA_OK;
-    TA_ON_GPU(gpu, ta_gpu_check_launch(gpu, finish->last.tallies
-                                                ? ta_launch_finish_tallies(finish, stream)
-                                                : ta_launch_finish(finish, stream)));
-}
-
 static const ta_device_ops gpu_ops = {
     .has_streams = 1,
     .close = gpu_close,
@@ -284,8 +263,8 @@ static const ta_device_ops gpu_ops = {
     .tell = ta_gpu_tell,
     .make_records = gpu_make_records,
     .append = gpu_append,
-    .merge = gpu_merge,
-    .finish = gpu_finish,
+    .merge = ta_gpu_merge,
+    .finish = ta_gpu_finish,
     .attention = &ta_gpu_attention_ops,
     .peers = &ta_gpu_peer_ops,
     .model = &ta_gpu_model_ops,

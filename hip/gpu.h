@@ -107,20 +107,24 @@ typedef struct ta_gpu_call {
     const ta_finish *finish; /* NULL: nothing */
 } ta_gpu_call;
 
-/* What all ways of attending need: how scores are made, the error of too large a grid, and the
- * launch that finishes, on the device: where no other one did so. */
+/* What all ways of attending need: how scores are made, and the error of too large a grid. */
 ta_score_rule ta_gpu_score_rule(const ta_problem *problem);
 ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks);
-ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream);
 
 /* Equal shares (attend/pieces.c), of items of `group` rows for as many blocks as units hold at a
- * time: the workspace of the plan's largest call, what kernels are told, and what comes after. */
+ * time: the workspace of the plan's largest call, and what kernels are told. */
 size_t ta_gpu_share_bytes(const ta_gpu_limits *limits, const ta_problem *problem, int32_t group,
                           int32_t per_unit);
 ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *problem, int32_t group,
                              int32_t per_unit, void *workspace);
+
+/* What follows attend on the device, there too: after equal shares, and where no other launch
+ * finished; then the slots of the vtable that merge and finish. */
 ta_status ta_gpu_end_pieces(ta_gpu_device *gpu, const ta_gpu_call *call,
                             const ta_share_params *share, void *stream);
+ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream);
+ta_status ta_gpu_merge(ta_device *device, const ta_merge *merge, void *stream);
+ta_status ta_gpu_finish(ta_device *device, const ta_finish *finish, void *stream);
 
 /* What the parameters of every call to the kernels with shared memory have; the rest is 0. */
 void ta_gpu_start_attend(ta_attend_params *params, const ta_gpu_call *call);

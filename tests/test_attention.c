@@ -167,24 +167,23 @@ typedef struct balance {
 static ta_status count_pairs(ta_group *group, void *context)
 {
     balance *b = context;
-    ta_device *device;
-    ta_attention *plan;
-    TA_TRY(attention_plan_open(group, &b->config, &device, &plan));
+    attention_rank r;
+    TA_TRY(attention_rank_open(&r, group, &b->config));
     ta_attention_input input = TA_ATTENTION_INPUT_INIT;
     ta_attention_work work;
     input.sequences = 1;
     input.lengths = &b->length;
-    TA_TRY(ta_attention_count_tokens(plan, 1, &b->length));
-    ta_attention_find_order(plan, &input, -1, -1, &work);
+    TA_TRY(ta_attention_count_tokens(r.plan, 1, &b->length));
+    ta_attention_find_order(r.plan, &input, -1, -1, &work);
     int64_t pairs = 0;
-    for (int32_t i = 0; i < plan->order.query_run_count; ++i) {
-        const ta_query_run *run = &plan->order.query_runs[i];
-        int64_t count = ta_query_run_end(&plan->order, i) - run->first;
+    for (int32_t i = 0; i < r.plan->order.query_run_count; ++i) {
+        const ta_query_run *run = &r.plan->order.query_runs[i];
+        int64_t count = ta_query_run_end(&r.plan->order, i) - run->first;
         pairs += count * (run->visible.end - run->visible.first) +
                  (run->moves_end - run->moves_first) * (count * (count - 1) / 2);
     }
     b->pairs[ta_group_rank(group)] = pairs;
-    attention_plan_close(device, plan);
+    attention_rank_close(&r);
     return TA_OK;
 }
 

@@ -82,14 +82,13 @@ static ta_status run_calls(ta_group *group, ta_attention *plan, trial *t)
 static ta_status run_rank(ta_group *group, void *context)
 {
     trial *t = context;
-    ta_device *device;
-    ta_attention *plan;
-    ta_status status = attention_plan_open(group, &t->config, &device, &plan);
+    attention_rank r;
+    ta_status status = attention_rank_open(&r, group, &t->config);
     if (status == TA_OK)
-        status = run_calls(group, plan, t);
+        status = run_calls(group, r.plan, t);
     if (status == TA_OK && ta_group_rank(group) == 0)
-        status = estimate(plan, t);
-    attention_plan_close(device, plan);
+        status = estimate(r.plan, t);
+    attention_rank_close(&r);
     return status;
 }
 

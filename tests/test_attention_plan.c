@@ -166,12 +166,11 @@ typedef struct memory_case {
 static ta_status measure_memory(ta_group *group, void *context)
 {
     memory_case *m = context;
-    ta_device *own;
-    ta_attention *plan;
-    TA_TRY(attention_plan_open(group, &m->config, &own, &plan));
+    attention_rank r;
+    TA_TRY(attention_rank_open(&r, group, &m->config));
     if (ta_group_rank(group) == 0)
-        m->bytes = plan->memory_bytes;
-    attention_plan_close(own, plan);
+        m->bytes = r.plan->memory_bytes;
+    attention_rank_close(&r);
     return TA_OK;
 }
 

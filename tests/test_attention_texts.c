@@ -109,30 +109,25 @@ static ta_status run_rank(ta_group *group, void *context)
     explained *e = context;
     const scene *s = e->scene;
     ta_attention_config config = config_of(s);
-    ta_device *device;
-    ta_attention *plan;
+    attention_rank r;
     config.cluster = e->cluster;
     if (s->workspace) {
         config.workspace = memory;
         config.workspace_bytes = sizeof memory;
     }
-    TA_TRY(attention_plan_open(group, &config, &device, &plan));
+    TA_TRY(attention_rank_open(&r, group, &config));
     if (ta_group_rank(group) == 0)
-        TA_TRY(explain(plan, s, e));
-    attention_plan_close(device, plan);
+        TA_TRY(explain(r.plan, s, e));
+    attention_rank_close(&r);
     return TA_OK;
 }
 
 static void test_every_sentence(void)
 {
-    static explained e;
     golden g;
     golden_open(&g, "attention.txt");
-    for (size_t i = 0; i < sizeof scenes / sizeof *scenes; ++i) {
-        const scene *s = &scenes[i];
-        explained_run(&e, s, s->ranks, s->cluster, run_rank);
-        explained_expect(&g, s->name, &e, s->cluster != NULL, 0);
-    }
+    for (const scene *s = scenes; s < scenes + sizeof scenes / sizeof *scenes; ++s)
+        explained_keep(&g, s, s->name, s->ranks, s->cluster, 0, run_rank);
     golden_close(&g);
 }
 
@@ -198,17 +193,16 @@ static void test_what_is_refused(void)
                  "attention is NULL: make one with ta_attention_create()", NULL);
     scene s = {.ranks = 1};
     ta_attention_config config = config_of(&s);
-    ta_device *device;
-    ta_attention *plan;
-    EXPECT_OK(attention_plan_open(NULL, &config, &device, &plan));
-    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain(plan, NULL, 10, &needed), "text is NULL",
+    attention_rank r;
+    EXPECT_OK(attention_rank_open(&r, NULL, &config));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain(r.plan, NULL, 10, &needed), "text is NULL",
                  NULL);
-    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain_json(plan, NULL, 10, &needed), "text is NULL",
-                 NULL);
+    EXPECT_ERROR(TA_ERR_INVALID, ta_attention_explain_json(r.plan, NULL, 10, &needed),
+                 "text is NULL", NULL);
     TEST_ASSERT_EQUAL_size_t(5, needed);
-    EXPECT_OK(ta_attention_explain(plan, text, sizeof text, NULL));
-    EXPECT_OK(ta_attention_explain_json(plan, text, sizeof text, NULL));
-    attention_plan_close(device, plan);
+    EXPECT_OK(ta_attention_explain(r.plan, text, sizeof text, NULL));
+    EXPECT_OK(ta_attention_explain_json(r.plan, text, sizeof text, NULL));
+    attention_rank_close(&r);
 }
 
 int main(void)

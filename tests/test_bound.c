@@ -33,18 +33,19 @@ static bound_worst run_family(const char *name, decode_case c, int count)
     return worst;
 }
 
-static void assert_tight(const char *what, double ratio)
+static void assert_tight(const char *name, const char *what, double ratio)
 {
     char text[100];
-    snprintf(text, sizeof text, "worst %s / bound is %g: must be from 1/8 to 1", what, ratio);
+    snprintf(text, sizeof text, "%s: worst %s / bound is %g: must be from 1/8 to 1", name, what,
+             ratio);
     TEST_ASSERT_TRUE_MESSAGE(ratio >= 0.125 && ratio <= 1, text);
 }
 
 static void assert_family_tight(const char *name, decode_case c, int count)
 {
     bound_worst worst = run_family(name, c, count);
-    assert_tight("output error", worst.out[c.plan.out_dtype ? c.plan.out_dtype : TA_F32]);
-    assert_tight("lse error", worst.lse);
+    assert_tight(name, "output error", worst.out[c.plan.out_dtype ? c.plan.out_dtype : TA_F32]);
+    assert_tight(name, "lse error", worst.lse);
 }
 
 /* 4 heads, 64-dimensional, f32, one token of query: the common ground of the families. */
@@ -53,42 +54,40 @@ static decode_case common(int tokens)
     return case_grouped(64, tokens);
 }
 
-static void test_tight_on_few_tokens(void)
-{
-    assert_family_tight("few tokens", common(7), 150);
-}
+/* What 0 stands for is as common() has it. */
+typedef struct family {
+    const char *name;
+    int tokens, cases;
+    int k_dim, ranks;
+    double query_deviation;
+    float scale, softcap;
+    bool alibi, sinks;
+} family;
 
-static void test_tight_on_one_tile(void)
+static void test_tight(void)
 {
-    assert_family_tight("one tile", common(60), 80);
-}
-
-static void test_tight_on_long_sequences(void)
-{
-    assert_family_tight("6000 tokens", common(6000), 12);
-}
-
-static void test_tight_on_long_dot_products(void)
-{
-    decode_case c = common(40);
-    c.plan.k_dim = 576;
-    c.query_deviation = 4;
-    assert_family_tight("576 dimensions", c, 60);
-}
-
-static void test_tight_on_large_scores(void)
-{
-    decode_case c = common(50);
-    c.plan.scale = 1.0f;
-    c.query_deviation = 2;
-    assert_family_tight("large scores", c, 100);
-}
-
-static void test_tight_on_many_ranks(void)
-{
-    decode_case c = common(80);
-    c.ranks = 8;
-    assert_family_tight("8 ranks", c, 60);
+    static const family families[] = {
+        {.name = "few tokens", .tokens = 7, .cases = 150},
+        {.name = "one tile", .tokens = 60, .cases = 80},
+        {.name = "6000 tokens", .tokens = 6000, .cases = 12},
+        {.name = "576 dimensions", .tokens = 40, .cases = 60, .k_dim = 576, .query_deviation = 4},
+        {.name = "large scores", .tokens = 50, .cases = 100, .scale = 1, .query_deviation = 2},
+        {.name = "8 ranks", .tokens = 80, .cases = 60, .ranks = 8},
+        {.name = "soft-cap", .tokens = 10, .cases = 300, .softcap = 20, .query_deviation = 8},
+        {.name = "ALiBi", .tokens = 100, .cases = 100, .alibi = true},
+        {.name = "sinks", .tokens = 30, .cases = 100, .sinks = true},
+    };
+    for (const family *f = families; f < families + sizeof families / sizeof *families; ++f) {
+        decode_case c = common(f->tokens);
+        c.plan.k_dim = f->k_dim ? f->k_dim : c.plan.k_dim;
+        c.plan.scale = f->scale != 0 ? f->scale : c.plan.scale;
+        c.plan.softcap = f->softcap;
+        c.query_deviation = f->query_deviation != 0 ? f->query_deviation : c.query_deviation;
+        c.ranks = f->ranks ? f->ranks : c.ranks;
+        c.alibi = f->alibi;
+        c.sinks = f->sinks;
+        assert_family_tight(f->name, c, f->cases);
+    }
 }
 
 static void test_tight_in_reproducible_mode(void)
@@ -99,28 +98,6 @@ static void test_tight_in_reproducible_mode(void)
     c.ranks = 3;
     c.plan.map.block = c.plan.reproducible_tile = 256;
     assert_family_tight("reproducible, tiles of 256", c, 30);
-}
-
-static void test_tight_with_softcap(void)
-{
-    decode_case c = common(10);
-    c.plan.softcap = 20.0f;
-    c.query_deviation = 8;
-    assert_family_tight("soft-cap", c, 300);
-}
-
-static void test_tight_with_alibi(void)
-{
-    decode_case c = common(100);
-    c.alibi = true;
-    assert_family_tight("ALiBi", c, 100);
-}
-
-static void test_tight_with_sinks(void)
-{
-    decode_case c = common(30);
-    c.sinks = true;
-    assert_family_tight("sinks", c, 100);
 }
 
 static void test_tight_in_half_precision(void)
@@ -288,16 +265,8 @@ int main(int argc, char **argv)
     if (!options_read(argc, argv))
         return 2;
     UNITY_BEGIN();
-    RUN_TEST(test_tight_on_few_tokens);
-    RUN_TEST(test_tight_on_one_tile);
-    RUN_TEST(test_tight_on_long_sequences);
-    RUN_TEST(test_tight_on_long_dot_products);
-    RUN_TEST(test_tight_on_large_scores);
-    RUN_TEST(test_tight_on_many_ranks);
+    RUN_TEST(test_tight);
     RUN_TEST(test_tight_in_reproducible_mode);
-    RUN_TEST(test_tight_with_softcap);
-    RUN_TEST(test_tight_with_alibi);
-    RUN_TEST(test_tight_with_sinks);
     RUN_TEST(test_tight_in_half_precision);
     RUN_TEST(test_mistakes_exceed_the_bound);
     RUN_TEST(test_half_precision_weights_exceed_the_bound);

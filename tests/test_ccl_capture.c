@@ -36,14 +36,11 @@ static ta_status captured_rank(ccl_rank *r)
 {
     prepared p;
     hipStream_t stream = (hipStream_t)r->streams[0];
-    hipGraph_t graph;
-    hipGraphExec_t exec;
+    captured c;
     TA_TRY(prepare(r->group, r->device, &p));
-    TA_TRY(capture(&p, stream, &graph, &exec));
-    ta_status status = replay(r, &p, exec);
-    (void)hipGraphExecDestroy(exec);
-    (void)hipGraphDestroy(graph);
-    TA_TRY(status);
+    TA_TRY(capture(&p, stream, &c));
+    TA_TRY(replay(r, &p, c.exec));
+    TA_TRY(captured_free(&c));
     TA_TRY(small_step_decode(&p.step, p.plan)); /* and directly, after an odd number of rounds */
     release(&p);
     return TA_OK;
@@ -64,29 +61,28 @@ static ta_status new_size_rank(ccl_rank *r)
 {
     prepared p;
     hipStream_t stream = (hipStream_t)r->streams[0];
-    hipGraph_t graph = NULL;
-    hipGraphExec_t exec;
+    captured c;
     TA_TRY(prepare(r->group, r->device, &p));
     p.step.starts[2] = 3;
     small_step_ragged(&p.step, 3);
     TA_TRY(small_step_fill(&p.step));
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(captured_begin(stream));
     RANK_EXPECT(small_step_queue(&p.step, p.plan, stream) == TA_ERR_UNSUPPORTED);
     RANK_EXPECT(strstr(ta_last_error(), "has 3 query rows in 2 sequences"));
     RANK_EXPECT(strstr(ta_last_error(), "make one such call before the capture"));
-    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    RANK_EXPECT(hipGraphDestroy(graph) == hipSuccess);
+    RANK_EXPECT(hipStreamEndCapture(stream, &c.graph) == hipSuccess);
+    RANK_EXPECT(hipGraphDestroy(c.graph) == hipSuccess);
     TA_TRY(small_step_fetch(&p.step, stream));
     RANK_EXPECT(small_step_untouched(&p.step));
     TA_TRY(small_step_queue(&p.step, p.plan, stream));
     TA_TRY(small_step_fetch(&p.step, stream));
     RANK_EXPECT(!small_step_untouched(&p.step));
-    TA_TRY(capture(&p, stream, &graph, &exec));
+    TA_TRY(capture(&p, stream, &c));
     TA_TRY(small_step_fill(&p.step));
-    RANK_EXPECT(hipGraphLaunch(exec, stream) == hipSuccess);
+    RANK_EXPECT(hipGraphLaunch(c.exec, stream) == hipSuccess);
     TA_TRY(small_step_fetch(&p.step, stream));
     RANK_EXPECT(!small_step_untouched(&p.step));
-    RANK_EXPECT(hipGraphExecDestroy(exec) == hipSuccess && hipGraphDestroy(graph) == hipSuccess);
+    TA_TRY(captured_free(&c));
     release(&p);
     return TA_OK;
 }

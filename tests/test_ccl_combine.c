@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "lib/captured.h"
 #include "lib/ccl_ranks.h"
 #include "lib/device_array.h"
 #include "lib/expect.h"
@@ -165,26 +166,23 @@ static ta_status captured_rank(ccl_rank *r)
 {
     work w;
     hipStream_t stream = (hipStream_t)r->streams[0];
-    hipGraph_t graph;
-    hipGraphExec_t exec;
+    captured c;
     TA_TRY(make_work(r, 0, &w));
     TA_TRY(fill_work(r, 0, &w));
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(captured_begin(stream));
     ta_device_stats before = r->device->stats;
     TA_TRY(queue_append(r, &w));
     TA_TRY(queue_combine(r, &w));
     RANK_EXPECT(r->device->stats.waits == before.waits);
-    RANK_EXPECT(hipStreamEndCapture(stream, &graph) == hipSuccess);
-    RANK_EXPECT(hipGraphInstantiateWithFlags(&exec, graph, 0) == hipSuccess);
+    TA_TRY(captured_end(&c, stream));
     for (int round = 0; round < 4; ++round) {
         TA_TRY(fill_work(r, round, &w));
-        RANK_EXPECT(hipGraphLaunch(exec, stream) == hipSuccess);
+        RANK_EXPECT(hipGraphLaunch(c.exec, stream) == hipSuccess);
         TA_TRY(fetch(r, &w));
         TA_TRY(check_combined(r, round, &w));
         TA_TRY(check_appended(r, round, &w));
     }
-    (void)hipGraphExecDestroy(exec);
-    (void)hipGraphDestroy(graph);
+    TA_TRY(captured_free(&c));
     free_work(&w);
     return TA_OK;
 }

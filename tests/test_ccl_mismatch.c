@@ -60,24 +60,22 @@ static void test_steps_that_differ(void)
 static ta_status replay_rank(ccl_rank *r)
 {
     hipStream_t stream = (hipStream_t)r->streams[0];
-    hipGraph_t graph;
-    hipGraphExec_t exec;
+    captured c;
     prepared p;
     TA_TRY(prepare(r->group, r->device, &p));
-    TA_TRY(capture(&p, stream, &graph, &exec));
+    TA_TRY(capture(&p, stream, &c));
     for (int round = 0; round < 4; ++round) {
         bool wrong = round == 1 || round == 2;
         p.step.lengths[1] += r->rank == 1 ? (round == 1) - (round == 3) : 0;
         TA_TRY(small_step_fill(&p.step));
-        RANK_EXPECT(hipGraphLaunch(exec, stream) == hipSuccess);
+        RANK_EXPECT(hipGraphLaunch(c.exec, stream) == hipSuccess);
         TA_TRY(small_step_fetch(&p.step, stream));
         ta_status status = ta_plan_check(p.plan);
         RANK_EXPECT(status == (wrong ? TA_ERR_MISMATCH : TA_OK));
         RANK_EXPECT(!wrong || strstr(ta_last_error(), "kv.lengths"));
         RANK_EXPECT(wrong ? small_step_untouched(&p.step) : small_step_right(&p.step));
     }
-    (void)hipGraphExecDestroy(exec);
-    (void)hipGraphDestroy(graph);
+    TA_TRY(captured_free(&c));
     release(&p);
     return TA_OK;
 }

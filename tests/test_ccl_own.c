@@ -124,13 +124,33 @@ static void test_the_order_is_theirs(void)
     EXPECT_OK(ccl_run(3, LONG_WAIT_MS, ordering_rank, NULL));
 }
 
-/* Groups that NCCL does not connect, and arguments; the groups go on to work. */
-static ta_status refused_rank(ccl_rank *r)
+/* What follows is given NCCL's own calls and memory for MOST numbers. */
+typedef ta_status (*owned_fn)(ccl_rank *r, const ta_ccl_own_ops *own, float *data);
+typedef struct owned {
+    owned_fn run;
+} owned;
+
+static ta_status owned_rank(ccl_rank *r)
 {
+    const owned *o = r->context;
     const ta_ccl_own_ops *own;
     void *data;
     TA_TRY(find(r->device, &own));
     TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    ta_status status = o->run(r, own, data);
+    ta_device_free(r->device, data);
+    return status;
+}
+
+static void run_owned(int ranks, owned_fn run)
+{
+    owned o = {run};
+    EXPECT_OK(ccl_run(ranks, LONG_WAIT_MS, owned_rank, &o));
+}
+
+/* Groups that NCCL does not connect, and arguments; the groups go on to work. */
+static ta_status try_refused(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
+{
     TA_TRY(rank_expect_error(TA_ERR_UNSUPPORTED, own->all_reduce_sum(r->threads, data, 4, NULL),
                              "group is one of threads", "must be one of"));
     TA_TRY(rank_expect_error(TA_ERR_INVALID, own->all_reduce_sum(NULL, data, 4, NULL),
@@ -140,62 +160,63 @@ static ta_status refused_rank(ccl_rank *r)
     TA_TRY(rank_expect_error(TA_ERR_INVALID, own->all_reduce_sum(r->group, data, SIZE_MAX, NULL),
                              "count is", "exceed the address space"));
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    TA_TRY(sum(r, own, data, 100));
-    ta_device_free(r->device, data);
-    return TA_OK;
+    return sum(r, own, data, 100);
 }
 
 static void test_what_is_refused(void)
 {
-    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, refused_rank, NULL));
+    run_owned(2, try_refused);
+}
+
+/* Rank 0 does it while no rank calls anything. */
+static ta_status at_rest(ccl_rank *r, void (*what)(ccl_rank *r))
+{
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    if (r->rank == 0)
+        what(r);
+    return ta_group_barrier(r->threads, NULL);
+}
+
+static void abort_group(ccl_rank *r)
+{
+    ta_group_abort(r->group, "somebody pulled the plug");
 }
 
 /* A group that is broken says so, as with any of its calls. */
-static ta_status broken_rank(ccl_rank *r)
+static ta_status try_broken(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
 {
-    const ta_ccl_own_ops *own;
-    void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
-    TA_TRY(ta_group_barrier(r->threads, NULL));
-    if (r->rank == 0)
-        ta_group_abort(r->group, "somebody pulled the plug");
-    TA_TRY(ta_group_barrier(r->threads, NULL));
+    TA_TRY(at_rest(r, abort_group));
     for (size_t count = 0; count < 5; count += 4)
         TA_TRY(rank_expect_error(TA_ERR_ABORTED, own->all_reduce_sum(r->group, data, count, NULL),
                                  "somebody", "pulled the plug"));
-    ta_device_free(r->device, data);
     return TA_OK;
 }
 
 static void test_broken(void)
 {
-    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, broken_rank, NULL));
+    run_owned(3, try_broken);
+}
+
+static void fail_rank_1(ccl_rank *r)
+{
+    (void)r;
+    simt_fail_ccl(1, 1);
 }
 
 /* Work of theirs that fails breaks the group on all ranks. */
-static ta_status failing_rank(ccl_rank *r)
+static ta_status try_failing(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
 {
-    const ta_ccl_own_ops *own;
-    void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
-    TA_TRY(ta_group_barrier(r->threads, NULL));
-    if (r->rank == 0)
-        simt_fail_ccl(1, 1);
-    TA_TRY(ta_group_barrier(r->threads, NULL));
+    TA_TRY(at_rest(r, fail_rank_1));
     (void)own->all_reduce_sum(r->group, data, 4, r->streams[0]);
     RANK_EXPECT(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    TA_TRY(rank_expect_error(TA_ERR_DEVICE, own->all_reduce_sum(r->group, data, 4, r->streams[0]),
-                             "rank 1", "a failure that was asked for"));
-    ta_device_free(r->device, data);
-    return TA_OK;
+    return rank_expect_error(TA_ERR_DEVICE, own->all_reduce_sum(r->group, data, 4, r->streams[0]),
+                             "rank 1", "a failure that was asked for");
 }
 
 static void test_failure(void)
 {
-    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, failing_rank, NULL));
+    run_owned(3, try_failing);
 }
 
 int main(void)

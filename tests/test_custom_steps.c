@@ -161,21 +161,17 @@ static void test_attention(void)
 
 static ta_status differ(ta_group *group, void *context)
 {
-    ta_device *device;
-    ta_plan *plan = NULL;
-    small_step step;
+    small_rank r;
     (void)context;
-    TA_TRY(small_step_open(&step, group, &device, &plan));
-    step.call.tag = ta_group_rank(group) == 1 ? 8 : 9;
-    ta_status status = small_step_decode(&step, plan);
+    TA_TRY(small_rank_open(&r, group));
+    r.step.call.tag = ta_group_rank(group) == 1 ? 8 : 9;
+    ta_status status = small_step_decode(&r.step, r.plan);
     RANK_EXPECT(status == TA_ERR_MISMATCH && strstr(ta_last_error(), "in the tag"));
-    RANK_EXPECT(small_step_untouched(&step));
-    step.call.tag = 9; /* the group is as good as before */
-    TA_TRY(small_step_decode(&step, plan));
-    RANK_EXPECT(small_step_right(&step));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    RANK_EXPECT(small_step_untouched(&r.step));
+    r.step.call.tag = 9; /* the group is as good as before */
+    TA_TRY(small_step_decode(&r.step, r.plan));
+    RANK_EXPECT(small_step_right(&r.step));
+    return small_rank_close(&r);
 }
 
 /* In what would size their messages, with every algorithm and exchange. */

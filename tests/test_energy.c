@@ -77,14 +77,8 @@ static ta_status energy_rank(ta_group *group, void *context)
     TA_TRY(small_step_to_device(&step, device));
     TA_TRY(ta_plan_create(group, device, &step.config, &plan));
     TA_TRY(small_step_decode(&step, plan));
-    oracle_problem problem = {.query_tokens = SMALL_QUERY_TOKENS,
-                              .query_heads = SMALL_HEADS,
-                              .kv_heads = SMALL_KV_HEADS,
-                              .k_dim = SMALL_K_DIM,
-                              .v_dim = SMALL_V_DIM,
-                              .causal = true,
-                              .scale = 0.25,
-                              .sinks = with_sinks ? sinks : NULL};
+    oracle_problem problem = small_step_problem();
+    problem.sinks = step.config.sinks;
     oracle_row exact = {0};
     bound_row bound;
     int index = 0;

@@ -138,18 +138,16 @@ static void test_the_last_step(void)
 
 static ta_status explain_rank(ta_group *group, void *context)
 {
-    small_step step;
-    ta_device *device;
-    ta_plan *plan;
+    small_rank r;
     char own[4000], expected[100];
     (void)context;
-    small_step_init(&step, ta_group_rank(group), ta_group_size(group));
-    step.config.query_placement = TA_PLACE_HEADS;
-    step.config.out_placement = TA_PLACE_ROOT;
-    step.config.out_root = 2;
-    TA_TRY(ta_device_open("host", NULL, &device));
-    TA_TRY(ta_plan_create(group, device, &step.config, &plan));
-    TA_TRY(ta_explain(plan, own, sizeof own, NULL));
+    small_step_init(&r.step, ta_group_rank(group), ta_group_size(group));
+    r.step.config.query_placement = TA_PLACE_HEADS;
+    r.step.config.out_placement = TA_PLACE_ROOT;
+    r.step.config.out_root = 2;
+    TA_TRY(ta_device_open("host", NULL, &r.device));
+    TA_TRY(ta_plan_create(group, r.device, &r.step.config, &r.plan));
+    TA_TRY(ta_explain(r.plan, own, sizeof own, NULL));
     snprintf(expected, sizeof expected, "%d ranks, this is rank %d", ta_group_size(group),
              ta_group_rank(group));
     RANK_EXPECT(strstr(own, expected));
@@ -157,8 +155,8 @@ static ta_status explain_rank(ta_group *group, void *context)
     RANK_EXPECT(strstr(own, "root"));
     RANK_EXPECT(strstr(own, "3 rounds"));
     ta_group_stats before = group->stats, after;
-    TA_TRY(small_step_decode(&step, plan));
-    TA_TRY(ta_explain(plan, own, sizeof own, NULL));
+    TA_TRY(small_step_decode(&r.step, r.plan));
+    TA_TRY(ta_explain(r.plan, own, sizeof own, NULL));
     after = group->stats;
     snprintf(expected, sizeof expected, "last step exchange: %d messages and %d bytes sent, ",
              (int)(after.messages_sent - before.messages_sent),
@@ -166,9 +164,7 @@ static ta_status explain_rank(ta_group *group, void *context)
     RANK_EXPECT(after.messages_sent + after.messages_received >
                 before.messages_sent + before.messages_received);
     RANK_EXPECT(strstr(own, expected));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    return small_rank_close(&r);
 }
 
 static void test_ranks_and_rounds(void)

@@ -11,6 +11,7 @@
 #include <treeattn/cluster.h>
 
 #include "lib/expect.h"
+#include "lib/plan_config.h"
 
 static char scratch[] = "/tmp/test_format_XXXXXX";
 static char german[64];
@@ -169,11 +170,7 @@ static ta_status explain_decode(ta_group *group, ta_device *device, texts *t)
     ta_plan *plan = NULL;
     ta_status status;
     int first = ta_group_rank(group) == 0;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = config.query_heads = 1;
-    config.k_dim = 8;
-    config.kv_dtype = TA_F32;
-    config.max_tokens = 100;
+    ta_plan_config config = plan_config(TA_F32, 1, 1, 8, 100);
     config.scale = 0.3f;
     config.map.block = 100;
     config.cluster = t->cluster;

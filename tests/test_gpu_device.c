@@ -399,19 +399,10 @@ static void test_an_unknown_dtype_has_no_kernel(void)
     static const int numbers[] = {TA_DTYPE_NONE, TA_DTYPE_END, 77, -1};
     const ta_device_ops *ops = device->ops;
     ta_dtype unknown = TA_DTYPE_NONE; /* in C++ an enum can have no number above its last */
-    ta_problem good = {.batch = 1,
-                       .query_tokens = 1,
-                       .rows = 1,
-                       .plan_rows = 1,
-                       .plan_batch = 1,
-                       .query_heads = 1,
-                       .kv_heads = 1,
-                       .k_dim = 8,
-                       .v_dim = 8,
-                       .max_tokens = 1,
-                       .kv_dtype = TA_F32,
-                       .query_dtype = TA_F32,
-                       .out_dtype = TA_F32};
+    ta_problem good = {.k_dim = 8, .v_dim = 8, .max_tokens = 1};
+    good.batch = good.query_tokens = good.query_heads = good.kv_heads = 1;
+    good.rows = good.plan_rows = good.plan_batch = 1;
+    good.kv_dtype = good.query_dtype = good.out_dtype = TA_F32;
     ta_problem kv = good, query = good, out = good;
     kv.kv_dtype = query.query_dtype = out.out_dtype = unknown;
     ta_attention_work shape = {

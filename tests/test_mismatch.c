@@ -112,21 +112,18 @@ static ta_status changed_row(ta_group *group, void *context)
 {
     enum { ROW = SMALL_HEADS * SMALL_K_DIM };
     const query_change *c = context;
-    ta_device *device;
-    ta_plan *plan = NULL;
-    small_step step;
-    TA_TRY(small_step_open(&step, group, &device, &plan));
-    float *row = step.query + c->row * ROW, kept[ROW];
-    if (step.rank == 1 && c->swaps) {
+    small_rank r;
+    TA_TRY(small_rank_open(&r, group));
+    float *row = r.step.query + c->row * ROW, kept[ROW];
+    if (r.step.rank == 1 && c->swaps) {
         memcpy(kept, row, sizeof kept);
         memcpy(row, row + ROW, sizeof kept);
         memcpy(row + ROW, kept, sizeof kept);
-    } else if (step.rank == 1) {
+    } else if (r.step.rank == 1) {
         row[c->at_end ? ROW - 1 : 0] += 1.0f;
     }
-    ta_status status = small_step_decode(&step, plan);
-    ta_plan_destroy(plan);
-    ta_device_close(device);
+    ta_status status = small_step_decode(&r.step, r.plan);
+    TA_TRY(small_rank_close(&r));
     return rank_expect_error(TA_ERR_MISMATCH, status, "ranks 0 and 1 differ", "");
 }
 
@@ -147,27 +144,23 @@ static ta_status other_rows(ta_group *group, void *context)
 {
     static const int32_t totals[] = {4, 3, 3, 3, 1, 1, 4, 4};
     uint64_t usual = 0;
-    small_step step;
-    ta_device *device;
-    ta_plan *plan;
+    small_rank r;
     (void)context;
-    TA_TRY(small_step_open(&step, group, &device, &plan));
+    TA_TRY(small_rank_open(&r, group));
     for (size_t i = 0; i < sizeof totals / sizeof *totals; ++i) {
         ta_group_stats before = TA_GROUP_STATS_INIT, after = TA_GROUP_STATS_INIT;
-        step.starts[1] = totals[i] < 2 ? totals[i] : 2;
-        step.starts[2] = totals[i];
-        small_step_ragged(&step, totals[i]);
+        r.step.starts[1] = totals[i] < 2 ? totals[i] : 2;
+        r.step.starts[2] = totals[i];
+        small_step_ragged(&r.step, totals[i]);
         TA_TRY(ta_group_get_stats(group, &before));
-        TA_TRY(small_step_decode(&step, plan));
+        TA_TRY(small_step_decode(&r.step, r.plan));
         TA_TRY(ta_group_get_stats(group, &after));
         uint64_t messages = after.messages_sent - before.messages_sent;
         usual = i == 0 ? messages : usual;
-        RANK_EXPECT(usual > 0 || step.ranks == 1);
+        RANK_EXPECT(usual > 0 || r.step.ranks == 1);
         RANK_EXPECT(messages == (i > 0 && totals[i] != totals[i - 1] ? 2 : 1) * usual);
     }
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    return small_rank_close(&r);
 }
 
 /* With output on one root, which alone hears of faults, the group itself notices, and is broken. */
@@ -237,25 +230,21 @@ static ta_status other_lists(ta_group *group, void *context)
 {
     enum { ROWS = SMALL_BATCH * SMALL_QUERY_TOKENS, WORDS = 2 * SMALL_KV_HEADS };
     int32_t selected[ROWS][WORDS];
-    ta_device *device;
-    ta_plan *plan = NULL;
-    small_step step;
+    small_rank r;
     (void)context;
     for (int row = 0; row < ROWS; ++row)
         for (int i = 0; i < WORDS; ++i)
             selected[row][i] = i < 3 ? i : -1;
-    TA_TRY(small_step_open(&step, group, &device, &plan));
-    step.call.selected = &selected[0][0];
-    step.call.selected_count = WORDS;
-    TA_TRY(small_step_decode(&step, plan));
-    step.call.selected_lists = step.rank == 0 ? 1 : SMALL_KV_HEADS;
-    step.call.selected_count = WORDS / step.call.selected_lists;
-    TA_TRY(rank_expect_error(TA_ERR_MISMATCH, small_step_decode(&step, plan),
+    TA_TRY(small_rank_open(&r, group));
+    r.step.call.selected = &selected[0][0];
+    r.step.call.selected_count = WORDS;
+    TA_TRY(small_step_decode(&r.step, r.plan));
+    r.step.call.selected_lists = r.step.rank == 0 ? 1 : SMALL_KV_HEADS;
+    r.step.call.selected_count = WORDS / r.step.call.selected_lists;
+    TA_TRY(rank_expect_error(TA_ERR_MISMATCH, small_step_decode(&r.step, r.plan),
                              "ranks 0 and 1 differ in this step", "nothing was written"));
-    RANK_EXPECT(small_step_untouched(&step));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    RANK_EXPECT(small_step_untouched(&r.step));
+    return small_rank_close(&r);
 }
 
 static void test_other_lists(void)
@@ -267,23 +256,19 @@ static void test_other_lists(void)
  * none is cut off in the middle. */
 static ta_status quoted_rank(ta_group *group, void *context)
 {
-    ta_device *device;
-    ta_plan *plan = NULL;
-    small_step step;
+    small_rank r;
     (void)context;
-    TA_TRY(small_step_open(&step, group, &device, &plan));
-    if (step.rank == 1)
-        step.lengths[1] = -34567;
-    ta_status status = small_step_decode(&step, plan);
+    TA_TRY(small_rank_open(&r, group));
+    if (r.step.rank == 1)
+        r.step.lengths[1] = -34567;
+    ta_status status = small_step_decode(&r.step, r.plan);
     RANK_EXPECT(status == TA_ERR_INVALID);
-    RANK_EXPECT(strstr(ta_last_error(), step.rank == 1
+    RANK_EXPECT(strstr(ta_last_error(), r.step.rank == 1
                                             ? "kv.lengths[1] is -34567"
                                             : "rank 1 failed in this step with TA_ERR_INVALID "
                                               "(\"kv.lengths[1] is …\"), its ta_last_error() says "
                                               "why; nothing was written"));
-    ta_plan_destroy(plan);
-    ta_device_close(device);
-    return TA_OK;
+    return small_rank_close(&r);
 }
 
 static void test_words_of_another_rank(void)

@@ -81,13 +81,8 @@ static void init(void *call)
 {
     small *s = call;
     memset(s, 0, sizeof *s);
-    s->config = (ta_plan_config)TA_PLAN_CONFIG_INIT;
-    s->config.batch = 1;
-    s->config.query_heads = HEADS;
-    s->config.k_dim = DIM;
-    s->config.kv_dtype = TA_E4M3;
+    s->config = plan_config(TA_E4M3, 1, HEADS, DIM, TOKENS);
     s->config.query_dtype = TA_F32;
-    s->config.max_tokens = TOKENS;
     s->config.map.kind = TA_SHARD_BLOCK_CYCLIC;
     s->config.map.block = TOKENS;
     for (int i = 0; i < HEADS * DIM; ++i) {

@@ -10,6 +10,7 @@
 #include "lib/attention_plan.h"
 #include "lib/expect.h"
 #include "lib/layout.h"
+#include "lib/plan_config.h"
 #include "lib/small_step.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -579,7 +580,7 @@ static void open_all(void)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     ta_attention_config config = attention_small_config(TA_F32, 8, 2);
-    ta_plan_config combine = TA_PLAN_CONFIG_INIT;
+    ta_plan_config combine = combine_config(SMALL_BATCH, SMALL_HEADS, SMALL_V_DIM);
     one_thread.threads = 1;
     map_pages();
     small_step_init(&step, 0, 1);
@@ -587,12 +588,7 @@ static void open_all(void)
     EXPECT_OK(ta_group_create_threads(1, NULL, &group));
     EXPECT_OK(ta_cluster_create("h100:1x1", &cluster));
     EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
-    combine.combine_only = 1;
-    combine.batch = SMALL_BATCH;
     combine.query_tokens = SMALL_QUERY_TOKENS;
-    combine.query_heads = SMALL_HEADS;
-    combine.v_dim = SMALL_V_DIM;
-    combine.query_dtype = TA_F32;
     EXPECT_OK(ta_plan_create(NULL, device, &combine, &combines));
     EXPECT_OK(ta_attention_create(NULL, device, &config, &attention));
 }

@@ -204,7 +204,7 @@ static void begin_json(attention_bench *b, int argc, char **argv, const rank_pla
     json_open(&b->json, "options", '{'); /* that rows do not have */
     json_int(&b->json, "block", b->options.block);
     json_int(&b->json, "warmup", b->options.sweep.warmup);
-    json_string(&b->json, "group", attention_group_name(&b->options));
+    json_string(&b->json, "group", rank_group_words[b->options.group]);
     json_close(&b->json, '}');
     json_open(&b->json, "rows", '[');
 }

@@ -12,14 +12,14 @@
     X("tokens", "%d", (int)row->tokens)                                                            \
     X("ranks", "%d", row->ranks)                                                                   \
     X("threads", "%d", row->threads)                                                               \
-    X("map", "%s", attention_map_name(row->map))                                                   \
+    X("map", "%s", attention_map_words[row->map])                                                  \
     X("dtype", "%s", element_name(row->dtype))                                                     \
     X("query_heads", "%d", (int)row->query_heads)                                                  \
     X("kv_heads", "%d", (int)row->kv_heads)                                                        \
     X("head_dim", "%d", (int)row->head_dim)                                                        \
-    X("mask", "%s", attention_mask_name(row->mask))                                                \
+    X("mask", "%s", attention_mask_words[row->mask])                                               \
     X("device", "%s", o->sweep.device)                                                             \
-    X("algorithm", "%s", attention_algorithm_name(t->algorithm))                                   \
+    X("algorithm", "%s", attention_algorithm_words[t->algorithm])                                  \
     X("grid_rows", "%d", t->grid_rows)                                                             \
     X("grid_columns", "%d", t->grid_columns)                                                       \
     X("pass", "%s", attention_pass_name(pass))                                                     \

@@ -9,38 +9,29 @@
 
 #include "common/elements.h"
 
-static const char *const map_words[] = {"contiguous", "striped", "zigzag", NULL};
-static const char *const mask_words[] = {"causal", "full", NULL};
+const char *const attention_map_words[] = {"contiguous", "striped", "zigzag", NULL};
+const char *const attention_mask_words[] = {"causal", "full", NULL};
 /* In the order of ta_attention_algorithm. */
-static const char *const algorithm_words[] = {"auto", "grid", "ring", "overlap", NULL};
+const char *const attention_algorithm_words[] = {"auto", "grid", "ring", "overlap", NULL};
 
 #define AT(field) offsetof(attention_options, field)
 static const arg_flag own_flags[] = {
-    {0, "algo", ARG_CHOICES, AT(algorithms), 0, 0, algorithm_words, "LIST",
-     "grid, overlap (the grid that moves while it computes), ring, or auto for what --cluster "
-     "says; "
-     "rows are compared with the first",
-     NULL},
-    {0, "columns", ARG_INTS, AT(columns), 0, 1024, NULL, "LIST",
-     "columns of the grid of ranks; 0: the plan chooses", NULL},
-    {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "CLUSTER",
-     "choose columns by predicted time, and print it too; CLUSTER as in model, or probe: these "
-     "ranks, measured first",
-     NULL},
-    {0, "map", ARG_CHOICES, AT(maps), 0, 0, map_words, "LIST",
-     "who holds what: contiguous, striped, zigzag", NULL},
-    {0, "block", ARG_INT, AT(block), 1, INT32_MAX, NULL, "TOKENS", "block of striped", NULL},
-    {0, "head-dim", ARG_INT, AT(head_dim), 8, 256, NULL, "N", "head dimension, a multiple of 8",
-     NULL},
-    {0, "mask", ARG_CHOICE, AT(mask), 0, 0, mask_words, "KIND", "causal or full", NULL},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
-     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
-     "ccl if --device is a kind of GPU, without a number",
-     NULL},
-    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
-     "also write the rows there, with commas between their columns", NULL},
-    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
-     NULL},
+    FLAG_CHOICES(0, "algo", algorithms, attention_algorithm_words, "LIST",
+                 "grid, overlap (the grid that moves while it computes), ring, or auto for what "
+                 "--cluster says; rows are compared with the first"),
+    FLAG_INTS(0, "columns", columns, 0, 1024, "LIST",
+              "columns of the grid of ranks; 0: the plan chooses"),
+    FLAG_TEXT(0, "cluster", cluster, "CLUSTER",
+              "choose columns by predicted time, and print it too; CLUSTER as in model, or probe: "
+              "these ranks, measured first"),
+    FLAG_CHOICES(0, "map", maps, attention_map_words, "LIST",
+                 "who holds what: contiguous, striped, zigzag"),
+    FLAG_INT(0, "block", block, 1, INT32_MAX, "TOKENS", "block of striped"),
+    FLAG_INT(0, "head-dim", head_dim, 8, 256, "N", "head dimension, a multiple of 8"),
+    FLAG_CHOICE(0, "mask", mask, attention_mask_words, "KIND", "causal or full"),
+    FLAG_GROUP(group, "if --device is a kind of GPU, without a number"),
+    FLAG_CSV(csv),
+    FLAG_WIDE(wide),
     {0},
 };
 static const arg_flag *const tables[] = {sweep_flags, own_flags, NULL};
@@ -155,26 +146,6 @@ int attention_same_work(const attention_row *a, const attention_row *b)
     return a->tokens == b->tokens && a->ranks == b->ranks && a->threads == b->threads &&
            a->map == b->map && a->dtype == b->dtype && a->query_heads == b->query_heads &&
            a->kv_heads == b->kv_heads;
-}
-
-const char *attention_map_name(ta_shard_kind map)
-{
-    return map_words[map];
-}
-
-const char *attention_mask_name(ta_mask mask)
-{
-    return mask_words[mask];
-}
-
-const char *attention_algorithm_name(ta_attention_algorithm algorithm)
-{
-    return algorithm_words[algorithm];
-}
-
-const char *attention_group_name(const attention_options *options)
-{
-    return rank_group_words[options->group];
 }
 
 void attention_options_help(FILE *file)

@@ -33,10 +33,8 @@ rank_device_config attention_options_device(const attention_options *options, in
 int attention_same_work(const attention_row *a, const attention_row *b);
 
 /* The words of the flags. */
-const char *attention_map_name(ta_shard_kind map);
-const char *attention_mask_name(ta_mask mask);
-const char *attention_algorithm_name(ta_attention_algorithm algorithm);
-const char *attention_group_name(const attention_options *options);
+extern const char *const attention_map_words[], *const attention_mask_words[],
+                                                    *const attention_algorithm_words[];
 
 void attention_options_help(FILE *file);
 

@@ -51,9 +51,9 @@ static cell ms(double us)
 #define COLUMNS(X)                                                                                 \
     X("tokens", "", 8, ALWAYS, cell_as("%d", (int)row->tokens))                                    \
     X("ranks", "", 5, ALWAYS, cell_as("%d", row->ranks))                                           \
-    X("algo", "", 7, ALWAYS, cell_as("%s", attention_algorithm_name(t->algorithm)))                \
+    X("algo", "", 7, ALWAYS, cell_as("%s", attention_algorithm_words[t->algorithm]))               \
     X("grid", "RxC", 6, ALWAYS, grid_cell(t))                                                      \
-    X("map", "", 10, MAPS, cell_as("%s", attention_map_name(row->map)))                            \
+    X("map", "", 10, MAPS, cell_as("%s", attention_map_words[row->map]))                           \
     X("thr", "", 3, THREADS, cell_as("%d", row->threads))                                          \
     X("dtype", "", 5, DTYPES, cell_as("%s", element_name(row->dtype)))                             \
     X("heads", "q/kv", 7, HEADS, cell_as("%d/%d", (int)row->query_heads, (int)row->kv_heads))      \
@@ -85,7 +85,7 @@ static void print_constant(const attention_options *o, const bench_machine *mach
         return;
     printf("# all rows  ");
     if (o->maps.count == 1)
-        printf("%s, ", attention_map_name((ta_shard_kind)o->maps.values[0]));
+        printf("%s, ", attention_map_words[o->maps.values[0]]);
     if (sweep->dtypes.count == 1)
         printf("%s, ", element_name(element_dtype(sweep->dtypes.values[0])));
     if (sweep->heads.count == 1 && sweep->kv_heads.count <= 1)
@@ -114,7 +114,7 @@ void attention_table_header(const attention_options *options, const bench_machin
     if (o->cluster)
         printf("# cluster   %s\n", o->cluster);
     printf("# shape     head dim %lld, %s, %s scaling\n", (long long)o->head_dim,
-           attention_mask_name((ta_mask)o->mask), sweep_scaling_words[o->sweep.scaling]);
+           attention_mask_words[o->mask], sweep_scaling_words[o->sweep.scaling]);
     print_constant(o, machine);
     printf("# time      %lld calls after %lld to warm up; algorithms take turns with each other",
            (long long)o->sweep.iterations, (long long)o->sweep.warmup);
@@ -157,17 +157,17 @@ void attention_json_pass(json_writer *json, const attention_row *row, const atte
     json_open(json, NULL, '{');
     json_int(json, "tokens", row->tokens);
     json_int(json, "ranks", row->ranks);
-    json_string(json, "algorithm", attention_algorithm_name(times->algorithm));
+    json_string(json, "algorithm", attention_algorithm_words[times->algorithm]);
     json_int(json, "columns", row->columns);
     json_int(json, "grid_rows", times->grid_rows);
     json_int(json, "grid_columns", times->grid_columns);
-    json_string(json, "map", attention_map_name(row->map));
+    json_string(json, "map", attention_map_words[row->map]);
     json_int(json, "threads", row->threads);
     json_string(json, "dtype", element_name(row->dtype));
     json_int(json, "query_heads", row->query_heads);
     json_int(json, "kv_heads", row->kv_heads);
     json_int(json, "head_dim", row->head_dim);
-    json_string(json, "mask", attention_mask_name(row->mask));
+    json_string(json, "mask", attention_mask_words[row->mask]);
     json_string(json, "pass", pass_words[pass]);
     json_double(json, "ratio", r->ratio.median);
     json_double(json, "ratio_low", r->ratio.low);

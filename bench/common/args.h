@@ -39,6 +39,40 @@ typedef struct arg_flag {
     const char *absent; /* what holds without it, if the field's default does not say so; or NULL */
 } arg_flag;
 
+/* The rows of a table. AT() is the table's own: where a field of its options is. Behind the help
+ * may come what holds without the flag. */
+#define FLAG_INT(letter, name, field, min, max, value, ...)                                        \
+    FLAG_ROW(letter, name, ARG_INT, field, min, max, NULL, value, __VA_ARGS__)
+#define FLAG_INTS(letter, name, field, min, max, value, ...)                                       \
+    FLAG_ROW(letter, name, ARG_INTS, field, min, max, NULL, value, __VA_ARGS__)
+#define FLAG_CHOICE(letter, name, field, choices, value, ...)                                      \
+    FLAG_ROW(letter, name, ARG_CHOICE, field, 0, 0, choices, value, __VA_ARGS__)
+#define FLAG_CHOICES(letter, name, field, choices, value, ...)                                     \
+    FLAG_ROW(letter, name, ARG_CHOICES, field, 0, 0, choices, value, __VA_ARGS__)
+#define FLAG_TEXT(letter, name, field, value, ...)                                                 \
+    FLAG_ROW(letter, name, ARG_TEXT, field, 0, 0, NULL, value, __VA_ARGS__)
+#define FLAG_SET(letter, name, field, ...)                                                         \
+    FLAG_ROW(letter, name, ARG_SET, field, 0, 0, NULL, "", __VA_ARGS__)
+#define FLAG_SWITCH(letter, name, field, ...)                                                      \
+    FLAG_ROW(letter, name, ARG_SWITCH, field, 0, 0, NULL, "[N]", __VA_ARGS__)
+#define FLAG_ROW(flag, text, of_kind, field, least, most, words, value, ...)                       \
+    {                                                                                              \
+        .letter = (flag), .name = (text), .kind = (of_kind), .at = AT(field), .min = (least),      \
+        .max = (most), .choices = (words), .value_name = (value), .help = __VA_ARGS__              \
+    }
+
+/* Those that commands have in the same words. */
+#define FLAG_HELP(field) FLAG_SET('h', "help", field, "print this")
+#define FLAG_WIDE(field)                                                                           \
+    FLAG_SET(0, "wide", field, "every column; without it 100 characters a line")
+#define FLAG_CSV(field)                                                                            \
+    FLAG_TEXT(0, "csv", field, "FILE",                                                             \
+              "also write the rows there, with commas between their columns")
+#define FLAG_LINK(field)                                                                           \
+    FLAG_TEXT(0, "link", field, "DELAY,RATE",                                                      \
+              "put every rank on a node of its own, joined by emulated links, such as "            \
+              "50us,1.25GB/s")
+
 /* Read argv[0] … argv[argc - 1] into `options`, which has the defaults. `tables` ends with NULL,
  * each of them with a flag whose name is NULL. Returns 0, or -1 with a sentence in `error`.
  * Flags are "--name value", "--name=value", "-n value", "-n=value" and "-nvalue"; the last of

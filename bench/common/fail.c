@@ -13,26 +13,29 @@ static void say(const char *command, int code, const char *sentence)
         fprintf(stderr, "Try 'treeattn-bench %s --help'.\n", command);
 }
 
-int fail_alike(const char *command, int code, const char *format, ...)
+static void say_format(const char *command, int code, const char *format, va_list arguments)
 {
     char sentence[1400];
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    say(command, code, sentence);
+}
+
+int fail_alike(const char *command, int code, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
-    va_end(arguments);
     if (launch.rank == 0)
-        say(command, code, sentence);
+        say_format(command, code, format, arguments);
+    va_end(arguments);
     return code;
 }
 
 int fail_alone(const char *command, int code, const char *format, ...)
 {
-    char sentence[1400];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    say_format(command, code, format, arguments);
     va_end(arguments);
-    say(command, code, sentence);
     if (launch.mpi)
         launch_abort(code);
     return code;

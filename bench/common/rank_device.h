@@ -12,6 +12,12 @@
 enum { RANK_GROUP_AUTO, RANK_GROUP_HOST, RANK_GROUP_CCL };
 extern const char *const rank_group_words[];
 
+/* Its row in a table of flags (args.h), which ends with when auto is ccl. */
+#define FLAG_GROUP(field, when)                                                                    \
+    FLAG_CHOICE(0, "group", field, rank_group_words, "KIND",                                       \
+                "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or "   \
+                "RCCL with a GPU of --device for each rank, or auto: ccl " when)
+
 /* What follows from --device. */
 typedef struct rank_devices {
     int gpu;        /* it is not the host */

@@ -11,7 +11,7 @@
     X("tokens", "%d", (int)r->row.tokens)                                                          \
     X("ranks", "%d", r->row.ranks)                                                                 \
     X("threads", "%d", r->row.threads)                                                             \
-    X("pages", "%s", options_pages_name(r->row.pages))                                             \
+    X("pages", "%s", options_pages_words[r->row.pages])                                            \
     X("dtype", "%s", element_name(r->row.dtype))                                                   \
     X("kv_dtype", "%s", element_name(r->row.kv_dtype))                                             \
     X("query_heads", "%d", (int)r->row.query_heads)                                                \

@@ -11,82 +11,70 @@
 #include "common/sweep.h"
 
 /* In the order of ta_shard_kind, ta_placement and ta_weights. */
-static const char *const map_words[] = {"contiguous", "cyclic", NULL};
-static const char *const placement_words[] = {"all", "root", "heads", NULL};
-static const char *const weights_words[] = {"exact", "rounded", NULL};
+const char *const options_map_words[] = {"contiguous", "cyclic", NULL};
+const char *const options_placement_words[] = {"all", "root", "heads", NULL};
+const char *const options_weights_words[] = {"exact", "rounded", NULL};
 /* In the order of ta_algorithm; then the tree in reproducible mode. */
 static const char *const algorithm_words[] = {"auto", "tree", "ring-kv", "ring-q", "repro", NULL};
 enum { ALGORITHM_REPRO = TA_ALGORITHM_RING_Q + 1, REPRO_TILE = 64 };
-static const char *const layout_words[] = {"token", "head", NULL};
-static const char *const pages_words[] = {"small", "huge", "both", NULL};
+const char *const options_layout_words[] = {"token", "head", NULL};
+const char *const options_pages_words[] = {"small", "huge", "both", NULL};
 
 #define AT(field) offsetof(decode_options, field)
 static const arg_flag own_flags[] = {
-    {0, "algo", ARG_CHOICES, AT(algorithms), 0, 0, algorithm_words, "LIST",
-     "tree, ring-kv, ring-q, auto, repro: rows are compared with the first", NULL},
-    {0, "reproducible", ARG_INT, AT(tile), 16, 1 << 20, NULL, "TOKENS",
-     "a row for tree in reproducible mode too, --algo repro, with tiles of so many tokens; each "
-     "rank's part begins with one",
-     "64 with --algo repro"},
-    {0, "kv-dtype", ARG_CHOICES, AT(kv_dtypes), 0, 0, element_kv_words, "LIST",
-     "element types of K and V, a row each: f32, f16, bf16, or of 8 bits e4m3, e5m2, e4m3fnuz, "
-     "e5m2fnuz; query and output are of --dtype",
-     "--dtype"},
-    {0, "head-dim", ARG_INT, AT(head_dim), 8, 576, NULL, "N",
-     "head dimension of Q and K, a multiple of 8", NULL},
-    {0, "v-dim", ARG_INT, AT(v_dim), 8, 576, NULL, "N",
-     "head dimension of V and the output, likewise", "--head-dim"},
-    {0, "latent", ARG_SET, AT(latent), 0, 0, NULL, "",
-     "V is the first --v-dim elements of K, as in the latent cache of MLA: one memory for both",
-     NULL},
-    {0, "batch", ARG_INT, AT(batch), 1, 65536, NULL, "N", "sequences per step", NULL},
-    {0, "query-tokens", ARG_INT, AT(query_tokens), 1, 1024, NULL, "N", "query tokens per sequence",
-     NULL},
-    {0, "ragged", ARG_SET, AT(ragged), 0, 0, NULL, "",
-     "a mixed batch in one call: 1 sequence in 32 prefills --query-tokens, 1 in 11 verifies 5, the "
-     "others decode 1",
-     NULL},
-    {0, "selected", ARG_INT, AT(selected), 1, INT32_MAX, NULL, "N",
-     "selected positions: each query row sees N keys, spread over the sequence", "all"},
-    {0, "shared-prefix", ARG_INT, AT(shared_prefix), 1, INT32_MAX, NULL, "TOKENS",
-     "the sequences of the batch share their first tokens, which are read once", "none"},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
-     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL with a "
-     "GPU "
-     "of --device for each rank, or auto: ccl if --device is a kind of GPU, without a number",
-     NULL},
-    {'G', "graph", ARG_SWITCH, AT(graph), 0, 0, NULL, "[N]",
-     "capture the step and time its replays, unless N is 0: GPUs with --group ccl, or one rank",
-     NULL},
-    {0, "link", ARG_TEXT, AT(link), 0, 0, NULL, "DELAY,RATE",
-     "put every rank on a node of its own, joined by emulated links, such as 50us,1.25GB/s", NULL},
-    {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "TEXT",
-     "also predict each row, on this cluster: probe (this one, measured), h100:2x8, a file … (see "
-     "treeattn-bench model)",
-     NULL},
-    {0, "map", ARG_CHOICE, AT(map), 0, 0, map_words, "KIND", "shard map: contiguous or cyclic",
-     NULL},
-    {0, "block", ARG_INT, AT(block), 1, INT32_MAX, NULL, "TOKENS", "block of the cyclic shard map",
-     "64"},
-    {0, "layout", ARG_CHOICE, AT(layout), 0, 0, layout_words, "KIND",
-     "outer axis of K and V in memory: token or head", NULL},
-    {0, "weights", ARG_CHOICE, AT(weights), 0, 0, weights_words, "KIND",
-     "weights of the softmax, exact or rounded to 16 bits where that saves a GPU products", NULL},
-    {0, "page-tokens", ARG_INT, AT(page_tokens), 1, INT32_MAX, NULL, "TOKENS",
-     "store K and V in shuffled pages of this size", "not paged"},
-    {0, "pages", ARG_CHOICE, AT(pages), 0, 0, pages_words, "KIND",
-     "memory of K and V: small pages, as programs have that do not ask, huge ones, or rows of both",
-     NULL},
-    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
-     "also write the rows there, with commas between their columns", NULL},
-    {0, "brief", ARG_SET, AT(brief), 0, 0, NULL, "", "fewer words around the table", NULL},
-    {0, "wide", ARG_SET, AT(wide), 0, 0, NULL, "", "every column; without it 100 characters a line",
-     NULL},
-    {0, "bars", ARG_SET, AT(bars), 0, 0, NULL, "", "a picture of the times below the table", NULL},
-    {0, "placement", ARG_CHOICE, AT(out_placement), 0, 0, placement_words, "KIND",
-     "who gets the output: all, root (rank 0), or each rank some heads", NULL},
-    {0, "query-placement", ARG_CHOICE, AT(query_placement), 0, 0, placement_words, "KIND",
-     "who has the query, likewise", NULL},
+    FLAG_CHOICES(0, "algo", algorithms, algorithm_words, "LIST",
+                 "tree, ring-kv, ring-q, auto, repro: rows are compared with the first"),
+    FLAG_INT(0, "reproducible", tile, 16, 1 << 20, "TOKENS",
+             "a row for tree in reproducible mode too, --algo repro, with tiles of so many tokens; "
+             "each rank's part begins with one",
+             "64 with --algo repro"),
+    FLAG_CHOICES(0, "kv-dtype", kv_dtypes, element_kv_words, "LIST",
+                 "element types of K and V, a row each: f32, f16, bf16, or of 8 bits e4m3, e5m2, "
+                 "e4m3fnuz, e5m2fnuz; query and output are of --dtype",
+                 "--dtype"),
+    FLAG_INT(0, "head-dim", head_dim, 8, 576, "N", "head dimension of Q and K, a multiple of 8"),
+    FLAG_INT(0, "v-dim", v_dim, 8, 576, "N", "head dimension of V and the output, likewise",
+             "--head-dim"),
+    FLAG_SET(
+        0, "latent", latent,
+        "V is the first --v-dim elements of K, as in the latent cache of MLA: one memory for both"),
+    FLAG_INT(0, "batch", batch, 1, 65536, "N", "sequences per step"),
+    FLAG_INT(0, "query-tokens", query_tokens, 1, 1024, "N", "query tokens per sequence"),
+    FLAG_SET(0, "ragged", ragged,
+             "a mixed batch in one call: 1 sequence in 32 prefills --query-tokens, 1 in 11 "
+             "verifies 5, the others decode 1"),
+    FLAG_INT(0, "selected", selected, 1, INT32_MAX, "N",
+             "selected positions: each query row sees N keys, spread over the sequence", "all"),
+    FLAG_INT(0, "shared-prefix", shared_prefix, 1, INT32_MAX, "TOKENS",
+             "the sequences of the batch share their first tokens, which are read once", "none"),
+    FLAG_GROUP(group, "if --device is a kind of GPU, without a number"),
+    FLAG_SWITCH(
+        'G', "graph", graph,
+        "capture the step and time its replays, unless N is 0: GPUs with --group ccl, or one rank"),
+    FLAG_LINK(link),
+    FLAG_TEXT(0, "cluster", cluster, "TEXT",
+              "also predict each row, on this cluster: probe (this one, measured), h100:2x8, a "
+              "file … (see treeattn-bench model)"),
+    FLAG_CHOICE(0, "map", map, options_map_words, "KIND", "shard map: contiguous or cyclic"),
+    FLAG_INT(0, "block", block, 1, INT32_MAX, "TOKENS", "block of the cyclic shard map", "64"),
+    FLAG_CHOICE(0, "layout", layout, options_layout_words, "KIND",
+                "outer axis of K and V in memory: token or head"),
+    FLAG_CHOICE(
+        0, "weights", weights, options_weights_words, "KIND",
+        "weights of the softmax, exact or rounded to 16 bits where that saves a GPU products"),
+    FLAG_INT(0, "page-tokens", page_tokens, 1, INT32_MAX, "TOKENS",
+             "store K and V in shuffled pages of this size", "not paged"),
+    FLAG_CHOICE(0, "pages", pages, options_pages_words, "KIND",
+                "memory of K and V: small pages, as programs have that do not ask, huge ones, or "
+                "rows of both"),
+    FLAG_CSV(csv),
+    FLAG_SET(0, "brief", brief, "fewer words around the table"),
+    FLAG_WIDE(wide),
+    FLAG_SET(0, "bars", bars, "a picture of the times below the table"),
+    FLAG_CHOICE(0, "placement", out_placement, options_placement_words, "KIND",
+                "who gets the output: all, root (rank 0), or each rank some heads"),
+    FLAG_CHOICE(0, "query-placement", query_placement, options_placement_words, "KIND",
+                "who has the query, likewise"),
     {0},
 };
 static const arg_flag *const tables[] = {sweep_flags, own_flags, NULL};
@@ -307,41 +295,6 @@ int options_same_work(const bench_case *a, const bench_case *b)
 const char *options_algorithm_name(const bench_case *row)
 {
     return algorithm_words[row->tile ? ALGORITHM_REPRO : (int)row->algorithm];
-}
-
-const char *options_group_name(const decode_options *options)
-{
-    return rank_group_words[options->group];
-}
-
-const char *options_scaling_name(const decode_options *options)
-{
-    return sweep_scaling_words[options->sweep.scaling];
-}
-
-const char *options_map_name(const decode_options *options)
-{
-    return map_words[options->map];
-}
-
-const char *options_layout_name(const decode_options *options)
-{
-    return layout_words[options->layout];
-}
-
-const char *options_placement_name(int64_t placement)
-{
-    return placement_words[placement];
-}
-
-const char *options_pages_name(int64_t pages)
-{
-    return pages_words[pages];
-}
-
-const char *options_weights_name(const decode_options *options)
-{
-    return weights_words[options->weights];
 }
 
 void options_help(FILE *file)

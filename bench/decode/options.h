@@ -89,13 +89,9 @@ int options_same_work(const bench_case *a, const bench_case *b);
 
 /* The words of the flags. */
 const char *options_algorithm_name(const bench_case *row);
-const char *options_group_name(const decode_options *options);
-const char *options_scaling_name(const decode_options *options);
-const char *options_map_name(const decode_options *options);
-const char *options_layout_name(const decode_options *options);
-const char *options_placement_name(int64_t placement);
-const char *options_pages_name(int64_t pages);
-const char *options_weights_name(const decode_options *options);
+extern const char *const options_map_words[],
+    *const options_layout_words[], *const options_placement_words[],
+                                       *const options_pages_words[], *const options_weights_words[];
 
 /* One line for each flag. */
 void options_help(FILE *file);

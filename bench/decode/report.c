@@ -9,12 +9,12 @@ static void write_options(json_writer *json, const decode_options *o)
 {
     json_open(json, "options", '{');
     json_string(json, "device", o->sweep.device);
-    json_string(json, "group", options_group_name(o));
+    json_string(json, "group", rank_group_words[o->group]);
     json_int(json, "graph", o->graph);
     json_string(json, "cluster", o->cluster ? o->cluster : "none");
     if (o->link)
         links_json(json, &o->speed);
-    json_string(json, "scaling", options_scaling_name(o));
+    json_string(json, "scaling", sweep_scaling_words[o->sweep.scaling]);
     json_string(json, "simd", o->sweep.simd ? o->sweep.simd : "best");
     json_int(json, "warmup", o->sweep.warmup);
     json_int(json, "check", o->sweep.check);
@@ -26,15 +26,15 @@ static void write_options(json_writer *json, const decode_options *o)
     json_int(json, "k_dim", o->head_dim);
     json_int(json, "v_dim", o->v_dim);
     json_int(json, "latent", o->latent);
-    json_string(json, "map", options_map_name(o));
+    json_string(json, "map", options_map_words[o->map]);
     json_int(json, "block", o->block);
     json_int(json, "reproducible_tile", o->tile);
-    json_string(json, "weights", options_weights_name(o));
-    json_string(json, "layout", options_layout_name(o));
+    json_string(json, "weights", options_weights_words[o->weights]);
+    json_string(json, "layout", options_layout_words[o->layout]);
     json_int(json, "page_tokens", o->page_tokens);
-    json_string(json, "pages", options_pages_name(o->pages));
-    json_string(json, "query_placement", options_placement_name(o->query_placement));
-    json_string(json, "out_placement", options_placement_name(o->out_placement));
+    json_string(json, "pages", options_pages_words[o->pages]);
+    json_string(json, "query_placement", options_placement_words[o->query_placement]);
+    json_string(json, "out_placement", options_placement_words[o->out_placement]);
     json_close(json, '}');
 }
 
@@ -85,7 +85,7 @@ static void write_prediction(json_writer *json, const row_prediction *p)
 static void write_pages(json_writer *json, const bench_result *result)
 {
     json_open(json, "memory", '{');
-    json_string(json, "pages", options_pages_name(result->row.pages));
+    json_string(json, "pages", options_pages_words[result->row.pages]);
     json_double(json, "bytes", result->mapped_bytes);
     if (result->huge_bytes >= 0)
         json_double(json, "huge_page_bytes", result->huge_bytes);

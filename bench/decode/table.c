@@ -34,7 +34,7 @@ static void choose_columns(const decode_options *o)
     X("tokens", "", 8, ALWAYS, cell_as("%d", (int)r->row.tokens))                                  \
     X("ranks", "", 5, ALWAYS, cell_as("%d", r->row.ranks))                                         \
     X("thr", "", 3, THREADS, cell_as("%d", r->row.threads))                                        \
-    X("pages", "", 5, PAGES, cell_as("%s", options_pages_name(r->row.pages)))                      \
+    X("pages", "", 5, PAGES, cell_as("%s", options_pages_words[r->row.pages]))                     \
     X("dtype", "", 8, DTYPES, cell_as("%s", element_name(r->row.kv_dtype)))                        \
     X("heads", "q/kv", 6, HEADS, cell_as("%d/%d", (int)r->row.query_heads, (int)r->row.kv_heads))  \
     X("algo", "", 7, ALWAYS, cell_as("%s", r->algorithm))                                          \
@@ -97,10 +97,10 @@ static void print_list(const char *label, const arg_list *list)
 
 static void print_cache(const decode_options *o)
 {
-    printf("# cache     %s shard map", options_map_name(o));
+    printf("# cache     %s shard map", options_map_words[o->map]);
     if (o->block)
         printf(", block %lld", (long long)o->block);
-    printf(", outer axis %s, ", options_layout_name(o));
+    printf(", outer axis %s, ", options_layout_words[o->layout]);
     if (o->page_tokens)
         printf("pages of %lld tokens\n", (long long)o->page_tokens);
     else
@@ -119,7 +119,7 @@ static void brief_header(const decode_options *o, const bench_machine *machine)
     if (!shown[DTYPES])
         printf(", %s", element_name(element_dtype(o->sweep.dtypes.values[0])));
     if (o->weights != TA_WEIGHTS_EXACT)
-        printf(", %s weights", options_weights_name(o));
+        printf(", %s weights", options_weights_words[o->weights]);
     printf("\n");
     links_text(&o->speed, text, sizeof text);
     if (o->link)
@@ -163,11 +163,11 @@ void table_header(const decode_options *options, const bench_machine *machine, i
     if (o->shared_prefix)
         printf("; the first %lld tokens shared", (long long)o->shared_prefix);
     if (o->weights != TA_WEIGHTS_EXACT)
-        printf("; weights %s", options_weights_name(o));
+        printf("; weights %s", options_weights_words[o->weights]);
     printf("\n");
     print_cache(o);
-    printf("# tensors   query on %s, output on %s\n", options_placement_name(o->query_placement),
-           options_placement_name(o->out_placement));
+    printf("# tensors   query on %s, output on %s\n", options_placement_words[o->query_placement],
+           options_placement_words[o->out_placement]);
     print_plan(plan);
     printf("# time      %s%lld steps after %lld to warm up, %s\n",
            o->sweep.iterations ? "" : "up to ",
@@ -181,7 +181,7 @@ void table_header(const decode_options *options, const bench_machine *machine, i
 
 static void print_pages(int pages, double mapped_bytes, double huge_bytes)
 {
-    printf("# pages     %s: ", options_pages_name(pages));
+    printf("# pages     %s: ", options_pages_words[pages]);
     if (huge_bytes < 0)
         printf("the system does not tell how much of K and V is in huge pages\n");
     else

@@ -64,7 +64,7 @@ static int run_row(const exchange_options *o, int64_t bytes, exchange_report *re
     if (code == EXIT_OK && (status = exchange_run(&row)) != TA_OK)
         code = fail_with(status);
     double others = code == EXIT_OK ? quiet_others(&watch) : -1;
-    if (code == EXIT_OK && launch.rank == 0 && bytes == o->begin)
+    if (code == EXIT_OK && launch.rank == 0 && bytes == o->bytes.begin)
         exchange_report_left_out(&row);
     if (code == EXIT_OK)
         code = report_row(&row, others, report);
@@ -82,7 +82,9 @@ static int run_rows(const exchange_options *o, const run_head *head)
     if (code != EXIT_OK)
         return code;
     exchange_report_begin(&report, head);
-    for (int64_t bytes = o->begin; bytes <= o->end && code == EXIT_OK; bytes *= o->factor)
+    const sweep_lengths *sizes = &o->bytes;
+    for (int64_t bytes = sizes->begin; bytes <= sizes->end && code == EXIT_OK;
+         bytes *= sizes->factor)
         code = run_row(o, bytes, &report);
     if (code == EXIT_OK && report.wrong)
         code = EXIT_WRONG;

@@ -18,42 +18,35 @@ static const int kinds[] = {TA_EXCHANGE_DOUBLING,  TA_EXCHANGE_BINOMIAL,    TA_E
 
 #define AT(field) offsetof(exchange_options, field)
 static const arg_flag flags[] = {
-    {'b', "begin", ARG_INT, AT(begin), 64, 1 << 30, NULL, "BYTES", "of the smallest partial", NULL},
-    {'e', "end", ARG_INT, AT(end), 64, 1 << 30, NULL, "BYTES", "of the largest", NULL},
-    {'f', "factor", ARG_INT, AT(factor), 2, 1024, NULL, "N", "from one to the next", NULL},
-    {'n', "iterations", ARG_INT, AT(iterations), 1, 1000000, NULL, "N", "samples of each kind",
-     NULL},
-    {'w', "warmup", ARG_INT, AT(warmup), 0, 1000000, NULL, "N", "samples before them", NULL},
-    {'r', "repeat", ARG_INT, AT(repeat), 1, 1000000, NULL, "N",
-     "steps of a sample, between which all other kinds have one", NULL},
-    {0, "ranks", ARG_INT, AT(ranks), 2, 1024, NULL, "N", "threads; under mpirun the processes",
-     NULL},
-    {0, "kinds", ARG_CHOICES, AT(kinds), 0, 0, kind_words, "LIST",
-     "of exchange; rows are compared with the first", "all that there are"},
-    {0, "head-dim", ARG_INT, AT(dim), 8, 576, NULL, "N", "head dimension, a multiple of 8", NULL},
-    {0, "placement", ARG_CHOICE, AT(placement), 0, 0, placement_words, "WORD",
-     "of the output: all, root, heads", NULL},
-    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
-     "where partials are: host, or a kind of GPU, cuda, rocm or auto, of which each rank takes one",
-     NULL},
-    {0, "group", ARG_CHOICE, AT(group), 0, 0, rank_group_words, "KIND",
-     "what connects the ranks: host (threads, or MPI under mpirun), ccl for NCCL or RCCL, or auto: "
-     "ccl on GPUs",
-     NULL},
-    {0, "cluster", ARG_TEXT, AT(cluster), 0, 0, NULL, "NAME",
-     "where the ranks are, for the kinds that go by nodes: h100:2x8, a file, or probe", "one node"},
-    {'c', "check", ARG_INT, AT(check), 0, 1, NULL, "0|1", "check the results", NULL},
-    {'J', "json", ARG_TEXT, AT(json), 0, 0, NULL, "FILE",
-     "write every sample there; -: to standard output, and the table to standard error", NULL},
-    {0, "csv", ARG_TEXT, AT(csv), 0, 0, NULL, "FILE",
-     "also write the rows there, with commas between their columns", NULL},
-    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    FLAG_INT('b', "begin", bytes.begin, 64, 1 << 30, "BYTES", "of the smallest partial"),
+    FLAG_INT('e', "end", bytes.end, 64, 1 << 30, "BYTES", "of the largest"),
+    FLAG_INT('f', "factor", bytes.factor, 2, 1024, "N", "from one to the next"),
+    FLAG_INT('n', "iterations", iterations, 1, 1000000, "N", "samples of each kind"),
+    FLAG_INT('w', "warmup", warmup, 0, 1000000, "N", "samples before them"),
+    FLAG_INT('r', "repeat", repeat, 1, 1000000, "N",
+             "steps of a sample, between which all other kinds have one"),
+    FLAG_INT(0, "ranks", ranks, 2, 1024, "N", "threads; under mpirun the processes"),
+    FLAG_CHOICES(0, "kinds", kinds, kind_words, "LIST",
+                 "of exchange; rows are compared with the first", "all that there are"),
+    FLAG_INT(0, "head-dim", dim, 8, 576, "N", "head dimension, a multiple of 8"),
+    FLAG_CHOICE(0, "placement", placement, placement_words, "WORD",
+                "of the output: all, root, heads"),
+    FLAG_TEXT(0, "device", device, "NAME",
+              "where partials are: host, or a kind of GPU, cuda, rocm or auto, of which each rank "
+              "takes one"),
+    FLAG_GROUP(group, "on GPUs"),
+    FLAG_TEXT(0, "cluster", cluster, "NAME",
+              "where the ranks are, for the kinds that go by nodes: h100:2x8, a file, or probe",
+              "one node"),
+    FLAG_INT('c', "check", check, 0, 1, "0|1", "check the results"),
+    FLAG_TEXT('J', "json", json, "FILE",
+              "write every sample there; -: to standard output, and the table to standard error"),
+    FLAG_CSV(csv),
+    FLAG_HELP(help),
     {0},
 };
 static const arg_flag *const tables[] = {flags, NULL};
-static const exchange_options defaults = {.begin = 4096,
-                                          .end = 1 << 20,
-                                          .factor = 4,
+static const exchange_options defaults = {.bytes = {4096, 1 << 20, 4},
                                           .iterations = 50,
                                           .warmup = 5,
                                           .repeat = 20,
@@ -73,9 +66,9 @@ int exchange_options_parse(int argc, char **argv, exchange_options *o, char *err
         snprintf(error, capacity, "there is one process: an exchange needs two or more");
         return -1;
     }
-    if (o->end < o->begin) {
+    if (o->bytes.end < o->bytes.begin) {
         snprintf(error, capacity, "--end is %lld: must be at least --begin, %lld",
-                 (long long)o->end, (long long)o->begin);
+                 (long long)o->bytes.end, (long long)o->bytes.begin);
         return -1;
     }
     return sweep_check_dim("head-dim", o->dim, error, capacity);
@@ -148,9 +141,4 @@ void exchange_options_help(FILE *file)
 const char *exchange_placement_name(const exchange_options *o)
 {
     return placement_words[o->placement];
-}
-
-const char *exchange_group_name(const exchange_options *o)
-{
-    return rank_group_words[o->group];
 }

@@ -6,10 +6,12 @@
 
 #include "common/args.h"
 #include "common/rank_device.h"
+#include "common/sweep.h"
 #include "run.h"
 
 typedef struct exchange_options {
-    int64_t begin, end, factor, iterations, warmup, repeat, ranks, dim, placement, check, help;
+    sweep_lengths bytes; /* of a partial */
+    int64_t iterations, warmup, repeat, ranks, dim, placement, check, help;
     int64_t group;
     arg_list kinds;
     const char *device, *cluster, *json, *csv;
@@ -30,6 +32,5 @@ void exchange_options_choose(const exchange_options *options, exchange_row *row)
 
 void exchange_options_help(FILE *file);
 const char *exchange_placement_name(const exchange_options *options);
-const char *exchange_group_name(const exchange_options *options);
 
 #endif

@@ -106,7 +106,7 @@ static void write_json(json_writer *json, const exchange_row *row, int i, const 
     X("head_dim", "%lld", (long long)o->dim)                                                       \
     X("placement", "%s", exchange_placement_name(o))                                               \
     X("device", "%s", o->device)                                                                   \
-    X("group", "%s", exchange_group_name(o))                                                       \
+    X("group", "%s", rank_group_words[o->group])                                                   \
     X("kind", "%s", way_name(row->way[i]))                                                         \
     X("samples", "%d", row->iterations)                                                            \
     CSV_TIME_FIELDS(X, r->us, r->ratio)                                                            \
@@ -141,7 +141,7 @@ static void begin_json(json_writer *json, FILE *file, const exchange_options *o,
     json_int(json, "head_dim", o->dim);
     json_string(json, "placement", exchange_placement_name(o));
     json_string(json, "device", o->device);
-    json_string(json, "group", exchange_group_name(o));
+    json_string(json, "group", rank_group_words[o->group]);
     if (o->cluster)
         json_string(json, "cluster", o->cluster);
     json_close(json, '}');

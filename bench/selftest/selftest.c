@@ -27,14 +27,13 @@ typedef struct selftest_options {
 
 #define AT(field) offsetof(selftest_options, field)
 static const arg_flag flags[] = {
-    {0, "device", ARG_TEXT, AT(device), 0, 0, NULL, "NAME",
-     "auto (every GPU), cuda, rocm (all of that kind), or one: cuda:1, host", NULL},
-    {0, "only", ARG_TEXT, AT(only), 0, 0, NULL, "LIST", "these suites, by their names below",
-     "all of them"},
-    {0, "quick", ARG_SET, AT(quick), 0, 0, NULL, "", "a few cases of each suite", NULL},
-    {0, "seconds", ARG_INT, AT(seconds), 1, 86400, NULL, "N", "that one suite may take", NULL},
-    {0, "report", ARG_TEXT, AT(report), 0, 0, NULL, "FILE", "write the report there", NULL},
-    {'h', "help", ARG_SET, AT(help), 0, 0, NULL, "", "print this", NULL},
+    FLAG_TEXT(0, "device", device, "NAME",
+              "auto (every GPU), cuda, rocm (all of that kind), or one: cuda:1, host"),
+    FLAG_TEXT(0, "only", only, "LIST", "these suites, by their names below", "all of them"),
+    FLAG_SET(0, "quick", quick, "a few cases of each suite"),
+    FLAG_INT(0, "seconds", seconds, 1, 86400, "N", "that one suite may take"),
+    FLAG_TEXT(0, "report", report, "FILE", "write the report there"),
+    FLAG_HELP(help),
     {0},
 };
 static const arg_flag *const tables[] = {flags, NULL};

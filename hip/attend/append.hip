@@ -3,8 +3,8 @@
  *
  * Stores the new tokens that this rank holds in the cache, page by page or not, in the cache's
  * type. device/new_token.h says which token goes where. device.c launches it. */
-#include "arrived.h"
 #include "narrow.h"
+#include "tell.h"
 
 #include "device/new_token.h"
 

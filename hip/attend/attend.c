@@ -202,15 +202,6 @@ ta_status ta_gpu_fail_grid(int64_t rows, int64_t blocks)
                              (long long)blocks, INT32_MAX);
 }
 
-ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
-{
-    if (!call->finish)
-        return TA_OK;
-    return ta_gpu_check_launch(gpu, call->problem->tally_tile
-                                        ? ta_launch_finish_tallies(call->finish, stream)
-                                        : ta_launch_finish(call->finish, stream));
-}
-
 static ta_status launch_both(ta_gpu_device *gpu, const ta_gpu_call *call,
                              const ta_direct_params *params, void *stream)
 {

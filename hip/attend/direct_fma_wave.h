@@ -273,8 +273,8 @@ template <class Type, int Dim, int Wave, int Rows> struct ta_fma_wave {
         return ta_lanes_total<group, Wave>(ta_lanes_total<1, row_lanes>(x));
     }
 
-    /* Scores become weights, and m and l are brought up to date, as in wave_rows.h. Returns what o
-     * of the row must be multiplied by. */
+    /* Scores become weights, and m and l are brought up to date, as in direct_lanes.h. Returns what
+     * o of the row must be multiplied by. */
     __device__ __forceinline__ float weigh(float (&x)[held])
     {
         float largest = m, sum = 0.0f;

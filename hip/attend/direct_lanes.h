@@ -1,6 +1,6 @@
 /* Which lane of a wave has what, in the direct kernels, the one place where the two matrix
- * instructions differ; and below, where it finds its tokens. A wave takes a tile of 16 tokens at a
- * time:
+ * instructions differ; and below, what it knows of its rows. A wave takes a tile of 16 tokens at a
+ * time, which direct_piece.h finds:
  *
  *     waves of 32     scores (rows × tokens)  =  Q (rows × k) · K^T (k × tokens)
  *                     sums (rows × columns)  =  weights (rows × tokens) · V (tokens × columns)
@@ -170,217 +170,122 @@ TA_DEVICE void ta_take_values(const uint32_t (&v)[4][Words], int t, uint32_t (&v
     }
 }
 
-/* ---- Where a wave finds the K and V of a tile -----------------------------------------------
+/* ---- What a wave knows of its query rows -----------------------------------------------------
  *
- * ta_plain_addresses: the 16 tokens of a tile are all there and follow each other in memory, in a
- * page of a power of two or in no page; one look-up for the wave, made a tile ahead.
- * ta_any_addresses: a look-up for each token that a lane loads.
- *
- * A token that the arguments give no place, though the sequence's length says it is here, is
- * missing: its score is NaN. The caller's lengths and tables are in device memory, where nobody
- * could check them. */
+ * Of the direct kernels (direct_wave.h) and of attend_latent (latent_wave.h): the largest score and
+ * the sum of the weights, how the scores of a tile become weights and operands, and how o takes
+ * these. A lane has 4 of 16 tokens of each of its rows. */
 
-/* What both need of the cache: K and V of the KV head, and without pages of the sequence. */
-struct ta_direct_cache {
-    const char *k, *v;
-    const int32_t *pages; /* of the sequence, or NULL */
-    int32_t end;          /* no token from here on has a place */
-};
-
-/* Bytes: of an element. */
-template <int Bytes>
-TA_DEVICE ta_direct_cache ta_find_direct_cache(const ta_direct_params &p, const ta_direct_piece &b)
+/* Queries may be aligned to their elements alone. If another kernel took those, ranks whose queries
+ * are aligned differently would have other bits. */
+TA_DEVICE uint32_t ta_load_halves(const char *from)
 {
-    const ta_tensor &k = p.kv.k, &v = p.kv.v;
-    int32_t sequence = ta_uniform(b.walk.sequence), head = ta_uniform(b.kv_head);
-    int64_t dense = p.kv.page_table ? 0 : sequence;
-    ta_direct_cache c;
-    c.k =
-        static_cast<const char *>(k.data) + (dense * k.batch_stride + head * k.head_stride) * Bytes;
-    c.v =
-        static_cast<const char *>(v.data) + (dense * v.batch_stride + head * v.head_stride) * Bytes;
-    c.pages = nullptr;
-    if (p.kv.page_table)
-        c.pages = p.kv.page_table + sequence * p.kv.page_table_stride;
-    c.end = k.data && v.data ? min(ta_uniform(b.end), p.problem.max_tokens) : 0;
-    return c;
+    const uint16_t *halves = reinterpret_cast<const uint16_t *>(from);
+    return halves[0] | static_cast<uint32_t>(halves[1]) << 16;
 }
 
-/* The tokens of a tile follow each other in memory. VBytes: of V that a lane loads at once. */
-template <class Lanes, int VBytes, int Bytes> struct ta_plain_addresses {
-    typedef Lanes lanes;
-    const ta_direct_params &p;
-    const ta_direct_cache &c;
-    uint32_t k_lane, v_lane;     /* byte offsets of the lane's first token in a tile */
-    const char *k_tile, *v_tile; /* the tile that was found last */
-    int32_t page;                /* of the tile after */
-    uint32_t here, at;           /* the page of k_tile, or 0, and its first token there */
-    int32_t entries;             /* of the page table that may be read */
+TA_DEVICE bool ta_is_multiple(const char *address, uint32_t bytes)
+{
+    return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
 
-    __device__ __forceinline__ ta_plain_addresses(const ta_direct_params &params,
-                                                  const ta_direct_cache &cache)
-        : p(params), c(cache), k_tile(nullptr), v_tile(nullptr), page(0), here(0), at(0), entries(0)
+template <class Type, int Wave, int Slots> struct ta_wave_rows {
+    typedef ta_lanes<Wave> lanes;
+
+    float m[Slots], l[Slots]; /* l of this lane's tokens alone */
+
+    __device__ __forceinline__ void start_rows()
     {
-        k_lane = static_cast<uint32_t>(lanes::k_token(0)) * k_stride() +
-                 static_cast<uint32_t>(lanes::k_chunk()) * 16;
-        v_lane = static_cast<uint32_t>(lanes::v_token(0)) * v_stride() +
-                 static_cast<uint32_t>(lanes::v_chunk()) * VBytes;
-        if (c.pages)
-            entries = static_cast<int32_t>(
-                min(p.kv.page_table_stride,
-                    static_cast<int64_t>((c.end + (1 << p.page_shift) - 1) >> p.page_shift)));
+#pragma unroll
+        for (int r = 0; r < Slots; r++) {
+            m[r] = -INFINITY;
+            l[r] = 0.0f;
+        }
     }
 
-    __device__ __forceinline__ uint32_t k_stride() const
+    /* Scores of a row become weights, and m and l are brought up to date. Returns what o must be
+     * multiplied by. A NaN makes its weight and then l NaN, never m. */
+    __device__ __forceinline__ float weigh(float (&x)[4], int r)
     {
-        return static_cast<uint32_t>(p.kv.k.token_stride) * Bytes;
+        float largest = fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3]));
+        largest = fmaxf(m[r], largest);
+#pragma unroll
+        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
+            largest = fmaxf(largest, ta_shfl_xor(largest, mask));
+        /* Nothing seen yet: a difference to -inf would be NaN. */
+        float base = largest == -INFINITY ? 0.0f : largest;
+        float rescale = ta_exp2(m[r] - base);
+        m[r] = largest;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            x[i] = ta_exp2(x[i] - base);
+        l[r] = fmaf(l[r], rescale, (x[0] + x[1]) + (x[2] + x[3]));
+        return rescale;
     }
 
-    __device__ __forceinline__ uint32_t v_stride() const
+    /* In a wave of 32 with one slot nobody looks at rows g + 8. Words of no meaning, because the
+     * compiler would put ones that it knows into their places for each product again. */
+    static __device__ __forceinline__ void fill_other_rows(const float (&x)[4], uint32_t (&w)[4])
     {
-        return static_cast<uint32_t>(p.kv.v.token_stride) * Bytes;
+        if (Wave == 32 && Slots == 1) {
+            w[1] = ta_low_halves(ta_as_bits(x[0]), ta_as_bits(x[1]));
+            w[3] = ta_low_halves(ta_as_bits(x[2]), ta_as_bits(x[3]));
+        }
     }
 
-    /* Ask for the page of the tile at `t`, which will be found next. */
-    __device__ __forceinline__ void look_up(int32_t t)
+    /* The weights of a row as words of an operand: if they must be exact in parts, of which the
+     * first is the largest, else rounded, and without the other parts. */
+    __device__ __forceinline__ void
+    take_weights(float (&x)[4], int r, uint32_t (&w)[Type::weight_parts][4], bool exact) const
     {
-        if (!c.pages)
+        if (ta_weight_scale(Type()) != 1.0f)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                x[i] *= ta_weight_scale(Type());
+        if (!exact) {
+            w[0][r] = ta_round_weights(Type(), x[0], x[1]);
+            w[0][r + 2] = ta_round_weights(Type(), x[2], x[3]);
+            fill_other_rows(x, w[0]);
             return;
-        int32_t entry = t >> p.page_shift;
-        page = entry < entries ? ta_load_global(c.pages + entry) : -1;
-    }
-
-    /* Has the tile that will be found next a place? */
-    __device__ __forceinline__ bool exists() const
-    {
-        return !c.pages || static_cast<uint32_t>(page) < static_cast<uint32_t>(p.kv.page_count);
-    }
-
-    /* Find the tile at `t`. If it does not exist, another that does: the first page. */
-    __device__ __forceinline__ void find(int32_t t)
-    {
-        at = static_cast<uint32_t>(t);
-        here = 0;
-        if (c.pages) {
-            here = static_cast<uint32_t>(ta_uniform(exists() ? page : 0));
-            at &= (1u << p.page_shift) - 1;
         }
-        k_tile = tile(c.k, p.kv.k);
-        v_tile = tile(c.v, p.kv.v);
-    }
-
-    __device__ __forceinline__ const char *tile(const char *data, const ta_tensor &t) const
-    {
-        uint64_t page_stride = static_cast<uint32_t>(t.batch_stride) * Bytes;
-        uint64_t token_stride = static_cast<uint32_t>(t.token_stride) * Bytes;
-        return data + here * page_stride + at * token_stride;
-    }
-
-    __device__ __forceinline__ const char *k_token(int i) const
-    {
-        return k_tile + k_lane + static_cast<uint64_t>(lanes::k_step(i)) * k_stride();
-    }
-
-    __device__ __forceinline__ const char *v_token(int i) const
-    {
-        return v_tile + v_lane + static_cast<uint64_t>(lanes::v_step(i)) * v_stride();
-    }
-
-    /* Ask for 256 bytes of V of each token of the tile while registers have no room for them: a
-     * line by each lane of a wave of 32, near what it will load of that token. Of rows that begin
-     * inside of a line the rest is left out. */
-    __device__ __forceinline__ void ask_for_v() const
-    {
-        uint32_t chunk = static_cast<uint32_t>(lanes::v_chunk());
-        uint32_t token = static_cast<uint32_t>(lanes::v_step(static_cast<int>(chunk % 4)));
-        ta_ask_for(v_tile + v_lane + token * v_stride() + chunk / 4 * 128);
-    }
-};
-
-/* Ask for K of the tile at `next`, which was looked up, and look up the one after it. */
-template <class W, class Addresses>
-TA_DEVICE void ta_find_next(W &w, Addresses &addresses, int32_t next)
-{
-    if (!addresses.exists())
-        w.lose_all();
-    addresses.find(next);
-    addresses.look_up(next + w.step);
-    w.load_k(addresses);
-}
-
-/* Where a token is: in which page, or 0, and at which place in it. */
-struct ta_token_place {
-    int64_t page, within;
-    bool has; /* one at all */
-};
-
-TA_DEVICE ta_token_place ta_find_token(const ta_direct_params &p, const ta_direct_cache &c,
-                                       int32_t token)
-{
-    ta_token_place place = {0, token, token < c.end};
-    if (c.pages && place.has) {
-        uint32_t entry =
-            p.plain ? static_cast<uint32_t>(token) >> p.page_shift
-                    : static_cast<uint32_t>(token) / static_cast<uint32_t>(p.kv.page_tokens);
-        place.within = token - static_cast<int32_t>(entry) * p.kv.page_tokens;
-        place.page = entry < p.kv.page_table_stride ? ta_load_global(c.pages + entry) : -1;
-        place.has = place.page >= 0 && place.page < p.kv.page_count;
-    }
-    return place;
-}
-
-/* Where a part of a token's K or V is; of one without a place, zeros. */
-template <int Bytes>
-TA_DEVICE const char *ta_token_address(const ta_token_place &at, const char *data,
-                                       const ta_tensor &t, int32_t offset)
-{
-    if (!at.has)
-        return reinterpret_cast<const char *>(ta_fills) + offset;
-    return data + (at.page * t.batch_stride + at.within * t.token_stride) * Bytes + offset;
-}
-
-/* Any tile: each token of a lane is looked up by itself, and zeros are read where there is none. */
-template <class Lanes, int VBytes, int Bytes> struct ta_any_addresses {
-    typedef Lanes lanes;
-    const char *k_tokens[lanes::k_tokens], *v_tokens[4];
-    uint32_t lacking; /* a bit for each of the 4 tokens whose V this lane loads, and no place has */
-
-    __device__ __forceinline__ ta_any_addresses(const ta_direct_params &p, const ta_direct_cache &c,
-                                                int32_t t)
-        : lacking(0)
-    {
-        uint32_t lacks;
 #pragma unroll
-        for (int i = 0; i < lanes::k_tokens; i++)
-            k_tokens[i] =
-                address(p, c, t + lanes::k_token(i), c.k, p.kv.k, lanes::k_chunk() * 16, lacks);
-        const ta_direct_params &v_params = ta_params_again(p);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            v_tokens[i] = address(v_params, c, t + lanes::v_token(i), c.v, v_params.kv.v,
-                                  lanes::v_chunk() * VBytes, lacks);
-            lacking |= lacks << i;
+        for (int part = 0; part < Type::weight_parts; part++) {
+            w[part][r] = ta_take_part(Type(), x[0], x[1]);
+            w[part][r + 2] = ta_take_part(Type(), x[2], x[3]);
+            fill_other_rows(x, w[part]);
         }
     }
 
-    static __device__ __forceinline__ const char *address(const ta_direct_params &p,
-                                                          const ta_direct_cache &c, int32_t token,
-                                                          const char *data, const ta_tensor &t,
-                                                          int32_t offset, uint32_t &lacks)
+    /* o = o · rescale + weights · values, in the columns of product t; with Some only of the rows
+     * in `rows`, a bit for each slot. */
+    template <bool Some, int Products>
+    static __device__ __forceinline__ void
+    add_product(const uint32_t (&w)[Type::weight_parts][4], bool exact, const uint32_t (&values)[2],
+                const float (&rescale)[Slots], uint32_t rows, int t,
+                float (&o)[Slots][Products][lanes::elements])
     {
-        ta_token_place at = ta_find_token(p, c, token);
-        lacks = !at.has;
-        return ta_token_address<Bytes>(at, data, t, offset);
+        float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+        for (int part = Type::weight_parts - 1; part >= 0; part--)
+            if (part == 0 || exact)
+                ta_multiply_rows<Type, Wave>(c, w[part], values);
+#pragma unroll
+        for (int e = 0; e < Slots * lanes::elements; e++) {
+            int r = e / lanes::elements;
+            float &sum = o[r][t][e % lanes::elements];
+            if (!Some || rows >> r & 1)
+                sum = fmaf(sum, rescale[r], c[e]);
+        }
     }
 
-    __device__ __forceinline__ const char *k_token(int i) const
+    /* The sum of the weights of a row, of all lanes that share it. */
+    __device__ __forceinline__ float whole_l(int r) const
     {
-        return k_tokens[i];
-    }
-
-    __device__ __forceinline__ const char *v_token(int i) const
-    {
-        return v_tokens[i];
+        float sum = l[r];
+#pragma unroll
+        for (int mask = lanes::first_mask; mask < lanes::end_mask; mask *= 2)
+            sum += ta_shfl_xor(sum, mask);
+        return sum;
     }
 };
 

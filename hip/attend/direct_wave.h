@@ -6,7 +6,6 @@
 #define TA_HIP_DIRECT_WAVE_H
 
 #include "direct_elements.h"
-#include "wave_rows.h"
 
 template <class Type, int Dim, int Wave, int Rows>
 struct ta_direct_wave : ta_wave_rows<typename Type::staged, Wave, ta_row_slots<Wave, Rows>::count> {

@@ -7,9 +7,9 @@
  * row's tokens, and put it where records go: packed for the wire. merge_records merges the partials
  * of other ranks into ours, and makes the next message in the same pass. finish merges what arrived
  * last and turns it into the caller's output and log-sum-exp; the sink joins here and nowhere else,
- * so it counts once. What merging is, partial.h says; this is who merges what. pieces.c, splits.c
- * and device.c launch them. */
-#include "finish_row.h"
+ * so it counts once. What merging is, partial.h says; this is who merges what. pieces.c and
+ * splits.c launch them. */
+#include "arrived.h"
 #include "merge_block.h"
 
 /* So few on a unit leave enough registers that none is spilled to fit more. */

@@ -1,7 +1,8 @@
 /* Equal shares as the host sees them (shares.h): how many items a call has, in how many blocks they
- * are cut, and the workspace, for the direct kernels too (attend.c). And attend by the kernels with
+ * are cut, and the workspace, for the direct kernels too (attend.c). Attend by the kernels with
  * shared memory in such shares: one launch, or two if something may have been cut. Calls that are
- * cut otherwise go to splits.c. */
+ * cut otherwise go to splits.c. And what follows, whoever attended: the slots that merge and
+ * finish. */
 #include <string.h>
 
 #include "gpu.h"
@@ -59,23 +60,6 @@ ta_share_params ta_gpu_share(const ta_gpu_limits *limits, const ta_problem *p, i
         share.spans =
             (ta_item_span *)(void *)((char *)workspace + pieces_bytes(p, group, share.blocks));
     return share;
-}
-
-ta_status ta_gpu_end_pieces(ta_gpu_device *gpu, const ta_gpu_call *call,
-                            const ta_share_params *share, void *stream)
-{
-    if (!share->blocks)
-        return ta_gpu_finish_call(gpu, call, stream);
-    ta_merge_pieces_params params;
-    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
-    params.problem = *call->problem;
-    params.share = *share;
-    params.split_floats = ta_split_floats(call->problem);
-    params.records = call->records;
-    params.finishes = call->finish != NULL;
-    if (call->finish)
-        params.finish = *call->finish;
-    return ta_gpu_check_launch(gpu, ta_launch_merge_pieces(&params, stream));
 }
 
 /* ---- The kernels with shared memory ---- */
@@ -156,4 +140,58 @@ ta_status ta_gpu_attend_pieces(ta_gpu_device *gpu, const ta_gpu_call *call, void
     if (params.share.grid > INT32_MAX || rows > INT32_MAX)
         return ta_gpu_fail_grid(rows, params.share.grid);
     TA_ON_GPU(gpu, launch_both(gpu, call, &params, aligned, stream));
+}
+
+/* ---- What follows: merge.hip, or tally.hip in reproducible mode ---- */
+
+static ta_status launch_finish(ta_gpu_device *gpu, const ta_finish *finish, void *stream)
+{
+    return ta_gpu_check_launch(gpu, finish->last.tallies ? ta_launch_finish_tallies(finish, stream)
+                                                         : ta_launch_finish(finish, stream));
+}
+
+ta_status ta_gpu_finish_call(ta_gpu_device *gpu, const ta_gpu_call *call, void *stream)
+{
+    return call->finish ? launch_finish(gpu, call->finish, stream) : TA_OK;
+}
+
+ta_status ta_gpu_end_pieces(ta_gpu_device *gpu, const ta_gpu_call *call,
+                            const ta_share_params *share, void *stream)
+{
+    if (!share->blocks)
+        return ta_gpu_finish_call(gpu, call, stream);
+    ta_merge_pieces_params params;
+    memset(&params, 0, sizeof params); /* the padding too: two captures of a step are equal bytes */
+    params.problem = *call->problem;
+    params.share = *share;
+    params.split_floats = ta_split_floats(call->problem);
+    params.records = call->records;
+    params.finishes = call->finish != NULL;
+    if (call->finish)
+        params.finish = *call->finish;
+    return ta_gpu_check_launch(gpu, ta_launch_merge_pieces(&params, stream));
+}
+
+static ta_status launch_merge(ta_gpu_device *gpu, const ta_merge *merge, void *stream)
+{
+    return ta_gpu_check_launch(gpu, merge->tallies ? ta_launch_merge_tallies(merge, stream)
+                                                   : ta_launch_merge(merge, stream));
+}
+
+ta_status ta_gpu_merge(ta_device *device, const ta_merge *merge, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    int64_t first, end;
+    ta_merge_range(merge, &first, &end);
+    if (first >= end && !merge->fault)
+        return TA_OK;
+    TA_ON_GPU(gpu, launch_merge(gpu, merge, stream));
+}
+
+ta_status ta_gpu_finish(ta_device *device, const ta_finish *finish, void *stream)
+{
+    ta_gpu_device *gpu = ta_gpu_of(device);
+    if (finish->heads == 0)
+        return TA_OK;
+    TA_ON_GPU(gpu, launch_finish(gpu, finish, stream));
 }

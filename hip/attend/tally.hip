@@ -5,8 +5,8 @@
  *
  * Reproducible mode, in place of merge.hip: what the blocks of attend found in each
  * tile becomes a tally of integers, which does not depend on the order. What a tally is,
- * base/tally.h says; this is which thread has which sum. device.c and attend.c launch them. */
-#include "finish_row.h"
+ * base/tally.h says; this is which thread has which sum. pieces.c and attend.c launch them. */
+#include "arrived.h"
 
 static const int tally_threads = 128;
 

@@ -1,6 +1,7 @@
-/* What a rank tells the others of a step whose lengths, starts and bounds only its device can see.
- * Included by the attend kernels, in whose launch it happens, and by tell.hip. step_fault.c in
- * src/decode/ does the same where the host sees them. */
+/* What a device tells: the other ranks, of a step whose lengths, starts and bounds only it can see,
+ * and the host, of a fault. Included by the attend kernels, in whose launch the first happens, by
+ * tell.hip, and by what merges faults (arrived.h, append.hip). step_fault.c in src/decode/ does the
+ * first where the host sees them, and takes the report. */
 #ifndef TA_HIP_TELL_H
 #define TA_HIP_TELL_H
 
@@ -61,6 +62,21 @@ TA_DEVICE void ta_tell_step(const ta_problem &p, const ta_kv &kv, const ta_tell 
     tell.to->what = told.what;
     tell.to->hash = told.hash;
     tell.to->tag = told.tag;
+}
+
+/* One thread tells the host of a fault, unless it has not taken the last one: the status is written
+ * after the rest, and the host reads it first. */
+TA_DEVICE void ta_write_report(volatile ta_fault *report, const ta_fault &fault)
+{
+    if (report->status != TA_OK)
+        return;
+    report->rank = fault.rank;
+    report->other = fault.other;
+    report->what = fault.what;
+    report->hash = fault.hash;
+    report->tag = fault.tag;
+    __threadfence_system();
+    report->status = fault.status;
 }
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef TA_HIP_PEER_STEPS_H
 #define TA_HIP_PEER_STEPS_H
 
-#include "attend/finish_row.h"
+#include "attend/arrived.h"
 #include "slab.h"
 
 static const int peer_threads = 128;

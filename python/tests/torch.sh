@@ -23,24 +23,11 @@ fi
 [ "$1" != --prepare ] || exit 0
 build=$(cd -- "$1" && pwd)
 
-passed=0
-skipped=0
-failed=0
+# shellcheck source=tests/lib/checks.sh
+. "$here/../../tests/lib/checks.sh"
 run() # TEST
 {
-    status=0
-    "$here/run.py" "$build/src/libtreeattn.so" "$1" || status=$?
-    case $status in
-    0) passed=$((passed + 1)) ;;
-    77)
-        echo "SKIPPED  $1"
-        skipped=$((skipped + 1))
-        ;;
-    *)
-        echo "FAILED   $1"
-        failed=$((failed + 1))
-        ;;
-    esac
+    run_check "$1" "$here/run.py" "$build/src/libtreeattn.so" "$1"
 }
 
 # The wheel, all of it built from the source distribution, with the Python that users have.
@@ -55,5 +42,4 @@ run torch_prefill.py
 run torch_narrow.py
 run torch_generate.py
 run torch_llama.py
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+end_checks

@@ -11,6 +11,7 @@
 #include "device_array.h"
 #include "number.h"
 #include "options.h"
+#include "plan_config.h"
 
 /* ---- The case ---- */
 
@@ -453,16 +454,12 @@ free_arrays:
 static ta_status make_plan(const append_case *c, ta_group *group, ta_device *device, const cache *m,
                            ta_plan **plan)
 {
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.batch = c->plan_batch;
+    ta_plan_config config =
+        plan_config(c->kv_dtype, c->plan_batch, c->query_heads, c->k_dim, m->max_tokens);
     config.query_tokens = c->query_tokens;
-    config.query_heads = c->query_heads;
     config.kv_heads = c->kv_heads;
-    config.k_dim = c->k_dim;
     config.v_dim = c->v_dim;
-    config.kv_dtype = c->kv_dtype;
     config.query_dtype = TA_F32;
-    config.max_tokens = m->max_tokens;
     config.map.kind = c->map;
     config.map.block = c->block;
     config.append_scattered = c->source == TA_APPEND_HEADS;

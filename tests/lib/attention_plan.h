@@ -18,22 +18,26 @@ static inline ta_attention_config attention_small_config(ta_dtype dtype, int32_t
     return config;
 }
 
-/* End with attention_plan_close(), also after a failure. */
-static inline ta_status attention_plan_open(ta_group *group, const ta_attention_config *config,
-                                            ta_device **device, ta_attention **plan)
+typedef struct attention_rank {
+    ta_device *device;
+    ta_attention *plan;
+} attention_rank;
+
+/* End with attention_rank_close(), also after a failure. */
+static inline ta_status attention_rank_open(attention_rank *r, ta_group *group,
+                                            const ta_attention_config *config)
 {
     ta_device_config one_thread = TA_DEVICE_CONFIG_INIT;
     one_thread.threads = 1;
-    *device = NULL;
-    *plan = NULL;
-    TA_TRY(ta_device_open("host", &one_thread, device));
-    return ta_attention_create(group, *device, config, plan);
+    *r = (attention_rank){NULL, NULL};
+    TA_TRY(ta_device_open("host", &one_thread, &r->device));
+    return ta_attention_create(group, r->device, config, &r->plan);
 }
 
-static inline void attention_plan_close(ta_device *device, ta_attention *plan)
+static inline void attention_rank_close(attention_rank *r)
 {
-    ta_attention_destroy(plan);
-    ta_device_close(device);
+    ta_attention_destroy(r->plan);
+    ta_device_close(r->device);
 }
 
 #endif

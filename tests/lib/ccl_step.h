@@ -5,6 +5,7 @@
 #define TESTS_CCL_STEP_H
 
 #include "base/status.h"
+#include "captured.h"
 #include "ccl_ranks.h"
 #include "expect.h"
 #include "options.h"
@@ -44,15 +45,12 @@ static inline ta_status prepare(ta_group *group, ta_device *device, prepared *p)
     return small_step_fill(&p->step);
 }
 
-/* That step as a graph, which the caller launches and destroys. */
-static inline ta_status capture(prepared *p, hipStream_t stream, hipGraph_t *graph,
-                                hipGraphExec_t *exec)
+/* That step as a graph, which the caller launches and frees. */
+static inline ta_status capture(prepared *p, hipStream_t stream, captured *c)
 {
-    RANK_EXPECT(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal) == hipSuccess);
+    TA_TRY(captured_begin(stream));
     TA_TRY(small_step_queue(&p->step, p->plan, stream));
-    RANK_EXPECT(hipStreamEndCapture(stream, graph) == hipSuccess);
-    RANK_EXPECT(hipGraphInstantiateWithFlags(exec, *graph, 0) == hipSuccess);
-    return TA_OK;
+    return captured_end(c, stream);
 }
 
 static inline void release(prepared *p)

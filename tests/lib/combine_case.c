@@ -13,6 +13,7 @@
 #include "device_array.h"
 #include "exchange/kinds.h"
 #include "options.h"
+#include "plan_config.h"
 
 /* ---- The case ---- */
 
@@ -208,7 +209,9 @@ static ta_tensor tensor_of(const combine_case *c, combine_layout kind, layout l,
     return (ta_tensor){data, c->query_tokens * l.row, l.row, l.head};
 }
 
+/* What one rank has. */
 typedef struct buffers {
+    ta_plan *plan;
     int first, heads; /* of the output */
     layout part_layout, out_layout;
     device_array part, part_lse, out, lse, starts, sinks;
@@ -236,6 +239,7 @@ static ta_status make_buffers(const whole *w, ta_device *device, int rank, buffe
 
 static void free_buffers(buffers *b)
 {
+    ta_plan_destroy(b->plan);
     device_array_free(&b->part);
     device_array_free(&b->part_lse);
     device_array_free(&b->out);
@@ -269,12 +273,8 @@ static ta_status fill(const whole *w, int rank, buffers *b)
 static ta_status make_plan(const whole *w, ta_group *group, ta_device *device, ta_plan **plan)
 {
     const combine_case *c = w->c;
-    ta_plan_config config = TA_PLAN_CONFIG_INIT;
-    config.combine_only = 1;
-    config.batch = c->plan_batch;
+    ta_plan_config config = combine_config(c->plan_batch, c->heads, c->v_dim);
     config.query_tokens = c->query_tokens;
-    config.query_heads = c->heads;
-    config.v_dim = c->v_dim;
     config.query_dtype = c->part_dtype;
     config.out_dtype = c->out_dtype;
     config.out_placement = c->placement;
@@ -295,7 +295,7 @@ static ta_status make_plan(const whole *w, ta_group *group, ta_device *device, t
     return status;
 }
 
-static ta_status combine(const whole *w, ta_plan *plan, int rank, buffers *b)
+static ta_status combine(const whole *w, int rank, buffers *b)
 {
     const combine_case *c = w->c;
     ta_call call = TA_CALL_INIT;
@@ -307,7 +307,7 @@ static ta_status combine(const whole *w, ta_plan *plan, int rank, buffers *b)
         call.tokens = c->starts[c->batch];
         call.starts = b->starts.device;
     }
-    TA_TRY(ta_combine(plan, &part, b->part_lse.device, w->base[rank], b->heads ? &out : NULL,
+    TA_TRY(ta_combine(b->plan, &part, b->part_lse.device, w->base[rank], b->heads ? &out : NULL,
                       c->want_lse ? b->lse.device : NULL, &call, NULL));
     TA_TRY(device_array_from(&b->out, NULL));
     return device_array_from(&b->lse, NULL);
@@ -379,17 +379,16 @@ typedef struct rank_run {
     whole *whole;
     int rank;
     buffers buffers;
-    ta_plan *plan;
 } rank_run;
 
 static ta_status combine_and_check(ta_group *group, ta_device *device, void *context)
 {
     rank_run *run = context;
     TA_TRY(make_buffers(run->whole, device, run->rank, &run->buffers));
-    TA_TRY(make_plan(run->whole, group, device, &run->plan));
+    TA_TRY(make_plan(run->whole, group, device, &run->buffers.plan));
     for (int step = 0; step < case_steps; ++step) {
         TA_TRY(fill(run->whole, run->rank, &run->buffers));
-        TA_TRY(combine(run->whole, run->plan, run->rank, &run->buffers));
+        TA_TRY(combine(run->whole, run->rank, &run->buffers));
         check(run->whole, run->rank, &run->buffers);
     }
     return TA_OK;
@@ -397,9 +396,7 @@ static ta_status combine_and_check(ta_group *group, ta_device *device, void *con
 
 static void release(void *context)
 {
-    rank_run *run = context;
-    ta_plan_destroy(run->plan);
-    free_buffers(&run->buffers);
+    free_buffers(&((rank_run *)context)->buffers);
 }
 
 static ta_status run_rank(ta_group *threads, void *context)

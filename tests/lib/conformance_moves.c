@@ -44,40 +44,34 @@ static ta_status check_ring(conformance *c, size_t bytes)
 }
 
 /* One-sided messages along a chain, several on their way, in order. */
-static ta_status check_chain(conformance *c, size_t bytes)
+static ta_status check_chain(conformance *c, size_t bytes, area *a)
 {
     int size = c->group->size, rank = c->group->rank;
-    area a;
-    TA_TRY(area_make(c, bytes, &a));
     for (int round = 0; round < (bytes > 100000 ? 2 : 6); ++round) {
         snprintf(c->what, sizeof c->what, "%zu bytes along the chain, round %d", bytes, round);
         if (rank > 0)
-            TA_TRY(ta_group_exchange(c->group, NULL, 0, -1, a.memory, bytes, rank - 1, c->stream));
-        TA_TRY(area_read(c, &a));
-        CONFORM(c, rank == 0 || pattern_is(a.host, bytes, rank - 1, round));
-        pattern_fill(a.host, bytes, rank, round);
-        TA_TRY(area_write(c, &a));
+            TA_TRY(ta_group_exchange(c->group, NULL, 0, -1, a->memory, bytes, rank - 1, c->stream));
+        TA_TRY(area_read(c, a));
+        CONFORM(c, rank == 0 || pattern_is(a->host, bytes, rank - 1, round));
+        pattern_fill(a->host, bytes, rank, round);
+        TA_TRY(area_write(c, a));
         if (rank < size - 1)
-            TA_TRY(ta_group_exchange(c->group, a.memory, bytes, rank + 1, NULL, 0, -1, c->stream));
+            TA_TRY(ta_group_exchange(c->group, a->memory, bytes, rank + 1, NULL, 0, -1, c->stream));
     }
-    area_free(c, &a);
     return TA_OK;
 }
 
-static ta_status check_broadcast(conformance *c, size_t bytes)
+static ta_status check_broadcast(conformance *c, size_t bytes, area *a)
 {
     int size = c->group->size, rank = c->group->rank;
-    area a;
-    TA_TRY(area_make(c, bytes, &a));
     for (int root = 0; root < size; root += step_for(bytes, size)) {
         snprintf(c->what, sizeof c->what, "broadcast of %zu bytes from %d", bytes, root);
-        pattern_fill(a.host, bytes, rank == root ? root : 99, root);
-        TA_TRY(area_write(c, &a));
-        TA_TRY(ta_group_broadcast(c->group, a.memory, bytes, root, c->stream));
-        TA_TRY(area_read(c, &a));
-        CONFORM(c, pattern_is(a.host, bytes, root, root));
+        pattern_fill(a->host, bytes, rank == root ? root : 99, root);
+        TA_TRY(area_write(c, a));
+        TA_TRY(ta_group_broadcast(c->group, a->memory, bytes, root, c->stream));
+        TA_TRY(area_read(c, a));
+        CONFORM(c, pattern_is(a->host, bytes, root, root));
     }
-    area_free(c, &a);
     return TA_OK;
 }
 
@@ -109,10 +103,21 @@ static ta_status check_all_gather(conformance *c, size_t bytes)
     return TA_OK;
 }
 
+/* The checks that need memory for one message. */
+static ta_status check_messages(conformance *c, size_t bytes)
+{
+    area a;
+    TA_TRY(area_make(c, bytes, &a));
+    ta_status status = check_chain(c, bytes, &a);
+    if (status == TA_OK)
+        status = check_broadcast(c, bytes, &a);
+    area_free(c, &a);
+    return status;
+}
+
 ta_status conformance_moves(conformance *c, size_t bytes)
 {
     TA_TRY(check_ring(c, bytes));
-    TA_TRY(check_chain(c, bytes));
-    TA_TRY(check_broadcast(c, bytes));
+    TA_TRY(check_messages(c, bytes));
     return check_all_gather(c, bytes);
 }

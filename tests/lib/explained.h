@@ -74,4 +74,14 @@ static inline void explained_expect(golden *g, const char *name, const explained
     TEST_ASSERT_EQUAL_INT_MESSAGE(has_cluster, e->candidates > 0, section);
 }
 
+/* A scene and its sections: all of it. */
+static inline void explained_keep(golden *g, const void *scene, const char *name, int ranks,
+                                  const char *cluster, int changed,
+                                  ta_status (*rank)(ta_group *group, void *e))
+{
+    static explained e;
+    explained_run(&e, scene, ranks, cluster, rank);
+    explained_expect(g, name, &e, cluster != NULL, changed);
+}
+
 #endif

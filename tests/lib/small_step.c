@@ -33,6 +33,17 @@ void small_step_whole(small_whole *whole)
     draw(&source, &whole->v[0][0], sizeof whole->v / sizeof(double));
 }
 
+oracle_problem small_step_problem(void)
+{
+    return (oracle_problem){.query_tokens = SMALL_QUERY_TOKENS,
+                            .query_heads = SMALL_HEADS,
+                            .kv_heads = SMALL_KV_HEADS,
+                            .k_dim = SMALL_K_DIM,
+                            .v_dim = SMALL_V_DIM,
+                            .causal = true,
+                            .scale = 0.25};
+}
+
 static void store(const double *from, int count, float *to)
 {
     for (int i = 0; i < count; ++i)
@@ -92,6 +103,18 @@ ta_status small_step_open(small_step *step, ta_group *group, ta_device **device,
     small_step_init(step, ta_group_rank(group), ta_group_size(group));
     TA_TRY(ta_device_open("host", NULL, device));
     return ta_plan_create(group, *device, &step->config, plan);
+}
+
+ta_status small_rank_open(small_rank *r, ta_group *group)
+{
+    return small_step_open(&r->step, group, &r->device, &r->plan);
+}
+
+ta_status small_rank_close(small_rank *r)
+{
+    ta_plan_destroy(r->plan);
+    ta_device_close(r->device);
+    return TA_OK;
 }
 
 /* Where the device has one of the arrays. */
@@ -187,24 +210,7 @@ static bool row_right(const oracle_problem *problem, const oracle_row *row, int 
 
 bool small_step_right(const small_step *step)
 {
-    oracle_problem problem = {SMALL_QUERY_TOKENS,
-                              SMALL_HEADS,
-                              SMALL_KV_HEADS,
-                              SMALL_K_DIM,
-                              SMALL_V_DIM,
-                              true,
-                              0,
-                              0.25,
-                              0,
-                              NULL,
-                              NULL,
-                              0,
-                              0,
-                              0,
-                              NULL,
-                              false,
-                              0,
-                              0};
+    oracle_problem problem = small_step_problem();
     oracle_row row = {0};
     bool right = true;
     int index = 0;

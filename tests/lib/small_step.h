@@ -8,6 +8,8 @@
 
 #include <treeattn/treeattn.h>
 
+#include "oracle.h"
+
 enum {
     SMALL_BATCH = 2,
     SMALL_QUERY_TOKENS = 2,
@@ -29,6 +31,9 @@ typedef struct small_whole {
 } small_whole;
 
 void small_step_whole(small_whole *whole);
+
+/* It as the oracle has it, without sinks. */
+oracle_problem small_step_problem(void);
 
 typedef struct small_step {
     int rank, ranks;
@@ -53,6 +58,16 @@ void small_step_init(small_step *step, int rank, int ranks);
 
 /* The same, with a host device and a plan of this rank of a group: destroy both. */
 ta_status small_step_open(small_step *step, ta_group *group, ta_device **device, ta_plan **plan);
+
+/* The same three together, for one rank of a group. Closing returns TA_OK. */
+typedef struct small_rank {
+    small_step step;
+    ta_device *device;
+    ta_plan *plan;
+} small_rank;
+
+ta_status small_rank_open(small_rank *r, ta_group *group);
+ta_status small_rank_close(small_rank *r);
 
 /* Let the call be ragged, with so many tokens in all, as `starts` says. */
 void small_step_ragged(small_step *step, int32_t tokens);

@@ -265,15 +265,16 @@ static ta_status message_not_taken(ta_group *world)
 static ta_status message_not_finished(ta_group *world)
 {
     char *data = large_message(world);
+    int rank = ta_group_rank(world);
     ta_status status = TA_OK;
-    if (ta_group_rank(world) == 0)
+    if (rank == 0)
         TA_TRY(ta_group_start(world, data, LARGE_BYTES, 1, NULL, 0, -1, NULL));
-    if (ta_group_rank(world) == 1)
+    if (rank == 1)
         status = rank_expect_error(
             TA_ERR_TIMEOUT, ta_group_exchange(world, NULL, 0, -1, data, LARGE_BYTES, 0, NULL),
             "rank 0 did not arrive", "rank 1 waited");
     rank_meet(0);
-    if (ta_group_rank(world) == 0)
+    if (rank == 0)
         status = rank_expect_error(TA_ERR_TIMEOUT, ta_group_finish(world, NULL),
                                    "rank 0 did not arrive", "rank 1 waited");
     free(data);

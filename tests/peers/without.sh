@@ -15,7 +15,7 @@ NONE | RELEASE | ACQUIRE) wanted=0 ;;
 esac
 [ "$lines" = "$wanted" ] || { echo "$rule: $lines lines have it"; exit 1; }
 {
-    echo '#include "attend/finish_row.h"'
+    echo '#include "attend/arrived.h"'
     for file in "$4" "$3" "$2"; do
         sed -e "/\/\* $rule \*\/\$/d" -e '/^#include "slab.h"$/d' \
             -e '/^#include "peer_steps.h"$/d' "$file"

@@ -48,6 +48,25 @@ template <class Test> static void on_all_devices(Test test)
         }
 }
 
+template <class Test> static void on_all_dialects(Test test)
+{
+    on_all_devices([test](simt_narrow) {
+        for (ta_dtype dtype : dialects)
+            test(dtype);
+    });
+}
+
+/* What a kernel makes of 256 codes. */
+template <class To, class Launch> static std::vector<To> results_of(Launch launch)
+{
+    device_array<To> to(256);
+    launch(static_cast<unsigned>(device_wave()), to.data);
+    return to.read();
+}
+#define RESULTS_OF(kernel, dtype, To)                                                              \
+    results_of<To>(                                                                                \
+        [dtype](unsigned wave, To *to) { LAUNCH_WAVE(kernel, 1, wave, 0, nullptr, dtype, to); })
+
 /* ---- What kernels get ---------------------------------------------------------------------- */
 
 template <int Wave> __global__ void widen_codes(ta_dtype dtype, uint32_t *to)
@@ -60,15 +79,10 @@ template <int Wave> __global__ void widen_codes(ta_dtype dtype, uint32_t *to)
 
 static void test_single_codes(void)
 {
-    on_all_devices([](simt_narrow) {
-        for (ta_dtype dtype : dialects) {
-            device_array<uint32_t> to(256);
-            unsigned wave = static_cast<unsigned>(device_wave());
-            LAUNCH_WAVE(widen_codes, 1, wave, 0, nullptr, dtype, to.data);
-            std::vector<uint32_t> got = to.read();
-            for (uint32_t code = 0; code < 256; code++)
-                check_code(dtype, code, got[code]);
-        }
+    on_all_dialects([](ta_dtype dtype) {
+        std::vector<uint32_t> got = RESULTS_OF(widen_codes, dtype, uint32_t);
+        for (uint32_t code = 0; code < 256; code++)
+            check_code(dtype, code, got[code]);
     });
 }
 
@@ -87,18 +101,13 @@ template <int Wave> __global__ void widen_eights(ta_dtype dtype, ta_vec16 *to)
 
 static void test_eight_codes_at_a_time(void)
 {
-    on_all_devices([](simt_narrow) {
-        for (ta_dtype dtype : dialects) {
-            device_array<ta_vec16> to(256);
-            unsigned wave = static_cast<unsigned>(device_wave());
-            LAUNCH_WAVE(widen_eights, 1, wave, 0, nullptr, dtype, to.data);
-            std::vector<ta_vec16> got = to.read();
-            for (uint32_t first = 0; first < 256; first++)
-                for (uint32_t i = 0; i < 8; i++) {
-                    uint32_t half = got[first].word[i / 2] >> i % 2 * 16 & 0xffffu;
-                    check_code(dtype, (first + i) & 0xffu, half << 16);
-                }
-        }
+    on_all_dialects([](ta_dtype dtype) {
+        std::vector<ta_vec16> got = RESULTS_OF(widen_eights, dtype, ta_vec16);
+        for (uint32_t first = 0; first < 256; first++)
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t half = got[first].word[i / 2] >> i % 2 * 16 & 0xffffu;
+                check_code(dtype, (first + i) & 0xffu, half << 16);
+            }
     });
 }
 
