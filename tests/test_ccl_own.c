@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/ccl_own.h"
 #include "device/device.h"
+#include "lib/ccl_around.h"
 #include "lib/ccl_ranks.h"
 #include "lib/device_array.h"
 #include "lib/expect.h"
@@ -16,17 +17,6 @@
 #include "simt/simt_control.h"
 
 #define MOST 5000
-
-void setUp(void)
-{
-    simt_reset();
-    simt_fail_ccl(-1, 0);
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 static ta_status find(ta_device *device, const ta_ccl_own_ops **own)
 {
@@ -40,6 +30,13 @@ static ta_status find(ta_device *device, const ta_ccl_own_ops **own)
 static float value(size_t i, int rank)
 {
     return (float)((i * 7 + (size_t)rank * 5) % 64 + 1);
+}
+
+/* What a rank needs: the calls, and memory for MOST floats on its device. */
+static ta_status begin(ccl_rank *r, const ta_ccl_own_ops **own, void **data)
+{
+    TA_TRY(find(r->device, own));
+    return ta_device_alloc(r->device, MOST * sizeof(float), data);
 }
 
 /* The sum of `count` numbers, and none behind them. */
@@ -70,8 +67,7 @@ static ta_status summing_rank(ccl_rank *r)
     ta_group_stats before = r->group->stats;
     void *data;
     size_t bytes = 0, calls = 0;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    TA_TRY(begin(r, &own, &data));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
         TA_TRY(sum(r, own, data, counts[i]));
         bytes += counts[i] * sizeof(float);
@@ -129,8 +125,7 @@ static ta_status refused_rank(ccl_rank *r)
 {
     const ta_ccl_own_ops *own;
     void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    TA_TRY(begin(r, &own, &data));
     TA_TRY(rank_expect_error(TA_ERR_UNSUPPORTED, own->all_reduce_sum(r->threads, data, 4, NULL),
                              "group is one of threads", "must be one of"));
     TA_TRY(rank_expect_error(TA_ERR_INVALID, own->all_reduce_sum(NULL, data, 4, NULL),
@@ -155,15 +150,14 @@ static ta_status broken_rank(ccl_rank *r)
 {
     const ta_ccl_own_ops *own;
     void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    TA_TRY(begin(r, &own, &data));
     TA_TRY(ta_group_barrier(r->threads, NULL));
     if (r->rank == 0)
         ta_group_abort(r->group, "somebody pulled the plug");
     TA_TRY(ta_group_barrier(r->threads, NULL));
     for (size_t count = 0; count < 5; count += 4)
         TA_TRY(rank_expect_error(TA_ERR_ABORTED, own->all_reduce_sum(r->group, data, count, NULL),
-                                 "somebody", "pulled the plug"));
+                                 "rank 0 aborted the group", "pulled the plug"));
     ta_device_free(r->device, data);
     return TA_OK;
 }
@@ -178,8 +172,7 @@ static ta_status failing_rank(ccl_rank *r)
 {
     const ta_ccl_own_ops *own;
     void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    TA_TRY(begin(r, &own, &data));
     TA_TRY(ta_group_barrier(r->threads, NULL));
     if (r->rank == 0)
         simt_fail_ccl(1, 1);
