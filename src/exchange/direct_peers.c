@@ -22,6 +22,10 @@ static ta_peers_shape shape_of(const ta_exchange_job *job)
     const ta_exchange_shape *s = &job->shape;
     const ta_nodes *n = s->nodes;
     int count, root_here = n->node_of[s->root] == n->node_of[job->rank];
+    int timeout_ms = job->group->timeout_ms;
+    /* Who misses a rank tells the other nodes, by messages that no longer wait than that. */
+    if (n->count > 1)
+        timeout_ms -= timeout_ms / 8;
     const int *names = ranks_here(job, &count);
     return (ta_peers_shape){.rank = n->local_of[job->rank],
                             .ranks = count,
@@ -33,7 +37,7 @@ static ta_peers_shape shape_of(const ta_exchange_job *job)
                             .shots = ta_direct_shots(s),
                             .placement = s->placement,
                             .root = root_here ? n->local_of[s->root] : -1,
-                            .timeout_ms = job->group->timeout_ms};
+                            .timeout_ms = timeout_ms};
 }
 
 /* Everybody's offer, on all ranks; those of this node then come first. */
@@ -62,6 +66,7 @@ static ta_status open_and_probe(ta_exchange_job *job, const ta_peers_offer *offe
     const ta_peer_ops *ops = job->device->ops->peers;
     job->peers->shared = 1;
     TA_TRY(ta_direct_settle(job, job->group->signals, ops->open(job->peers, offers)));
+    ta_group_add_peers(job->group, job->device, job->peers);
     return ta_direct_settle(job, job->group->signals, ops->probe(job->peers));
 }
 
@@ -88,8 +93,10 @@ ta_status ta_direct_share_peers(ta_exchange_job *job)
 void ta_direct_part(ta_exchange_job *job, ta_status heard)
 {
     int64_t nothing = 0;
-    if (job->peers)
+    if (job->peers) {
+        ta_group_remove_peers(job->group, job->peers);
         job->device->ops->peers->close(job->peers);
+    }
     if (heard == TA_OK && ta_group_max_host(job->group, &nothing, 1, NULL, NULL) == TA_OK &&
         job->peers)
         job->peers->shared = 0;
