@@ -1,7 +1,7 @@
 /* The direct exchange between GPUs on several nodes (test_peers.c) where a rank is lost: direct
  * inside a node, NCCL between them. It does not come to a step, its device is stopped in the middle
- * of one, or it aborts. The others, of its node and of the others, get an error with its name within
- * the timeout, nothing is left, and a new group works. test_peers_faults.c has one node,
+ * of one, or it aborts. The others, of its node and of the others, get an error with its name
+ * within the timeout, nothing is left, and a new group works. test_peers_faults.c has one node,
  * tests/mpi/peers.c processes. */
 #include <pthread.h>
 

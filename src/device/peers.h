@@ -57,9 +57,9 @@ typedef struct ta_peer_ops {
     ta_status (*probe)(ta_peers *peers);
 
     /* Say to all ranks, this one too, that one is lost: ta_fault_lost_word() of it. What waits in a
-     * kernel for anybody ends with that at once, and so do all exchanges from then on. Once; between
-     * open() and close(), on any thread, but not two at a time. Waits for nothing, and leaves
-     * ta_last_error() alone. */
+     * kernel for anybody ends with that at once, and so do all exchanges from then on. Once;
+     * between open() and close(), on any thread, but not two at a time. Waits for nothing, and
+     * leaves ta_last_error() alone. */
     void (*tell)(ta_peers *peers, int32_t word);
 
     /* Use the others' slabs no more. */

@@ -160,8 +160,8 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
 ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
                             void *stream);
 
-/* From now on until it is removed, kernels that wait in such an exchange hear of a rank that is lost
- * when the group is aborted. Removing what was not added does nothing. */
+/* From now on until it is removed, kernels that wait in such an exchange hear of a rank that is
+ * lost when the group is aborted. Removing what was not added does nothing. */
 void ta_group_add_peers(ta_group *group, ta_device *device, struct ta_peers *peers);
 void ta_group_remove_peers(ta_group *group, struct ta_peers *peers);
 
