@@ -62,7 +62,7 @@ static ta_status lose(peer *p, small_step *step, ta_plan *plan)
     double begin = ta_clock_s();
     TA_TRY(decode(p, step, plan));
     double took = ta_clock_s() - begin;
-    RANK_EXPECT(took < (how == ABORTS ? 0.6e-3 : 1e-3) * SHORT_MS);
+    RANK_EXPECT(took < (how == ABORTS ? 0.6e-3 : 2e-3) * SHORT_MS);
     if (how != ABORTS || beside) {
         RANK_EXPECT(small_step_untouched(step));
         TA_TRY(expect_named(ta_plan_check(plan)));

@@ -225,6 +225,9 @@ static ta_status merge_part(ta_peers *peers, const ta_finish *what, float *lane,
     ta_gpu_peers *p = (ta_gpu_peers *)peers;
     ta_peers_params params = params_of(p, what, lane, lane_fault);
     params.finish.report = NULL; /* the second half tells, and knows more */
+    /* Who misses a rank here names it to the other nodes by messages, and these to ranks that wait
+     * in the second half: before the time is over for which they wait. */
+    params.patience -= params.patience / 8;
     TA_ON_GPU(p->gpu, ta_gpu_check_launch(p->gpu, ta_launch_peers_part(&params, stream)));
 }
 

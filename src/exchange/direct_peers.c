@@ -22,10 +22,6 @@ static ta_peers_shape shape_of(const ta_exchange_job *job)
     const ta_exchange_shape *s = &job->shape;
     const ta_nodes *n = s->nodes;
     int count, root_here = n->node_of[s->root] == n->node_of[job->rank];
-    int timeout_ms = job->group->timeout_ms;
-    /* Who misses a rank tells the other nodes, by messages that no longer wait than that. */
-    if (n->count > 1)
-        timeout_ms -= timeout_ms / 8;
     const int *names = ranks_here(job, &count);
     return (ta_peers_shape){.rank = n->local_of[job->rank],
                             .ranks = count,
@@ -37,7 +33,7 @@ static ta_peers_shape shape_of(const ta_exchange_job *job)
                             .shots = ta_direct_shots(s),
                             .placement = s->placement,
                             .root = root_here ? n->local_of[s->root] : -1,
-                            .timeout_ms = timeout_ms};
+                            .timeout_ms = job->group->timeout_ms};
 }
 
 /* Everybody's offer, on all ranks; those of this node then come first. */
