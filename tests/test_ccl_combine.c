@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "lib/captured.h"
+#include "lib/ccl_around.h"
 #include "lib/ccl_ranks.h"
 #include "lib/device_array.h"
 #include "lib/expect.h"
@@ -24,17 +25,6 @@ enum {
     ROWS = BATCH * HEADS,
     CACHE = TOKENS * ROWS * DIM
 };
-
-void setUp(void)
-{
-    simt_reset();
-    simt_fail_ccl(-1, 0);
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 /* What a rank has: a plan that combines, one that attends, and their arguments. */
 typedef struct work {

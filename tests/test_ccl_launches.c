@@ -14,22 +14,13 @@
 #include "decode/plan.h"
 #include "device/device.h"
 #include "exchange/kinds.h"
+#include "lib/ccl_around.h"
 #include "lib/ccl_ranks.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
 #include "simt/simt_control.h"
 
 #define MAX_RANKS 8
-
-void setUp(void)
-{
-    simt_reset();
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 typedef struct trial {
     ta_exchange kind;

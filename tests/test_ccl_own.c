@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/ccl_own.h"
 #include "device/device.h"
+#include "lib/ccl_around.h"
 #include "lib/ccl_ranks.h"
 #include "lib/device_array.h"
 #include "lib/expect.h"
@@ -16,17 +17,6 @@
 #include "simt/simt_control.h"
 
 #define MOST 5000
-
-void setUp(void)
-{
-    simt_reset();
-    simt_fail_ccl(-1, 0);
-}
-
-void tearDown(void)
-{
-    TEST_ASSERT_TRUE_MESSAGE(ccl_all_gone(), "communicators are left");
-}
 
 static ta_status find(ta_device *device, const ta_ccl_own_ops **own)
 {
@@ -40,6 +30,13 @@ static ta_status find(ta_device *device, const ta_ccl_own_ops **own)
 static float value(size_t i, int rank)
 {
     return (float)((i * 7 + (size_t)rank * 5) % 64 + 1);
+}
+
+/* What a rank needs: the calls, and memory for MOST floats on its device. */
+static ta_status begin(ccl_rank *r, const ta_ccl_own_ops **own, void **data)
+{
+    TA_TRY(find(r->device, own));
+    return ta_device_alloc(r->device, MOST * sizeof(float), data);
 }
 
 /* The sum of `count` numbers, and none behind them. */
@@ -70,8 +67,7 @@ static ta_status summing_rank(ccl_rank *r)
     ta_group_stats before = r->group->stats;
     void *data;
     size_t bytes = 0, calls = 0;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
+    TA_TRY(begin(r, &own, &data));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
         TA_TRY(sum(r, own, data, counts[i]));
         bytes += counts[i] * sizeof(float);
@@ -124,33 +120,12 @@ static void test_the_order_is_theirs(void)
     EXPECT_OK(ccl_run(3, LONG_WAIT_MS, ordering_rank, NULL));
 }
 
-/* What follows is given NCCL's own calls and memory for MOST numbers. */
-typedef ta_status (*owned_fn)(ccl_rank *r, const ta_ccl_own_ops *own, float *data);
-typedef struct owned {
-    owned_fn run;
-} owned;
-
-static ta_status owned_rank(ccl_rank *r)
+/* Groups that NCCL does not connect, and arguments; the groups go on to work. */
+static ta_status refused_rank(ccl_rank *r)
 {
-    const owned *o = r->context;
     const ta_ccl_own_ops *own;
     void *data;
-    TA_TRY(find(r->device, &own));
-    TA_TRY(ta_device_alloc(r->device, MOST * sizeof(float), &data));
-    ta_status status = o->run(r, own, data);
-    ta_device_free(r->device, data);
-    return status;
-}
-
-static void run_owned(int ranks, owned_fn run)
-{
-    owned o = {run};
-    EXPECT_OK(ccl_run(ranks, LONG_WAIT_MS, owned_rank, &o));
-}
-
-/* Groups that NCCL does not connect, and arguments; the groups go on to work. */
-static ta_status try_refused(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
-{
+    TA_TRY(begin(r, &own, &data));
     TA_TRY(rank_expect_error(TA_ERR_UNSUPPORTED, own->all_reduce_sum(r->threads, data, 4, NULL),
                              "group is one of threads", "must be one of"));
     TA_TRY(rank_expect_error(TA_ERR_INVALID, own->all_reduce_sum(NULL, data, 4, NULL),
@@ -160,63 +135,60 @@ static ta_status try_refused(ccl_rank *r, const ta_ccl_own_ops *own, float *data
     TA_TRY(rank_expect_error(TA_ERR_INVALID, own->all_reduce_sum(r->group, data, SIZE_MAX, NULL),
                              "count is", "exceed the address space"));
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    return sum(r, own, data, 100);
+    TA_TRY(sum(r, own, data, 100));
+    ta_device_free(r->device, data);
+    return TA_OK;
 }
 
 static void test_what_is_refused(void)
 {
-    run_owned(2, try_refused);
-}
-
-/* Rank 0 does it while no rank calls anything. */
-static ta_status at_rest(ccl_rank *r, void (*what)(ccl_rank *r))
-{
-    TA_TRY(ta_group_barrier(r->threads, NULL));
-    if (r->rank == 0)
-        what(r);
-    return ta_group_barrier(r->threads, NULL);
-}
-
-static void abort_group(ccl_rank *r)
-{
-    ta_group_abort(r->group, "somebody pulled the plug");
+    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, refused_rank, NULL));
 }
 
 /* A group that is broken says so, as with any of its calls. */
-static ta_status try_broken(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
+static ta_status broken_rank(ccl_rank *r)
 {
-    TA_TRY(at_rest(r, abort_group));
+    const ta_ccl_own_ops *own;
+    void *data;
+    TA_TRY(begin(r, &own, &data));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    if (r->rank == 0)
+        ta_group_abort(r->group, "somebody pulled the plug");
+    TA_TRY(ta_group_barrier(r->threads, NULL));
     for (size_t count = 0; count < 5; count += 4)
         TA_TRY(rank_expect_error(TA_ERR_ABORTED, own->all_reduce_sum(r->group, data, count, NULL),
-                                 "somebody", "pulled the plug"));
+                                 "rank 0 aborted the group", "pulled the plug"));
+    ta_device_free(r->device, data);
     return TA_OK;
 }
 
 static void test_broken(void)
 {
-    run_owned(3, try_broken);
-}
-
-static void fail_rank_1(ccl_rank *r)
-{
-    (void)r;
-    simt_fail_ccl(1, 1);
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, broken_rank, NULL));
 }
 
 /* Work of theirs that fails breaks the group on all ranks. */
-static ta_status try_failing(ccl_rank *r, const ta_ccl_own_ops *own, float *data)
+static ta_status failing_rank(ccl_rank *r)
 {
-    TA_TRY(at_rest(r, fail_rank_1));
+    const ta_ccl_own_ops *own;
+    void *data;
+    TA_TRY(begin(r, &own, &data));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    if (r->rank == 0)
+        simt_fail_ccl(1, 1);
+    TA_TRY(ta_group_barrier(r->threads, NULL));
     (void)own->all_reduce_sum(r->group, data, 4, r->streams[0]);
     RANK_EXPECT(hipStreamSynchronize((hipStream_t)r->streams[0]) == hipSuccess);
     TA_TRY(ta_group_barrier(r->threads, NULL));
-    return rank_expect_error(TA_ERR_DEVICE, own->all_reduce_sum(r->group, data, 4, r->streams[0]),
-                             "rank 1", "a failure that was asked for");
+    TA_TRY(rank_expect_error(TA_ERR_DEVICE, own->all_reduce_sum(r->group, data, 4, r->streams[0]),
+                             "rank 1", "a failure that was asked for"));
+    ta_device_free(r->device, data);
+    return TA_OK;
 }
 
 static void test_failure(void)
 {
-    run_owned(3, try_failing);
+    EXPECT_OK(ccl_run(3, LONG_WAIT_MS, failing_rank, NULL));
 }
 
 int main(void)

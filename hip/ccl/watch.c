@@ -74,8 +74,11 @@ ta_status ta_ccl_break(ta_ccl_group *g, ta_status status, const char *format, ..
 
 void ta_ccl_abort(ta_group *group, const char *reason)
 {
+    ta_ccl_world *world = ta_ccl_of(group)->world;
+    char sentence[sizeof world->reason];
+    snprintf(sentence, sizeof sentence, "rank %d aborted the group: %s", group->rank, reason);
     pthread_mutex_lock(&registry.mutex);
-    break_world(ta_ccl_of(group)->world, TA_ERR_ABORTED, reason);
+    break_world(world, TA_ERR_ABORTED, sentence);
     pthread_mutex_unlock(&registry.mutex);
 }
 
