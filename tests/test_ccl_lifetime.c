@@ -14,6 +14,7 @@
 #include "lib/ccl_ranks.h"
 #include "lib/ccl_step.h"
 #include "lib/expect.h"
+#include "lib/paired_locks.h"
 
 #define COUNT 64 /* elements of a reduction */
 #define BYTES (COUNT * sizeof(float))
@@ -504,6 +505,12 @@ static void test_the_end_of_an_old_library(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, WEXITSTATUS(state), "groups that are over are waited for");
 }
 
+/* Of all that these tests went through; how a process ends is behind it. */
+static void test_locks_come_in_pairs(void)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, paired_locks_wrong(), "unlocked what was not locked");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -524,5 +531,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_a_part_without_a_rank);
     RUN_TEST(test_the_end_of_the_process);
     RUN_TEST(test_the_end_of_an_old_library);
+    RUN_TEST(test_locks_come_in_pairs);
     return UNITY_END() != 0;
 }
