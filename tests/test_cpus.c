@@ -137,7 +137,7 @@ static void test_version_1(void)
     expect_cpus(0, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "100000\n");
     expect_cpus(3, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_quota_us", "250000\n");
     expect_cpus(5, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "50000\n");
-    expect_cpus(4, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "400000\n"); /* without one */
+    expect_cpus(4, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "300001\n"); /* without one */
     expect_cpus(1, "/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
 }
 

@@ -21,7 +21,7 @@ static void gives(void)
     held -= held > 0;
 }
 
-#ifdef INTERPOSE_LOCKS /* the dynamic linker takes this program's functions for those of the system */
+#ifdef INTERPOSE_LOCKS /* the dynamic linker takes these for the system's */
 static void find(const char *name, void *function)
 {
     void *symbol = dlsym(RTLD_NEXT, name);
