@@ -3,6 +3,7 @@
  * has them. And what else it points to (call_lists.c). */
 #include <math.h>
 
+#include "decode/call.h"
 #include "lib/expect.h"
 #include "lib/small_step.h"
 
@@ -132,7 +133,10 @@ static void test_wrong_options(void)
     step.call = (ta_call)TA_CALL_INIT;
     step.call.sinks = values;
     EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan), "call.sinks[3] is nan", "finite");
+    values[0] = -INFINITY;
+    EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan), "call.sinks[0] is -inf", "finite");
     step.call = (ta_call)TA_CALL_INIT;
+    values[0] = 0;
     step.call.alibi_slopes = values;
     EXPECT_ERROR(TA_ERR_INVALID, small_step_decode(&step, plan), "call.alibi_slopes[3] is nan",
                  "finite");
@@ -167,6 +171,30 @@ static void test_the_most_tokens(void)
     step.starts[SMALL_BATCH] = SMALL_BATCH * SMALL_QUERY_TOKENS - 1;
     small_step_ragged(&step, SMALL_BATCH * SMALL_QUERY_TOKENS - 1);
     EXPECT_OK(small_step_decode(&step, plan));
+    ta_plan_destroy(plan);
+}
+
+/* As many as all sequences of the call have, or as the call says. */
+static void test_rows(void)
+{
+    small_step step;
+    ta_step read = {0};
+    ta_plan *plan = NULL;
+    small_step_init(&step, 0, 1);
+    EXPECT_OK(ta_plan_create(NULL, device, &step.config, &plan));
+    for (int batch = 0; batch <= SMALL_BATCH; ++batch) {
+        int sequences = batch ? batch : SMALL_BATCH;
+        step.call.batch = batch;
+        EXPECT_OK(ta_call_read(plan, &step.call, &read));
+        TEST_ASSERT_EQUAL_INT(sequences, read.problem.batch);
+        TEST_ASSERT_EQUAL_INT64(sequences * SMALL_QUERY_TOKENS, read.problem.rows);
+        TEST_ASSERT_NULL(read.problem.starts);
+    }
+    step.starts[1] = step.starts[2] = 1;
+    small_step_ragged(&step, 1);
+    EXPECT_OK(ta_call_read(plan, &step.call, &read));
+    TEST_ASSERT_EQUAL_INT64(1, read.problem.rows);
+    TEST_ASSERT_EQUAL_PTR(step.starts, read.problem.starts);
     ta_plan_destroy(plan);
 }
 
@@ -208,6 +236,7 @@ int main(void)
     RUN_TEST(test_no_window_and_no_softcap);
     RUN_TEST(test_wrong_options);
     RUN_TEST(test_the_most_tokens);
+    RUN_TEST(test_rows);
     RUN_TEST(test_odd_addresses);
     return UNITY_END() != 0;
 }

@@ -14,9 +14,11 @@
 #include "lib/ccl_ranks.h"
 #include "lib/ccl_step.h"
 #include "lib/expect.h"
+#include "lib/paired_locks.h"
 
 #define COUNT 64 /* elements of a reduction */
 #define BYTES (COUNT * sizeof(float))
+#define ELSEWHERE 7 /* a device that no rank has */
 
 /* ---- A stream that stands still until it is told ------------------------------------------- */
 
@@ -240,9 +242,50 @@ static void test_the_first_cause_stays(void)
     EXPECT_OK(ccl_run(2, LONG_WAIT_MS, aborting_rank, NULL));
 }
 
-/* ---- The caller's device ------------------------------------------------------------------- */
+/* ---- Waiting ------------------------------------------------------------------------------- */
 
-#define ELSEWHERE 7
+#define WAITED_MS 300
+
+/* A message that never comes: whoever waits for its stream gives up in time, and nothing is left on
+ * it. The group's lock keeps the watcher, which would find out too, from looking. */
+static ta_status waiting_rank(ccl_rank *r)
+{
+    ta_ccl_group *g = ta_ccl_of(r->group);
+    void *memory;
+    TA_TRY(r->device->ops->alloc(r->device, BYTES, &memory));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    if (r->rank == 0) {
+        int now = -1;
+        TA_TRY(r->group->ops->exchange(r->group, NULL, 0, -1, memory, 4, 1, r->streams[0]));
+        pthread_mutex_lock(&g->calls);
+        r->group->timeout_ms = WAITED_MS;
+        int64_t begin = ta_clock_ms();
+        RANK_EXPECT(hipSetDevice(ELSEWHERE) == hipSuccess);
+        ta_status status = r->group->ops->wait(r->group, r->streams[0]);
+        int64_t waited = ta_clock_ms() - begin;
+        pthread_mutex_unlock(&g->calls);
+        RANK_EXPECT(hipGetDevice(&now) == hipSuccess && now == ELSEWHERE);
+        RANK_EXPECT(hipGetLastError() == hipSuccess);
+        RANK_EXPECT(hipSetDevice(0) == hipSuccess);
+        TA_TRY(rank_expect_error(TA_ERR_TIMEOUT, status, "rank 0 of 2 waited 300 ms for the others",
+                                 "group"));
+        RANK_EXPECT(waited >= WAITED_MS && waited < LONG_WAIT_MS);
+        RANK_EXPECT(hipStreamQuery((hipStream_t)r->streams[0]) == hipSuccess);
+    }
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    RANK_EXPECT(ta_group_barrier(r->group, r->streams[1]) == TA_ERR_TIMEOUT);
+    RANK_EXPECT(strstr(ta_last_error(), "rank 0 of 2 waited 300 ms"));
+    TA_TRY(ta_group_barrier(r->threads, NULL));
+    r->device->ops->free(r->device, memory);
+    return TA_OK;
+}
+
+static void test_a_wait_that_is_given_up(void)
+{
+    EXPECT_OK(ccl_run(2, LONG_WAIT_MS, waiting_rank, NULL));
+}
+
+/* ---- The caller's device ------------------------------------------------------------------- */
 
 /* The calling thread is on another device than the group's, and stays there; no error is left for
  * its next call to find. */
@@ -504,6 +547,12 @@ static void test_the_end_of_an_old_library(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, WEXITSTATUS(state), "groups that are over are waited for");
 }
 
+/* Of all that these tests went through; how a process ends is behind it. */
+static void test_locks_come_in_pairs(void)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, paired_locks_wrong(), "unlocked what was not locked");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -518,11 +567,13 @@ int main(int argc, char **argv)
     RUN_TEST(test_reductions_on_two_streams);
     RUN_TEST(test_threads_leave_nothing);
     RUN_TEST(test_the_first_cause_stays);
+    RUN_TEST(test_a_wait_that_is_given_up);
     RUN_TEST(test_the_callers_device_stays);
     RUN_TEST(test_nothing_is_aborted_in_order);
     RUN_TEST(test_what_is_not_finalized_is_aborted);
     RUN_TEST(test_a_part_without_a_rank);
     RUN_TEST(test_the_end_of_the_process);
     RUN_TEST(test_the_end_of_an_old_library);
+    RUN_TEST(test_locks_come_in_pairs);
     return UNITY_END() != 0;
 }

@@ -15,6 +15,7 @@
 #include "lib/ccl_step.h"
 #include "lib/expect.h"
 #include "lib/options.h"
+#include "lib/paired_locks.h"
 #include "lib/small_step.h"
 #include "simt/simt_ccl.h"
 #include "simt/simt_control.h"
@@ -393,6 +394,12 @@ static void test_adopting_for_another_copy(void)
     TEST_ASSERT_EQUAL_INT(0, remove(path) | remove(directory));
 }
 
+/* Of all that these tests went through. */
+static void test_locks_come_in_pairs(void)
+{
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, paired_locks_wrong(), "unlocked what was not locked");
+}
+
 int main(int argc, char **argv)
 {
     UNITY_BEGIN();
@@ -417,5 +424,6 @@ int main(int argc, char **argv)
     RUN_TEST(test_adopted);
     RUN_TEST(test_groups_keep_their_device);
     RUN_TEST(test_bad_arguments);
+    RUN_TEST(test_locks_come_in_pairs);
     return UNITY_END() != 0;
 }

@@ -107,9 +107,13 @@ static void test_unequal_nodes(void)
 static void test_files_there_and_back(void)
 {
     static const char *const descriptions[] = {
-        "h100:16x8",   "mi300x:2x3x8",
-        "rtx4090:1x2", "local:1x3 device.memory_bytes_per_second=12345678901.25",
-        "h100:512x8",  "h100:1x1 node_of_rank=0",
+        "h100:16x8",
+        "mi300x:2x3x8",
+        "rtx4090:1x2",
+        "local:1x3 device.memory_bytes_per_second=12345678901.25",
+        "h100:512x8",
+        "h100:1x1 node_of_rank=0",
+        "h100:1x2 network.latency_seconds=0.30000000000000004",
     };
     for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; ++i) {
         ta_cluster *first = make(descriptions[i]);
@@ -119,6 +123,8 @@ static void test_files_there_and_back(void)
         char *again = text_of(second);
         TEST_ASSERT_EQUAL_STRING(text, again);
         TEST_ASSERT_EQUAL_INT(first->ranks, second->ranks);
+        TEST_ASSERT_TRUE(first->levels[TA_LEVEL_NETWORK].latency_s ==
+                         second->levels[TA_LEVEL_NETWORK].latency_s);
         free(text);
         free(again);
         ta_cluster_destroy(first);

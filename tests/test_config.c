@@ -9,6 +9,7 @@
 #include "lib/small_step.h"
 
 static ta_device *device;
+static const float plan_sinks[6];
 static small_step step;
 
 void setUp(void)
@@ -177,6 +178,54 @@ static void test_edges_that_are_right(void)
     expect_accepted();
 }
 
+/* A plan that only combines has rows of so many heads and nothing to attend to. */
+static ta_plan_config bf16_combine(void)
+{
+    ta_plan_config config = combine_config(3, 6, 64);
+    config.query_dtype = TA_BF16;
+    return config;
+}
+
+#define REFUSE_COMBINE(field, value, said)                                                         \
+    do {                                                                                           \
+        step.config = bf16_combine();                                                              \
+        step.config.field = (value);                                                               \
+        expect_refused("config." #field, (said));                                                  \
+    } while (0)
+
+static void test_combine_only(void)
+{
+    const float sinks[] = {0, 0, 0, 0, 0, INFINITY};
+    ta_problem p;
+    REFUSE_COMBINE(batch, 0, "is 0");
+    REFUSE_COMBINE(query_heads, 0, "is 0");
+    REFUSE_COMBINE(query_heads, 65537, "is 65537");
+    REFUSE_COMBINE(v_dim, 0, "is 0");
+    REFUSE_COMBINE(v_dim, 584, "is 584");
+    REFUSE_COMBINE(query_dtype, TA_DTYPE_NONE, "is 0");
+    REFUSE_COMBINE(out_dtype, (ta_dtype)-1, "is -1");
+    REFUSE_COMBINE(map.ranks, 2, "is 2");
+    step.config = bf16_combine();
+    step.config.sinks = sinks;
+    expect_refused("config.sinks[5] is inf", "finite");
+    step.config = bf16_combine();
+    EXPECT_OK(ta_config_resolve(&step.config, 2, 5, &p));
+    TEST_ASSERT_EQUAL_INT64(3, p.rows);
+    TEST_ASSERT_EQUAL_INT32(6, p.query_heads);
+    TEST_ASSERT_EQUAL_INT32(64, p.v_dim);
+    TEST_ASSERT_EQUAL_INT(TA_BF16, p.query_dtype);
+    TEST_ASSERT_EQUAL_INT(TA_BF16, p.out_dtype);
+    TEST_ASSERT_EQUAL_INT32(0, p.kv_heads);
+    TEST_ASSERT_EQUAL_INT32(5, p.shard.ranks);
+    TEST_ASSERT_EQUAL_INT32(2, p.shard.rank);
+    TEST_ASSERT_NULL(p.sinks);
+    step.config.out_dtype = TA_F32;
+    step.config.sinks = plan_sinks;
+    EXPECT_OK(ta_config_resolve(&step.config, 0, 1, &p));
+    TEST_ASSERT_EQUAL_INT(TA_F32, p.out_dtype);
+    TEST_ASSERT_EQUAL_PTR(plan_sinks, p.sinks);
+}
+
 static void test_defaults(void)
 {
     ta_problem p;
@@ -213,6 +262,7 @@ int main(void)
     RUN_TEST(test_placements);
     RUN_TEST(test_algorithm);
     RUN_TEST(test_edges_that_are_right);
+    RUN_TEST(test_combine_only);
     RUN_TEST(test_defaults);
     ta_device_close(device);
     return UNITY_END() != 0;

@@ -95,6 +95,14 @@ static void test_files_that_make_no_sense(void)
     expect_v2("9223372036854775807 1", 0);
 }
 
+/* More than any process uses is no limit. */
+static void test_the_most_cpus(void)
+{
+    expect_v2("102300000 100000", 1023);
+    expect_v2("102300001 100000", 1024);
+    expect_v2("102400000 100000", 0);
+}
+
 /* Any group on the way can be the narrowest. */
 static void test_nested_groups(void)
 {
@@ -104,7 +112,8 @@ static void test_nested_groups(void)
     expect_cpus(4, "/sys/fs/cgroup/a.slice/cpu.max", "400000 100000\n");
     expect_cpus(4, "/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "600000 100000\n");
     expect_cpus(2, "/sys/fs/cgroup/a.slice/b.scope/cpu.max", "200000 100000\n");
-    expect_cpus(2, "/sys/fs/cgroup/a.slice/b/cpu.max", "100000 100000\n"); /* somebody else's */
+    expect_cpus(2, "/sys/fs/cgroup/a.slice/b/cpu.max", "100000 100000\n");    /* somebody else's */
+    expect_cpus(2, "/sys/fs/cgroup/a.slice/b.scope/c/cpu.max", "0 100000\n"); /* no limit */
 }
 
 /* A container has its group at the mount point; the path is the host's, or one below that. */
@@ -128,6 +137,7 @@ static void test_version_1(void)
     expect_cpus(0, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "100000\n");
     expect_cpus(3, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_quota_us", "250000\n");
     expect_cpus(5, "/sys/fs/cgroup/cpu,cpuacct/job/7/cpu.cfs_period_us", "50000\n");
+    expect_cpus(4, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "300001\n"); /* without one */
     expect_cpus(1, "/sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
 }
 
@@ -151,16 +161,43 @@ static void test_this_process(void)
     TEST_ASSERT_TRUE(quota == 0 || ta_cpus() <= quota);
 }
 
+/* Whichever is less: what it may run on, or what it has time for. */
+static void test_affinity_and_quota(void)
+{
+    cpu_set_t all, one;
+    int cpu = 0;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        TEST_IGNORE_MESSAGE("more CPUs than fit");
+    int count = CPU_COUNT(&all);
+    TEST_ASSERT_EQUAL_INT(count, ta_cpus_under(root));
+    while (!CPU_ISSET(cpu, &all))
+        ++cpu;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    TEST_ASSERT_EQUAL_INT(0, sched_setaffinity(0, sizeof one, &one));
+    int alone = ta_cpus_under(root);
+    expect_v2("300000 100000\n", 3);
+    int with_time_for_three = ta_cpus_under(root);
+    TEST_ASSERT_EQUAL_INT(0, sched_setaffinity(0, sizeof all, &all));
+    TEST_ASSERT_EQUAL_INT(1, alone);
+    TEST_ASSERT_EQUAL_INT(1, with_time_for_three);
+    TEST_ASSERT_EQUAL_INT(count < 3 ? count : 3, ta_cpus_under(root));
+    expect_v2("1000 100000\n", 1);
+    TEST_ASSERT_EQUAL_INT(1, ta_cpus_under(root));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_nothing_is_no_limit);
     RUN_TEST(test_parts_of_cpus_are_rounded_up);
     RUN_TEST(test_files_that_make_no_sense);
+    RUN_TEST(test_the_most_cpus);
     RUN_TEST(test_nested_groups);
     RUN_TEST(test_groups_of_containers);
     RUN_TEST(test_version_1);
     RUN_TEST(test_both_versions);
     RUN_TEST(test_this_process);
+    RUN_TEST(test_affinity_and_quota);
     return UNITY_END() != 0;
 }

@@ -152,10 +152,36 @@ static void test_public_memory(void)
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_alloc(NULL, 8, &memory), "device is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_alloc(device, 8, NULL), "memory is NULL", NULL);
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_copy(device, NULL, here, 8, NULL), "NULL", "8 bytes");
+    EXPECT_ERROR(TA_ERR_INVALID, ta_device_copy(device, here, NULL, 8, NULL), "NULL", "8 bytes");
+    EXPECT_OK(ta_device_copy(device, NULL, NULL, 0, NULL));
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_copy(device, here, memory, 8, here), "stream", "host");
     EXPECT_ERROR(TA_ERR_INVALID, ta_device_synchronize(NULL, NULL), "device is NULL", NULL);
     ta_device_free(device, memory);
     ta_device_free(device, NULL);
+    ta_device_free(NULL, here);
+    ta_device_close(device);
+}
+
+/* What is held counts to the byte, whatever the order in which it is given back. */
+static void test_memory_that_is_held(void)
+{
+    static const size_t bytes[] = {1000, 200, 30};
+    ta_device *device;
+    void *memory[4];
+    EXPECT_OK(ta_device_open("host", NULL, &device));
+    for (int i = 0; i < 3; ++i)
+        EXPECT_OK(ta_device_alloc(device, bytes[i], &memory[i]));
+    EXPECT_OK(ta_device_alloc(device, 0, &memory[3]));
+    TEST_ASSERT_NOT_NULL(memory[3]);
+    TEST_ASSERT_EQUAL_UINT64(1230, ta_device_stats_of(device).bytes_held);
+    ta_device_free(device, memory[1]);
+    TEST_ASSERT_EQUAL_UINT64(1030, ta_device_stats_of(device).bytes_held);
+    EXPECT_OK(ta_device_alloc(device, 4, &memory[1]));
+    TEST_ASSERT_EQUAL_UINT64(1034, ta_device_stats_of(device).bytes_held);
+    for (int i = 0; i < 4; ++i)
+        ta_device_free(device, memory[i]);
+    TEST_ASSERT_EQUAL_UINT64(0, ta_device_stats_of(device).bytes_held);
+    TEST_ASSERT_EQUAL_UINT64(1230, ta_device_stats_of(device).bytes_held_most);
     ta_device_close(device);
 }
 
@@ -318,6 +344,7 @@ int main(void)
     RUN_TEST(test_threads);
     RUN_TEST(test_memory);
     RUN_TEST(test_public_memory);
+    RUN_TEST(test_memory_that_is_held);
     RUN_TEST(test_stopwatch);
     RUN_TEST(test_extension);
     RUN_TEST(test_info);

@@ -39,6 +39,18 @@ static void expect_difference(ta_fault fault, int rank, int other, int differs)
     TEST_ASSERT_EQUAL_INT(differs, fault.what);
 }
 
+static ta_fault merge_integers(const ta_fault *records, int ranks, int own)
+{
+    int64_t largest[TA_FAULT_INTEGERS], integers[TA_FAULT_INTEGERS];
+    ta_fault_to_integers(records[0], largest);
+    for (int rank = 1; rank < ranks; ++rank) {
+        ta_fault_to_integers(records[rank], integers);
+        for (int i = 0; i < TA_FAULT_INTEGERS; ++i)
+            largest[i] = integers[i] > largest[i] ? integers[i] : largest[i];
+    }
+    return ta_fault_from_integers(largest, records[own]);
+}
+
 static void test_size(void)
 {
     TEST_ASSERT_EQUAL_UINT(32, sizeof(ta_fault));
@@ -72,6 +84,59 @@ static void test_differences(void)
     expect_difference(ta_fault_merge(a, step(7, 1, 2, 9)), 6, 7, TA_DIFFERS_TAG);
     expect_difference(ta_fault_merge(a, step(7, 0, 0, 0)), 6, 7,
                       TA_DIFFERS_PLAN | TA_DIFFERS_HASH | TA_DIFFERS_TAG);
+}
+
+/* A call as a rank gives it that asks, and maybe more than that of a step. */
+static ta_fault call(int32_t status, int rank, uint64_t plan, uint64_t options, int is_step)
+{
+    ta_fault fault = ta_fault_of(status, rank);
+    ta_fault_share(&fault, TA_COMMON_PLAN, plan);
+    ta_fault_share(&fault, TA_COMMON_OPTIONS, options);
+    if (is_step) {
+        ta_fault_share(&fault, TA_COMMON_STARTS, 1);
+        ta_fault_share(&fault, TA_COMMON_LENGTHS, 3);
+        ta_fault_share(&fault, TA_COMMON_QUERY, 5);
+    }
+    return fault;
+}
+
+static void expect_asked(ta_fault a, ta_fault b, int differs)
+{
+    ta_fault both[] = {a, b};
+    expect_difference(ta_fault_merge(a, b), a.rank, b.rank, differs);
+    expect_difference(ta_fault_merge(b, a), a.rank, b.rank, differs);
+    expect_difference(merge_integers(both, 2, 0), a.rank, b.rank, differs);
+}
+
+/* Of ranks that ask the same the question comes out. One that takes a step differs from one that
+ * asks, in what both gave of their calls if that is it; what only the step has is no difference. */
+static void test_ranks_that_ask(void)
+{
+    ta_fault asks = call(TA_FAULT_ASKS, 1, 7, 2, 0);
+    ta_fault all[] = {asks, call(TA_FAULT_ASKS, 4, 7, 2, 0)};
+    TEST_ASSERT_TRUE(same(ta_fault_merge(all[0], all[1]), asks));
+    TEST_ASSERT_TRUE(same(ta_fault_merge(all[1], all[0]), asks));
+    TEST_ASSERT_TRUE(same(merge_integers(all, 2, 0), asks));
+    all[1] = call(TA_FAULT_ASKS, 4, 8, 2, 0);
+    expect_difference(ta_fault_merge(all[0], all[1]), 1, 4, TA_DIFFERS_PLAN | TA_DIFFERS_HASH);
+    expect_difference(merge_integers(all, 2, 0), 1, 4, TA_DIFFERS_PLAN);
+    expect_asked(asks, call(TA_OK, 2, 7, 2, 0), TA_DIFFERS_HASH);
+    expect_asked(asks, call(TA_OK, 2, 7, 2, 1), TA_DIFFERS_HASH);
+    expect_asked(asks, call(TA_OK, 2, 8, 2, 1), TA_DIFFERS_PLAN | TA_DIFFERS_HASH);
+    expect_asked(asks, call(TA_OK, 2, 7, 3, 1), TA_DIFFERS_OPTIONS | TA_DIFFERS_HASH);
+    ta_fault own = ta_fault_of(TA_ERR_INVALID, 5);
+    TEST_ASSERT_TRUE(same(ta_fault_merge(asks, own), own));
+    TEST_ASSERT_TRUE(same(ta_fault_merge(own, asks), own));
+}
+
+static void test_a_rank_that_did_not_come(void)
+{
+    ta_fault missing = ta_fault_missing(3);
+    TEST_ASSERT_TRUE(ta_fault_is_missing(missing));
+    TEST_ASSERT_EQUAL_INT(3, missing.rank);
+    TEST_ASSERT_FALSE(ta_fault_is_missing(ta_fault_of(TA_ERR_TIMEOUT, 3)));
+    missing.status = TA_ERR_MISMATCH;
+    TEST_ASSERT_FALSE(ta_fault_is_missing(missing));
 }
 
 /* A rank's own fault before a difference, even one of lower ranks; of differences the lower rank's,
@@ -158,18 +223,6 @@ static void check_verdict(const ta_fault *records, int ranks, ta_fault verdict)
         TEST_ASSERT_EQUAL_INT(TA_OK, verdict.status);
         TEST_ASSERT_EQUAL_UINT64(records[0].hash, verdict.hash);
     }
-}
-
-static ta_fault merge_integers(const ta_fault *records, int ranks, int own)
-{
-    int64_t largest[TA_FAULT_INTEGERS], integers[TA_FAULT_INTEGERS];
-    ta_fault_to_integers(records[0], largest);
-    for (int rank = 1; rank < ranks; ++rank) {
-        ta_fault_to_integers(records[rank], integers);
-        for (int i = 0; i < TA_FAULT_INTEGERS; ++i)
-            largest[i] = integers[i] > largest[i] ? integers[i] : largest[i];
-    }
-    return ta_fault_from_integers(largest, records[own]);
 }
 
 static void test_any_order(void)
@@ -312,6 +365,8 @@ int main(void)
     RUN_TEST(test_a_fault_counts_and_the_lowest_rank_wins);
     RUN_TEST(test_records_of_the_same_step);
     RUN_TEST(test_differences);
+    RUN_TEST(test_ranks_that_ask);
+    RUN_TEST(test_a_rank_that_did_not_come);
     RUN_TEST(test_ties);
     RUN_TEST(test_any_order);
     RUN_TEST(test_integers_of_extreme_values);

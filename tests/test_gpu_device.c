@@ -344,6 +344,40 @@ static void test_info_about_devices(void)
     simt_reset();
 }
 
+static void expect_described(ta_device *other, const char *lines)
+{
+    char said[2000];
+    ta_text text;
+    ta_text_init(&text, said, sizeof said);
+    other->ops->describe(other, &text);
+    TEST_ASSERT_EQUAL_STRING(lines, said);
+}
+
+/* What ta_explain() and the benchmark say of a device, to the letter. */
+static void test_what_is_said_of_a_device(void)
+{
+    simt_device_config config = simt_get_device_config();
+    ta_device *other;
+    config.devices = 5;
+    config.compute_units = 19;
+    config.memory_bytes = (size_t)5 << 29;
+    config.shared_bytes = 50000;
+    simt_set_device_config(&config);
+    simt_set_wave(64);
+    EXPECT_OK(ta_device_open("simt:2", NULL, &other));
+    expect_described(other, "simt:2: SIMT executor, wave 64, simt, 2.5 GiB\n"
+                            "simt:2 units: 19, waves of 64, 50000 bytes of shared memory, "
+                            "matrix cores\n"
+                            "simt:2 peers: addresses memory of 4 of 4 other devices\n");
+    simt_set_peers(SIMT_PEERS_PAIRS);
+    expect_described(other, "simt:2: SIMT executor, wave 64, simt, 2.5 GiB\n"
+                            "simt:2 units: 19, waves of 64, 50000 bytes of shared memory, "
+                            "matrix cores\n"
+                            "simt:2 peers: addresses memory of 1 of 4 other devices\n");
+    ta_device_close(other);
+    simt_reset();
+}
+
 /* A device that does not answer is left out of ta_info(), the others are not, and it is named when
  * it is opened. */
 static void test_a_device_that_does_not_answer(void)
@@ -381,7 +415,7 @@ static void test_a_runtime_without_devices(void)
     ta_device *other = NULL;
     simt_fail_count(1);
     EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_device_open("simt:1", NULL, &other),
-                 "the simt runtime can't be used", NULL);
+                 "the simt runtime can't be used: ", "hipGetDeviceCount fails");
     TEST_ASSERT_EQUAL_INT(0, hipPeekAtLastError());
     simt_fail_count(-1);
     EXPECT_ERROR(TA_ERR_NOT_FOUND, ta_device_open("simt:1", NULL, &other), "simt:1", NULL);
@@ -586,6 +620,7 @@ int main(void)
     RUN_TEST(test_a_refused_launch_names_its_kernel);
     RUN_TEST(test_an_unknown_architecture_is_refused);
     RUN_TEST(test_info_about_devices);
+    RUN_TEST(test_what_is_said_of_a_device);
     RUN_TEST(test_info_without_a_count);
     RUN_TEST(test_a_device_that_does_not_answer);
     RUN_TEST(test_a_runtime_without_devices);

@@ -9,6 +9,7 @@
 #include "base/rank_list.h"
 #include "group/signals.h"
 #include "lib/expect.h"
+#include "lib/paired_locks.h"
 #include "lib/patience.h"
 #include "lib/run_and_meet.h"
 
@@ -22,6 +23,7 @@ void setUp(void)
 
 void tearDown(void)
 {
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, paired_locks_wrong(), "unlocked what was not locked");
 }
 
 static ta_group_config with_timeout(int milliseconds)

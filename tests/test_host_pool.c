@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "lib/expect.h"
+#include "lib/paired_locks.h"
 
 #define MOST_ITEMS 300
 
@@ -19,6 +20,7 @@ void setUp(void)
 
 void tearDown(void)
 {
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, paired_locks_wrong(), "unlocked what was not locked");
 }
 
 typedef struct tally {

@@ -58,14 +58,44 @@ static void test_bad_strides(void)
 static void test_strides_of_single_elements(void)
 {
     ta_tensor_shape single = {"kv.k", 1, 1, 1, 16, TA_F32};
-    static const int64_t far[] = {INT64_MAX, INT64_MAX / 2, INT64_MAX / 4};
-    for (int i = 0; i < 3; ++i) {
+    static const int64_t far[] = {INT64_MAX, INT64_MAX / 2, INT64_MAX / 4, INT64_MAX / 8 + 1};
+    for (int i = 0; i < 4; ++i) {
         ta_tensor given = {data, far[i], far[i], far[i]}, filled;
         EXPECT_OK(ta_tensor_fill(&given, &single, &filled));
         int64_t strides[] = {filled.batch_stride, filled.token_stride, filled.head_stride}, bytes;
         for (int axis = 0; axis < 3; ++axis) /* kernels multiply them by the size of an element */
             TEST_ASSERT_FALSE(__builtin_mul_overflow(strides[axis], 8, &bytes));
     }
+}
+
+/* The last stride with which all of a tensor is where an address can point to, and the next. */
+static void test_the_end_of_the_address_space(void)
+{
+    const int64_t most = PTRDIFF_MAX / 8; /* elements, of the largest type */
+    for (int axis = 0; axis < 3; ++axis) {
+        ta_tensor_shape two = {"q", 1, 1, 1, 16, TA_F32};
+        ta_tensor given = {data, 0, 0, 0}, filled;
+        int64_t *stride = axis == 0   ? &given.batch_stride
+                          : axis == 1 ? &given.token_stride
+                                      : &given.head_stride;
+        *stride = most - 16;
+        *(axis == 0 ? &two.batch : axis == 1 ? &two.tokens : &two.heads) = 2;
+        EXPECT_OK(ta_tensor_fill(&given, &two, &filled));
+        ++*stride;
+        EXPECT_ERROR(TA_ERR_INVALID, ta_tensor_fill(&given, &two, &filled), "_stride is ",
+                     "address space");
+    }
+}
+
+static void test_tables(void)
+{
+    const int64_t most = PTRDIFF_MAX / 4;
+    EXPECT_OK(ta_check_table_stride("s", most / 3, 3));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_check_table_stride("s", most / 3 + 1, 3), "s is ",
+                 "of 3 sequences");
+    EXPECT_OK(ta_check_table_stride("s", most, 0));
+    EXPECT_OK(ta_check_table_stride("s", 0, 3));
+    EXPECT_ERROR(TA_ERR_INVALID, ta_check_table_stride("s", -1, 3), "s is -1", NULL);
 }
 
 static void test_misaligned_data(void)
@@ -140,6 +170,46 @@ static void test_every_order_of_axes_is_distinct(void)
     EXPECT_OK(ta_tensor_check_distinct(&tensor, &one));
 }
 
+/* Up to the end of the last element, with a stride of its own along each axis. */
+static void test_reach(void)
+{
+    ta_tensor_shape s = {"q", 2, 3, 5, 16, TA_F32};
+    const ta_tensor tensor = {data, 7000, 700, 70};
+    TEST_ASSERT_EQUAL_size_t(4 * (7000 + 2 * 700 + 4 * 70 + 16), ta_tensor_reach(&tensor, &s));
+    s.dtype = TA_BF16;
+    TEST_ASSERT_EQUAL_size_t(2 * (7000 + 2 * 700 + 4 * 70 + 16), ta_tensor_reach(&tensor, &s));
+    int64_t *counts[] = {&s.batch, &s.tokens, &s.heads};
+    for (int i = 0; i < 3; ++i) {
+        int64_t count = *counts[i];
+        *counts[i] = 0;
+        TEST_ASSERT_EQUAL_size_t(0, ta_tensor_reach(&tensor, &s));
+        *counts[i] = count;
+    }
+}
+
+static void expect_bad_scales(ta_scales scales, ta_dtype dtype, const char *first,
+                              const char *second)
+{
+    const ta_tensor_shape of = {"kv.k_scale", 3, 5, 4, 16, dtype};
+    EXPECT_ERROR(TA_ERR_INVALID, ta_scales_check(&scales, &of), first, second);
+}
+
+static void test_bad_scales(void)
+{
+    float *odd = (float *)(void *)((char *)data + 2);
+    expect_bad_scales((ta_scales){data, 0, 0, 1}, TA_F32, "kv.k_scale.data is ", "8 bits");
+    expect_bad_scales((ta_scales){odd, 0, 0, 1}, TA_E4M3, "kv.k_scale.data is ", "aligned");
+    expect_bad_scales((ta_scales){data, -1, 0, 1}, TA_E4M3, "kv.k_scale.batch_stride is -1", NULL);
+    expect_bad_scales((ta_scales){data, 0, -2, 1}, TA_E4M3, "kv.k_scale.token_stride is -2", NULL);
+    expect_bad_scales((ta_scales){data, 0, 0, -3}, TA_E4M3, "kv.k_scale.head_stride is -3", NULL);
+    expect_bad_scales((ta_scales){data, INT64_MAX, 0, 1}, TA_E4M3, "kv.k_scale.batch_stride is ",
+                      "address space");
+    expect_bad_scales((ta_scales){data, 0, INT64_MAX, 1}, TA_E4M3, "kv.k_scale.token_stride is ",
+                      "address space");
+    expect_bad_scales((ta_scales){data, 0, 0, INT64_MAX}, TA_E4M3, "kv.k_scale.head_stride is ",
+                      "address space");
+}
+
 /* An allocation that failed must not become scales of 1; but a pool of no pages has no scales. */
 static void test_scales_that_are_not_there(void)
 {
@@ -162,8 +232,12 @@ int main(void)
     RUN_TEST(test_bad_strides);
     RUN_TEST(test_strides_of_single_elements);
     RUN_TEST(test_misaligned_data);
+    RUN_TEST(test_the_end_of_the_address_space);
+    RUN_TEST(test_tables);
     RUN_TEST(test_unknown_elements);
     RUN_TEST(test_distinct);
+    RUN_TEST(test_reach);
+    RUN_TEST(test_bad_scales);
     RUN_TEST(test_scales_that_are_not_there);
     RUN_TEST(test_every_order_of_axes_is_distinct);
     return UNITY_END() != 0;

@@ -147,16 +147,21 @@ int ta_cpus_of_quota(const char *root)
     return least < INT_MAX ? least : 0;
 }
 
-int ta_cpus(void)
+int ta_cpus_under(const char *root)
 {
     cpu_set_t set;
     long allowed = sysconf(_SC_NPROCESSORS_ONLN); /* may be more than cpu_set_t has room for */
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         allowed = CPU_COUNT(&set);
-    int quota = ta_cpus_of_quota("");
+    int quota = ta_cpus_of_quota(root);
     if (quota > 0 && quota < allowed)
         allowed = quota;
     if (allowed < 1)
         return 1;
     return allowed < TA_CPUS_MOST ? (int)allowed : TA_CPUS_MOST;
+}
+
+int ta_cpus(void)
+{
+    return ta_cpus_under("");
 }

@@ -8,8 +8,9 @@
 #define TA_CPUS_MOST 1024
 int ta_cpus(void);
 
-/* The CPUs that the control groups give time for, rounded up; 0: there is no limit. `root` goes
- * before each path that is read: "" but in tests. */
+/* The same, and the CPUs that the control groups alone give time for, rounded up; 0: there is no
+ * limit. `root` goes before each path that is read: "" but in tests. */
+int ta_cpus_under(const char *root);
 int ta_cpus_of_quota(const char *root);
 
 #endif
