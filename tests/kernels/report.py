@@ -94,8 +94,8 @@ def leave_out(vendor, old, new):
     missing = [arch for arch in page.archs_of(old) if arch not in page.archs_of(new)]
     if not missing:
         return old, new
-    print(f'kernels: {vendor.VENDOR}: this build has no {", ".join(missing)}: what the page says of '
-          'that is NOT COMPARED')
+    print(f'kernels: {vendor.VENDOR}: this build has no {", ".join(missing)}: what the page says '
+          'of that is NOT COMPARED')
     return page.without(old, missing), page.without(new, missing)
 
 
