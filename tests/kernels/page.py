@@ -240,5 +240,19 @@ def read_parts(text):
     return {f[1]: (f[2], f[0]) for f in found}
 
 
+def archs_of(part):
+    """The architectures that a vendor's part has tables of."""
+    return re.findall(r'^### ((?:sm_|gfx)\w+)$', part, re.M)
+
+
+def without(part, archs):
+    """A vendor's part without what it says of these architectures, and without the table of the
+    most registers, which is of all."""
+    for arch in archs:
+        part = re.sub(rf'^### {arch}\n.*?(?=^### |^<!-- end)', '', part, flags=re.M | re.S)
+        part = re.sub(rf'^\| .* \| {arch} \| .*\n', '', part, flags=re.M)
+    return re.sub(r'^\| \| (?:sm_|gfx).*\n(?:\|.*\n)*', '', part, flags=re.M)
+
+
 def whole(parts):
     return INTRODUCTION + ''.join('\n' + parts[v] for v in ('NVIDIA', 'AMD') if v in parts)

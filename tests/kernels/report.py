@@ -9,6 +9,7 @@ aligned caches, where the loop of a direct kernel is too long, waits or uses sha
 (direct.py), where a turn of the kernels for full sequences is too long or waits for memory
 (turns.py), and with --check if the page is not what the compilers say now. With one build
 only, or another compiler than the page's, the rest of the page is left as it is, and that is said.
+With --check a build may have fewer architectures than the page: those that it has are compared.
 kernel.py has the checks, page.py the text, saturate.py what is derived."""
 import argparse
 import difflib
@@ -88,6 +89,16 @@ def inspect(vendor, build):
     return text, compiler, wrong
 
 
+def leave_out(vendor, old, new):
+    """The page's part and the build's, of the architectures that both have."""
+    missing = [arch for arch in page.archs_of(old) if arch not in page.archs_of(new)]
+    if not missing:
+        return old, new
+    print(f'kernels: {vendor.VENDOR}: this build has no {", ".join(missing)}: what the page says '
+          'of that is NOT COMPARED')
+    return page.without(old, missing), page.without(new, missing)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--cuda', metavar='BUILD', help='a build of the module for NVIDIA')
@@ -111,6 +122,10 @@ def main():
             print(f'kernels: {vendor.VENDOR}: the page is of {there}, this is {compiler}: its part '
                   'is NOT COMPARED')
         elif new:
+            compared = part
+            if options.check:
+                compared, new = leave_out(vendor, part, new)
+            before = before.replace(part, compared) if part else before
             parts[vendor.VENDOR] = new
     text = page.whole({vendor: part for vendor, part in parts.items() if part})
     if not options.check:

@@ -29,7 +29,7 @@ give_up()
 }
 
 if [[ ! -f $build/build.ninja ]]; then
-    meson setup "$build" --buildtype=debugoptimized -Dsimt=true -Dsimt_orders=random \
+    meson setup "$build" --buildtype=debugoptimized -Dsimt=true -Dsimt_orders=random -Dcases=few \
         -Dc_args=-g1 -Dcpp_args=-g1 -Db_sanitize=thread -Db_lundef=false -Davx512=false \
         -Dbench=false -Dmpi=disabled -Dhwloc=disabled -Dcuda=disabled -Drocm=disabled \
         >"$log" 2>&1 || give_up

@@ -189,6 +189,33 @@ static void launch_between(int of_block, int right, unsigned threads = 128)
     }
 }
 
+/* Waves add to the same sums in turn, as in the end of a direct kernel. */
+template <int Wave> __global__ void waves_in_turn(float *out, int right)
+{
+    TA_ONLY_WAVE(Wave);
+    TA_SHARED(float, sums, [64]);
+    unsigned wave = threadIdx.x / Wave, lane = threadIdx.x % Wave;
+    ta_syncthreads();
+    for (unsigned i = 0; i < blockDim.x / Wave; i++) {
+        if (wave == i)
+            sums[lane] = wave == 0 ? 1 : sums[lane] + 1;
+        if (right)
+            ta_syncthreads();
+    }
+    ta_syncthreads();
+    out[threadIdx.x] = sums[lane];
+}
+
+static void launch_in_turn(int right)
+{
+    device_array<float> x(256);
+    for (int wave = 32; wave <= 64; wave *= 2) {
+        simt_set_wave(wave);
+        LAUNCH_WAVE(waves_in_turn, 1, 256, 0, nullptr, x.data + 0, right);
+        CHECK_HIP(hipDeviceSynchronize());
+    }
+}
+
 __global__ void one_counter(float *out, unsigned *counter, int kind)
 {
     if (kind == 0)
@@ -279,6 +306,8 @@ static const death deaths[] = {
     {"wave_barriers_between", [] { launch_between(0, 1); }, TSAN, nullptr},
     {"missing_between_barriers", [] { launch_between(1, 0); }, TSAN, "data race"},
     {"missing_between_wave_barriers", [] { launch_between(0, 0); }, TSAN, "data race"},
+    {"waves_in_turn", [] { launch_in_turn(1); }, TSAN, nullptr},
+    {"missing_between_waves", [] { launch_in_turn(0); }, TSAN, "data race"},
     /* More threads than TSan tells apart at a time. */
     {"barriers_of_1024", [] { launch_between(1, 1, 1024); }, TSAN, nullptr},
     {"missing_among_1024", [] { launch_between(1, 0, 1024); }, TSAN, "data race"},
