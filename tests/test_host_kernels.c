@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/dtype.h"
 #include "base/partial.h"
@@ -108,6 +109,63 @@ static void describe(char *text, size_t size, ta_dtype dtype, int rows, int n, i
              shared ? ", shared" : "", heads, rows, n, dim, at);
 }
 
+/* The block for one row that asks for lines `row_ahead` tokens ahead; `list` has n of them. */
+static ta_block make_row_ahead(ta_block block, int row_ahead, const void **list, float *scores)
+{
+    block.row_ahead = row_ahead;
+    block.row_known = block.tokens.n;
+    block.ahead = (ta_vectors){0};
+    block.scores = scores;
+    if (even)
+        return block;
+    memcpy(list, tokens, (size_t)block.tokens.n * sizeof *list);
+    block.row_each = block.tokens.each = list;
+    return block;
+}
+
+/* What is asked of memory changes no bit. */
+static void check_same(const float *got, const float *truth, int n, const char *text)
+{
+    for (int i = 0; i < n; ++i)
+        TEST_ASSERT_TRUE_MESSAGE(
+            isnan(truth[i]) ? isnan(got[i]) : !memcmp(&got[i], &truth[i], sizeof *got), text);
+}
+
+static void check_score_ahead(const ta_block *block, ta_dtype dtype, const float *arranged)
+{
+    static float scores[HEADS * TA_BLOCK_SCORES];
+    char text[128];
+    int n = block->tokens.n;
+    const void **list = malloc((size_t)n * sizeof *list); /* sanitizers see what is read past it */
+    TEST_ASSERT_NOT_NULL(list);
+    for (int row_ahead = 1; row_ahead < 200; row_ahead += 99) {
+        ta_block ahead = make_row_ahead(*block, row_ahead, list, scores);
+        (packed ? best->score_packed[dtype] : best->score[dtype])(&ahead, arranged);
+        describe(text, sizeof text, dtype, 1, n, block->dim, row_ahead);
+        for (int h = 0; h < heads; ++h)
+            check_same(scores + h * TA_BLOCK_SCORES, block->scores + h * TA_BLOCK_SCORES, n, text);
+    }
+    free(list);
+}
+
+static void check_weigh_ahead(const ta_block *block, ta_dtype dtype, const float *before,
+                              const float *rescale, const float *truth)
+{
+    static float o[TA_BLOCK_VALUES];
+    char text[128];
+    int n = block->tokens.n;
+    const void **list = malloc((size_t)n * sizeof *list);
+    TEST_ASSERT_NOT_NULL(list);
+    for (int row_ahead = 1; row_ahead < 200; row_ahead += 99) {
+        ta_block ahead = make_row_ahead(*block, row_ahead, list, block->scores);
+        memcpy(o, before, sizeof o);
+        best->weigh[dtype](&ahead, o, rescale);
+        describe(text, sizeof text, dtype, 1, n, block->dim, row_ahead);
+        check_same(o, truth, heads * block->dim, text);
+    }
+    free(list);
+}
+
 static void check_score(ta_dtype dtype, int rows, int n, int dim)
 {
     static float arranged[HEADS * TA_ROWS_MOST * MOST_DIM], scores[HEADS * TA_BLOCK_SCORES];
@@ -131,6 +189,8 @@ static void check_score(ta_dtype dtype, int rows, int n, int dim)
         double allowed = (dim / 8 + 4) * FLT_EPSILON * magnitude + dim * 8 * FLT_MIN;
         check_number(scores[head * TA_BLOCK_SCORES + token * rows + row], sum, allowed, text);
     }
+    if (rows == 1)
+        check_score_ahead(&block, dtype, arranged);
     if (timing) {
         describe(text, sizeof text, dtype, rows, n, dim, 0);
         TIME_KERNEL("score", text, (double)heads * n * rows * dim,
@@ -165,6 +225,8 @@ static void check_weigh(ta_dtype dtype, int rows, int n, int dim)
         describe(text, sizeof text, dtype, rows, n, dim, i);
         check_number(o[i], sum, (n + 2) * FLT_EPSILON * magnitude + n * FLT_MIN, text);
     }
+    if (rows == 1)
+        check_weigh_ahead(&block, dtype, before, rescale, o);
     if (timing) {
         describe(text, sizeof text, dtype, rows, n, dim, 0);
         TIME_KERNEL("weigh", text, (double)heads * n * rows * dim,

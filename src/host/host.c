@@ -134,6 +134,7 @@ ta_status ta_host_open(const ta_device_config *config, ta_device **device)
     host->device.ops = &host_ops;
     strcpy(host->device.name, "host");
     host->kernels = kernels;
+    host->row_ahead_bytes = ta_host_row_ahead_bytes(kernels);
     ta_status status = ta_pool_create(threads > 0 ? threads : ta_cpus(), &host->pool);
     if (status != TA_OK) {
         free(host);

@@ -10,6 +10,7 @@
 typedef struct ta_host {
     ta_device device;
     const ta_host_kernels *kernels;
+    int64_t row_ahead_bytes; /* as ta_host_row_ahead_bytes() says */
     ta_pool *pool;
 } ta_host;
 

@@ -74,6 +74,32 @@ const ta_host_kernels *ta_host_kernels_find(const char *name)
     return level ? level->kernels : NULL;
 }
 
+#if defined(__x86_64__) && !defined(TA_NO_AVX512)
+/* AMD's Zen 5 (family 26) and what comes after it: one core reads more than its prefetchers alone
+ * get, and asking ahead is worth a third. Zen 4 is slower with it. docs/performance.md has both. */
+#define ROW_AHEAD_BYTES (8 << 10)
+static bool asks_ahead(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx ||
+        d != signature_AMD_edx || !__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+    return family >= 26;
+}
+#endif
+
+int64_t ta_host_row_ahead_bytes(const ta_host_kernels *kernels)
+{
+#if defined(__x86_64__) && !defined(TA_NO_AVX512)
+    int can = kernels != &ta_kernels_scalar && kernels != &ta_kernels_avx2;
+    return can && asks_ahead() ? ROW_AHEAD_BYTES : 0;
+#else
+    (void)kernels;
+    return 0;
+#endif
+}
+
 int ta_host_kernels_have(const ta_host_kernels *kernels, ta_dtype dtype, ta_dtype_role role)
 {
     if (!ta_dtype_find(dtype))

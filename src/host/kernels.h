@@ -66,11 +66,14 @@ typedef struct ta_block {
     ta_vectors ahead;                /* what is wanted soon after these, see walk.h; may be none */
     int ahead_halved;                /* its elements have half as many bytes as those here */
     int ahead_parts;                 /* fetch them so many times slower than these are read */
-    int64_t token_head_bytes;        /* from the vector of one head to the next */
-    int32_t dim;                     /* of those vectors */
-    float *scores; /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
-    float *sums;   /* room for heads · rows · dim floats, for weigh() only */
-    float factor;  /* of scores, for score_packed() only */
+    int row_ahead; /* one row asks for what it reads so many tokens later: see row_wide.h; or 0 */
+    const void *const *row_each; /* then, if pages are apart: where these are, and what follows */
+    int row_known;               /* so many are known */
+    int64_t token_head_bytes;    /* from the vector of one head to the next */
+    int32_t dim;                 /* of those vectors */
+    float *scores;               /* [token][row], heads TA_BLOCK_SCORES apart; weights in weigh() */
+    float *sums;                 /* room for heads · rows · dim floats, for weigh() only */
+    float factor;                /* of scores, for score_packed() only */
     int scattered; /* are neighbours in `tokens` mostly apart in memory? For weigh() only */
     int shared;    /* do other blocks of rows use the same tokens? Likewise */
 } ta_block;
@@ -148,6 +151,10 @@ typedef struct ta_host_kernels {
 /* The level called `name`, or the best one for NULL; NULL if this CPU or build has no such
  * level. */
 const ta_host_kernels *ta_host_kernels_find(const char *name);
+
+/* How far ahead one query row of that level should ask for lines, in bytes; 0: the CPU follows it
+ * by itself. Asks the CPU, which may take a while. */
+int64_t ta_host_row_ahead_bytes(const ta_host_kernels *kernels);
 
 /* Has the level what it takes to read or write elements of this type as what `role` says? */
 int ta_host_kernels_have(const ta_host_kernels *kernels, ta_dtype dtype, ta_dtype_role role);

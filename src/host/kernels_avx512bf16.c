@@ -61,7 +61,7 @@ static void multiply_scores(const ta_block *block)
 
 static void score_packed(const ta_block *block, const float *q)
 {
-    score_any(PACKED, block, q);
+    SIMD_SCORE(PACKED, block, q);
     multiply_scores(block);
 }
 

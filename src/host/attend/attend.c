@@ -167,8 +167,12 @@ ta_status ta_host_attend(ta_device *device, const ta_problem *problem, const ta_
 {
     const ta_host *host = (const ta_host *)device;
     ta_pool *pool = host->pool;
-    ta_attend_job job = {
-        .problem = problem, .q = q, .kv = kv, .kernels = host->kernels, .pool = pool};
+    ta_attend_job job = {.problem = problem,
+                         .q = q,
+                         .kv = kv,
+                         .kernels = host->kernels,
+                         .row_ahead_bytes = host->row_ahead_bytes,
+                         .pool = pool};
     (void)tell, (void)stream;
     ta_divide_all(problem, kv, heads_together(kv), workspace);
     job.divisions = workspace;

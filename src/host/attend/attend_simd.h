@@ -284,7 +284,7 @@ INLINE void merge_chain(const ta_merge_chain *chain, int32_t v_dim, float factor
     }                                                                                              \
     static void score_##suffix(const ta_block *block, const float *q)                              \
     {                                                                                              \
-        score_any(dtype, block, q);                                                                \
+        SIMD_SCORE(dtype, block, q);                                                               \
     }                                                                                              \
     static void weigh_##suffix(const ta_block *block, float *o, const float *rescale)              \
     {                                                                                              \
@@ -315,6 +315,7 @@ INLINE void store_narrow(ta_dtype dtype, const float *from, int32_t n, float fac
 
 /* A level that has better versions defines these. */
 #ifndef SIMD_WEIGH
+#define SIMD_SCORE score_any
 #define SIMD_WEIGH weigh_any
 #define SIMD_SOFTMAX softmax
 #define SIMD_WIDEN widen_any

@@ -11,6 +11,7 @@
 #include "host/words_avx2.h"
 
 #define SIMD_REGISTERS 32
+#define SIMD_SCORE score_any_wide
 #define SIMD_WEIGH weigh_any_wide
 #define SIMD_SOFTMAX softmax_wide
 #define SIMD_WIDEN widen_wide
@@ -85,24 +86,41 @@ INLINE void interleave_wide(wf *even, wf *odd)
     *even = low;
 }
 
+#include "row_wide.h"
+
 /* ---- Values -------------------------------------------------------------------------------- */
+
+/* One pass over values: those of tokens [first, first + n) of a block, of one head. */
+typedef struct wide_pass {
+    int first, n;
+    int64_t offset; /* of the head, in bytes */
+    const float *weights;
+    float *sums; /* of the tokens before, unless this is the first pass */
+    float *o;
+    float rescale;
+    int is_first, is_last;
+} wide_pass;
 
 /* o = o · rescale + Σ weight · value for one row and one head: the dimensions [at, at +
  * 16·vectors). With 0 vectors it is the last 8 dimensions. */
-INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_block *b, ta_walk *walk,
-                            float *o, float rescale, int32_t at)
+INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_block *b,
+                            const wide_pass *p, ta_walk *walk, int32_t at)
 {
     const int count = vectors ? vectors : 1;
-    const int lines = vectors * WIDE * (int)ta_dtype_bytes(dtype) / TA_LINE_BYTES;
+    const int bytes = vectors * WIDE * (int)ta_dtype_bytes(dtype), lines = bytes / TA_LINE_BYTES;
+    const int64_t at_bytes = at * (int64_t)ta_dtype_bytes(dtype);
     const __mmask16 lanes = vectors ? 0xffff : 0x00ff;
     wf sums[8];
     UNROLL
     for (int i = 0; i < count; i++)
-        sums[i] = _mm512_setzero_ps();
-    for (int t = 0; t < b->tokens.n; t++) {
-        const char *from = ta_walk_at(walk, even, t);
-        wf weight = _mm512_set1_ps(b->scores[t]);
-        if (ta_walk_fetches(walk, even))
+        sums[i] = p->is_first ? _mm512_setzero_ps()
+                              : _mm512_maskz_loadu_ps(lanes, p->sums + at + i * WIDE);
+    for (int t = 0; t < p->n; t++) {
+        const char *from = ta_walk_at(walk, even, p->first + t) + p->offset;
+        wf weight = _mm512_set1_ps(p->weights[t]);
+        if (b->row_ahead)
+            ask_for_lines(row_next(b, p->first + t) + p->offset + at_bytes, bytes ? bytes : 1);
+        else if (ta_walk_fetches(walk, even))
             ta_walk_fetch(walk, even, lines ? lines : 1);
         UNROLL
         for (int i = 0; i < count; i++) {
@@ -114,46 +132,68 @@ INLINE void weigh_dims_wide(ta_dtype dtype, int even, int vectors, const ta_bloc
     }
     UNROLL
     for (int i = 0; i < vectors / 2; i++) {
-        if (EVEN_ODD(dtype))
+        if (EVEN_ODD(dtype) && p->is_last)
             interleave_wide(&sums[2 * i], &sums[2 * i + 1]);
     }
     UNROLL
     for (int i = 0; i < count; i++) {
-        float *into = o + at + i * WIDE;
-        wf before = _mm512_maskz_loadu_ps(lanes, into);
-        _mm512_mask_storeu_ps(into, lanes,
-                              _mm512_fmadd_ps(before, _mm512_set1_ps(rescale), sums[i]));
+        float *into = (p->is_last ? p->o : p->sums) + at + i * WIDE;
+        if (p->is_last)
+            sums[i] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(lanes, into),
+                                      _mm512_set1_ps(p->rescale), sums[i]);
+        _mm512_mask_storeu_ps(into, lanes, sums[i]);
     }
 }
 
-/* The sums stay in registers over the whole block. */
-INLINE void weigh_row_wide(ta_dtype dtype, int even, const ta_block *b, ta_walk walk, float *o,
-                           float rescale)
+/* The sums stay in registers over a whole pass. */
+INLINE void weigh_pass_wide(ta_dtype dtype, int even, const ta_block *b, const wide_pass *p,
+                            ta_walk *walk)
 {
     int32_t at = 0;
     for (; at + 8 * WIDE <= b->dim; at += 8 * WIDE)
-        weigh_dims_wide(dtype, even, 8, b, &walk, o, rescale, at);
+        weigh_dims_wide(dtype, even, 8, b, p, walk, at);
     for (; at + WIDE_PAIR <= b->dim; at += WIDE_PAIR)
-        weigh_dims_wide(dtype, even, 2, b, &walk, o, rescale, at);
+        weigh_dims_wide(dtype, even, 2, b, p, walk, at);
     if (at + WIDE <= b->dim) {
-        weigh_dims_wide(dtype, even, 1, b, &walk, o, rescale, at);
+        weigh_dims_wide(dtype, even, 1, b, p, walk, at);
         at += WIDE;
     }
     if (at < b->dim)
-        weigh_dims_wide(dtype, even, 0, b, &walk, o, rescale, at);
+        weigh_dims_wide(dtype, even, 0, b, p, walk, at);
+}
+
+/* One head takes all tokens in one pass, several of them one token after the other. */
+INLINE void weigh_row_wide(ta_dtype dtype, int even, const ta_block *b, ta_walk walk, float *o,
+                           const float *rescale)
+{
+    const int most = b->heads > 1 ? 1 : b->tokens.n;
+    for (int t = 0; t < b->tokens.n; t += most) {
+        for (int h = 0; h < b->heads; h++) {
+            wide_pass pass = {.first = t,
+                              .n = most,
+                              .offset = h * b->token_head_bytes,
+                              .weights = b->scores + h * TA_BLOCK_SCORES + t,
+                              .sums = b->sums + (int64_t)h * b->dim,
+                              .o = o + h * b->head_stride,
+                              .rescale = rescale[h * TA_ROWS_MOST],
+                              .is_first = t == 0,
+                              .is_last = t + most == b->tokens.n};
+            weigh_pass_wide(dtype, even, b, &pass, &walk);
+        }
+    }
 }
 
 INLINE void weigh_any_wide(ta_dtype dtype, const ta_block *b, float *o, const float *rescale)
 {
-    if (b->rows > 1 || b->heads > 1) {
+    if (b->rows > 1 || (b->heads > 1 && !b->row_ahead)) {
         weigh_any(dtype, b, o, rescale);
         return;
     }
     ta_walk walk = ta_walk_start(b, ta_dtype_bytes(dtype));
     if (ta_walk_is_even(&walk))
-        weigh_row_wide(dtype, 1, b, walk, o, *rescale);
+        weigh_row_wide(dtype, 1, b, walk, o, rescale);
     else
-        weigh_row_wide(dtype, 0, b, walk, o, *rescale);
+        weigh_row_wide(dtype, 0, b, walk, o, rescale);
 }
 
 #include "narrow_wide.h"

@@ -18,6 +18,7 @@ typedef struct ta_attend_job {
     const ta_tensor *q;
     const ta_kv *kv;
     const ta_host_kernels *kernels;
+    int64_t row_ahead_bytes;      /* see ta_host_row_ahead_bytes() */
     const ta_division *divisions; /* [part] */
     ta_pool *pool;
     float *split_records; /* [part][KV head][split][row] records of record_floats */

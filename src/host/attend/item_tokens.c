@@ -54,6 +54,18 @@ static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
     return small && !ta_tile_is_scattered(&s->buffers->tile) ? 2 * tokens : tokens;
 }
 
+/* How many tokens ahead the one row of an item asks for lines itself; 0 if it does not. What is
+ * used again, by other rows or as V, should stay in the second level of cache. */
+static int row_ahead_tokens(const ta_item_state *s, int32_t dim)
+{
+    int size = (int)ta_dtype_bytes(s->dtype);
+    if (s->item.rows > 1 || s->item.heads > 1 || ta_dtype_is_narrow(s->dtype) || s->widens ||
+        ta_item_values_in_keys(s))
+        return 0;
+    int64_t token_bytes = (int64_t)s->item.heads * dim * size;
+    return (int)((s->job->row_ahead_bytes + token_bytes - 1) / token_bytes);
+}
+
 /* The n tokens from index `at` of one side of the tile on, and what is fetched ahead of them, for
  * rows [row, row + rows) of all heads. */
 static ta_block block_of(const ta_item_state *s, const ta_tile_side *side, int32_t row, int rows,
@@ -78,17 +90,26 @@ static ta_block block_of(const ta_item_state *s, const ta_tile_side *side, int32
                           .token_head_bytes = w->capacity * step,
                           .dim = dim};
     }
-    int shares = ta_item_shares_fetching(s);
-    return (ta_block){
-        .rows = rows,
-        .heads = s->item.heads,
-        .tokens = ta_tile_vectors(tile, side, at, n),
-        .ahead =
-            shares ? ta_item_part_of_next(s, side, row, rows, at, n)
-                   : ta_item_vectors_ahead(s, side, row, rows, at + ahead_tokens(s, rows, dim), n),
-        .ahead_parts = shares ? (int)uses : 1,
-        .token_head_bytes = of_values ? s->source.v_head_bytes : s->source.k_head_bytes,
-        .dim = dim};
+    int shares = ta_item_shares_fetching(s), row_ahead = row_ahead_tokens(s, dim);
+    ta_vectors tokens = ta_tile_vectors(tile, side, at, n);
+    if (s->item.heads == 1 && tile->run_tokens && tokens.step)
+        row_ahead = 0; /* pages that are that long are fetched as fast from further ahead */
+    ta_vectors ahead = {0};
+    if (shares)
+        ahead = ta_item_part_of_next(s, side, row, rows, at, n);
+    else if (!row_ahead)
+        ahead = ta_item_vectors_ahead(s, side, row, rows, at + ahead_tokens(s, rows, dim), n);
+    return (ta_block){.rows = rows,
+                      .heads = s->item.heads,
+                      .row_ahead = row_ahead,
+                      .row_each = tile->run_tokens ? side->each + at : NULL,
+                      .row_known = tile->count + tile->more - at,
+                      .tokens = tokens,
+                      .ahead = ahead,
+                      .ahead_parts = shares ? (int)uses : 1,
+                      .token_head_bytes =
+                          of_values ? s->source.v_head_bytes : s->source.k_head_bytes,
+                      .dim = dim};
 }
 
 /* The weights of the n tokens from index `at` of the tile on, for rows [row, row + rows) of all
@@ -167,6 +188,7 @@ static void add_values(const ta_item_state *s, int32_t row, int rows, int at, in
     block.rows = block.heads = 1;
     block.tokens = (ta_vectors){.n = n, .each = of_head};
     block.ahead = (ta_vectors){0};
+    block.row_ahead = 0;
     for (int h = 0; h < s->item.heads; h++, slot++) {
         for (int t = 0; t < n; t++)
             of_head[t] = ta_vector_at(&all, t) + h * block.token_head_bytes;
@@ -265,7 +287,8 @@ static int32_t most_at_once(const ta_item_state *s, int32_t first, int32_t end)
 void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end, int32_t last)
 {
     int32_t most = most_at_once(s, first, end);
-    if (!s->tallies && s->item.heads > 1 && s->item.rows == 1) { /* see tile.h */
+    int apart = s->item.heads > 1 && s->item.rows == 1; /* see tile.h */
+    if (apart && !s->tallies && !row_ahead_tokens(s, s->job->problem->k_dim)) {
         int32_t lane_tokens = (end - first) / TA_TILE_LANES;
         for (int32_t left = lane_tokens; left > 0; left -= most / TA_TILE_LANES) {
             int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;
