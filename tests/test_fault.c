@@ -129,16 +129,6 @@ static void test_ranks_that_ask(void)
     TEST_ASSERT_TRUE(same(ta_fault_merge(own, asks), own));
 }
 
-static void test_a_rank_that_did_not_come(void)
-{
-    ta_fault missing = ta_fault_missing(3);
-    TEST_ASSERT_TRUE(ta_fault_is_missing(missing));
-    TEST_ASSERT_EQUAL_INT(3, missing.rank);
-    TEST_ASSERT_FALSE(ta_fault_is_missing(ta_fault_of(TA_ERR_TIMEOUT, 3)));
-    missing.status = TA_ERR_MISMATCH;
-    TEST_ASSERT_FALSE(ta_fault_is_missing(missing));
-}
-
 /* A rank's own fault before a difference, even one of lower ranks; of differences the lower rank's,
  * then that with the lower other rank. */
 static void test_ties(void)
@@ -366,7 +356,6 @@ int main(void)
     RUN_TEST(test_records_of_the_same_step);
     RUN_TEST(test_differences);
     RUN_TEST(test_ranks_that_ask);
-    RUN_TEST(test_a_rank_that_did_not_come);
     RUN_TEST(test_ties);
     RUN_TEST(test_any_order);
     RUN_TEST(test_integers_of_extreme_values);
