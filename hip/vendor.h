@@ -45,6 +45,8 @@
  *                                                8 or 16 bytes; every thread that does it has a
  *     ta_fence_system()                          behind it, and then a barrier comes, before the
  *     ta_flag_store(p, v) ta_flag_load(p)        flag that tells them, on other devices too
+ *     ta_flag_peek(p)                            a flag that says all by itself: orders nothing, so
+ *                                                that it can be on its way beside the other
  *     ta_await_moment()                          between two looks at a flag
  *     ta_wall_clock()                            ticks, ta_gpu.clock_khz of them in a millisecond
  *     ta_count_bits(word)                        how many of them are 1

@@ -166,6 +166,15 @@ TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
     return value;
 }
 
+TA_DEVICE uint32_t ta_flag_peek(const uint32_t *flag)
+{
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(__cvta_generic_to_global(flag)));
+    return value;
+}
+
 TA_DEVICE void ta_await_moment()
 {
     __nanosleep(20);

@@ -251,6 +251,11 @@ TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
     return __hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+TA_DEVICE uint32_t ta_flag_peek(const uint32_t *flag)
+{
+    return __hip_atomic_load(flag, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
 TA_DEVICE void ta_await_moment()
 {
     __builtin_amdgcn_s_sleep(1);

@@ -255,6 +255,11 @@ TA_DEVICE uint32_t ta_flag_load(const uint32_t *flag)
     return simt::flag_load(flag);
 }
 
+TA_DEVICE uint32_t ta_flag_peek(const uint32_t *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
+
 TA_DEVICE void ta_await_moment(simt::call where = simt::call::here())
 {
     simt::wait_for_peers(where);

@@ -274,6 +274,25 @@ static void count_flips(int in, int turns, int flips[64])
     }
 }
 
+/* A rank that is lost is no difference of two ranks and no fault of its own; its word says all of
+ * it. */
+static void test_lost_ranks(void)
+{
+    static const int ranks[] = {0, 1, 71, (1 << TA_FAULT_RANK_BITS) - 1};
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; ++i) {
+        ta_fault missing = ta_fault_missing(ranks[i]);
+        ta_fault aborted = ta_fault_lost(TA_ERR_ABORTED, ranks[i]);
+        TEST_ASSERT_TRUE(ta_fault_is_lost(missing) && ta_fault_is_lost(aborted));
+        TEST_ASSERT_EQUAL_INT32(1 + ranks[i], ta_fault_lost_word(missing));
+        TEST_ASSERT_EQUAL_INT32(-1 - ranks[i], ta_fault_lost_word(aborted));
+        TEST_ASSERT_TRUE(same(missing, ta_fault_of_lost_word(ta_fault_lost_word(missing))));
+        TEST_ASSERT_TRUE(same(aborted, ta_fault_of_lost_word(ta_fault_lost_word(aborted))));
+    }
+    TEST_ASSERT_EQUAL_INT32(0, ta_fault_lost_word(ta_fault_of(TA_OK, 0)));
+    TEST_ASSERT_EQUAL_INT32(0, ta_fault_lost_word(ta_fault_of(TA_ERR_TIMEOUT, 3)));
+    TEST_ASSERT_EQUAL_INT32(0, ta_fault_lost_word(ta_fault_difference(1, 2, TA_DIFFERS_HASH)));
+}
+
 /* The integers keep the upper bits of a mix: each must hear of every bit that went in. */
 static void test_each_bit_mixes_into_all(void)
 {
@@ -298,6 +317,7 @@ int main(void)
     RUN_TEST(test_integers_of_extreme_values);
     RUN_TEST(test_integers_of_the_last_ranks);
     RUN_TEST(test_parts);
+    RUN_TEST(test_lost_ranks);
     RUN_TEST(test_each_bit_mixes_into_all);
     return UNITY_END() != 0;
 }

@@ -16,17 +16,12 @@ typedef struct ta_gpu_peers {
     char *slab;             /* this rank's own */
     size_t slab_bytes;
     ta_peer_control *control;
-    char *slabs[TA_MAX_PEERS];            /* of all ranks, as this device addresses them; or NULL */
-    int32_t names[TA_MAX_PEERS];          /* of these ranks in the group */
+    hipStream_t teller;          /* for what does not wait behind the caller's work: see tell() */
+    int told;                    /* all ranks, of one that is lost */
+    char *slabs[TA_MAX_PEERS];   /* of all ranks, as this device addresses them; or NULL */
+    int32_t names[TA_MAX_PEERS]; /* of these ranks in the group */
     unsigned char imported[TA_MAX_PEERS]; /* by an IPC handle */
 } ta_gpu_peers;
-
-/* Where rank `from` says that it uses a slab no more. */
-static inline ta_peer_line *ta_peer_done_line(char *slab, int32_t ranks, int32_t blocks,
-                                              int32_t from)
-{
-    return (ta_peer_line *)(void *)slab + ta_peer_lines(ranks, blocks) - ranks + from;
-}
 
 static inline hipError_t ta_copy_and_wait(void *to, const void *from, size_t bytes)
 {

@@ -107,16 +107,20 @@ TA_DEVICE bool is_other(const ta_peers_params &p)
            threadIdx.x != static_cast<unsigned>(p.rank);
 }
 
-/* Has the flag come to this exchange before the time is over? Time counts as this thread sees it
- * pass: of a longer pause between two looks, in which the device did something else or the machine
- * stood still, little counts, since the others may have stood still as well. What the last look
- * finds counts. */
-TA_DEVICE bool await_flag(const uint32_t *flag, uint32_t epoch, uint64_t began, uint64_t patience)
+/* Has the flag come to this exchange before the time is over, or somebody says that a rank is lost?
+ * 0 if so; or that word, or that of the rank `from`. Time counts as this thread sees it pass: of a
+ * longer pause between two looks, in which the device did something else or the machine stood
+ * still, little counts, since the others may have stood still as well. What the last look finds
+ * counts. */
+TA_DEVICE int32_t await_flag(const uint32_t *flag, const uint32_t *lost, int32_t from,
+                             uint32_t epoch, uint64_t began, uint64_t patience)
 {
     const uint64_t most = patience / 16 + 1;
     uint64_t last = began, waited = 0;
     bool late = false, early = true;
+    uint32_t word = 0;
     for (;;) {
+        word = ta_flag_peek(lost); /* LOST */
         uint32_t seen = ta_flag_load(flag);
         early = seen < epoch;
         early = static_cast<int32_t>(seen - epoch) < 0; /* WRAP */
@@ -126,9 +130,12 @@ TA_DEVICE bool await_flag(const uint32_t *flag, uint32_t epoch, uint64_t began, 
         uint64_t now = ta_wall_clock(), passed = now - last;
         last = now;
         waited += passed < most ? passed : most;
-        late = waited > patience; /* BOUND */
+        late = word != 0;
+        late = late || waited > patience; /* BOUND */
     }
-    return !early;
+    if (!early)
+        return 0;
+    return word ? static_cast<int32_t>(word) : 1 + from;
 }
 
 /* What the rank of this thread's number has to tell, when it has come. */
@@ -137,9 +144,9 @@ TA_DEVICE ta_fault hear_of(const ta_peers_params &p, int phase, uint32_t epoch, 
     int32_t from = static_cast<int32_t>(threadIdx.x);
     const ta_peer_line *line = ta_peer_line_of(p.control->slabs[p.rank], &p, phase, epoch,
                                                static_cast<int32_t>(blockIdx.x), from);
-    if (!await_flag(&line->epoch, epoch, began, p.patience))
-        return ta_fault_missing(p.control->names[from]);
-    return line->fault;
+    int32_t lost = await_flag(&line->epoch, ta_peer_lost_word(p.control->slabs[p.rank], &p, p.rank),
+                              p.control->names[from], epoch, began, p.patience);
+    return lost ? ta_fault_of_lost_word(lost) : line->fault;
 }
 
 /* Tell everybody that what this block put is there, with a fault record, and if it `waits` wait for
@@ -291,12 +298,24 @@ TA_DEVICE void end_for_all(const ta_peers_params &p)
         ta_write_report(p.finish.report, all);
 }
 
+/* One thread: end the waits of everybody, who would miss this rank next and not the one that is
+ * lost. */
+TA_DEVICE void tell_lost(const ta_peers_params &p, int32_t word)
+{
+#pragma unroll 1
+    for (int32_t rank = 0; rank < p.ranks; rank++)
+        ta_flag_store(ta_peer_lost_word(p.control->slabs[rank], &p, rank),
+                      static_cast<uint32_t>(word));
+}
+
 /* One thread: what the block found. */
 TA_DEVICE void end_blocks(const ta_peers_params &p, const ta_fault &all)
 {
     ta_peer_block *block = &p.control->blocks[blockIdx.x];
-    if (ta_fault_is_missing(all)) {
-        block->missing = 1 + all.rank; /* MISSING */
+    int32_t lost = ta_fault_lost_word(all);
+    if (lost && !block->lost) {
+        block->lost = lost; /* MISSING */
+        tell_lost(p, lost); /* NAMED */
     }
     block->heard = all;
     __threadfence();

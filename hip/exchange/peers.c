@@ -25,7 +25,7 @@ static void let_go_of(ta_gpu_peers *p, int32_t rank)
 
 static void close_here(ta_gpu_peers *p)
 {
-    (void)hipDeviceSynchronize();
+    (void)hipDeviceSynchronize(); /* also what tell() left to do */
     for (int32_t rank = 0; rank < p->params.ranks; ++rank)
         let_go_of(p, rank);
     (void)hipGetLastError();
@@ -47,6 +47,8 @@ static void release(ta_peers *peers)
     int before;
     if (ta_gpu_enter(p->gpu, &before) == TA_OK) {
         close_here(p);
+        if (p->teller)
+            (void)hipStreamDestroy(p->teller);
         (void)hipFree(p->control);
         if (p->peers.shared)
             ta_peers_part_with(p);
@@ -118,6 +120,8 @@ static ta_status make_here(ta_gpu_peers *p, const ta_peers_shape *shape, ta_peer
                                          p->gpu->device.name);
     p->slab_bytes = slab_bytes(&p->params);
     TA_TRY(allocate(p));
+    TA_TRY(ta_gpu_check(p->gpu, hipStreamCreateWithFlags(&p->teller, hipStreamNonBlocking),
+                        "making a stream"));
     return ta_peers_write_offer(p, to);
 }
 
@@ -183,6 +187,21 @@ static ta_status probe(ta_peers *peers)
     TA_ON_GPU(p->gpu, probe_here(p));
 }
 
+/* A kernel stores what kernels look at; it was loaded when the slab was made, which would wait now.
+ * Nothing of this is an error that somebody could do anything about: others are as patient as
+ * ever. */
+static void tell(ta_peers *peers, int32_t word)
+{
+    ta_gpu_peers *p = (ta_gpu_peers *)peers;
+    int before;
+    if (p->told || hipGetDevice(&before) != hipSuccess || hipSetDevice(p->gpu->index) != hipSuccess)
+        return;
+    p->told = 1;
+    if (ta_launch_peers_lost(&p->params, word, p->teller).error != hipSuccess)
+        (void)hipGetLastError();
+    (void)hipSetDevice(before);
+}
+
 static ta_peers_params params_of(const ta_gpu_peers *p, const ta_finish *what, float *lane,
                                  ta_fault *lane_fault)
 {
@@ -206,6 +225,9 @@ static ta_status merge_part(ta_peers *peers, const ta_finish *what, float *lane,
     ta_gpu_peers *p = (ta_gpu_peers *)peers;
     ta_peers_params params = params_of(p, what, lane, lane_fault);
     params.finish.report = NULL; /* the second half tells, and knows more */
+    /* Who misses a rank here names it to the other nodes by messages, and these to ranks that wait
+     * in the second half: before the time is over for which they wait. */
+    params.patience -= params.patience / 8;
     TA_ON_GPU(p->gpu, ta_gpu_check_launch(p->gpu, ta_launch_peers_part(&params, stream)));
 }
 
@@ -220,6 +242,7 @@ static ta_status finish_parts(ta_peers *peers, const ta_finish *what, float *lan
 const ta_peer_ops ta_gpu_peer_ops = {.make = make,
                                      .open = open_offers,
                                      .probe = probe,
+                                     .tell = tell,
                                      .close = close_slabs,
                                      .finish = finish,
                                      .merge_part = merge_part,

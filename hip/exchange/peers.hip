@@ -21,6 +21,8 @@
  *     FAULT            a rank's fault travels with its flag
  *     BOUND            a wait that expires writes which rank is missing, and ends
  *     MISSING          from then on the block waits for nobody, and tells the others
+ *     LOST             a wait ends when somebody says in this rank's slab that a rank is lost
+ *     NAMED            who misses a rank says so there, to all: they would miss this one next
  *
  * Flags are only ever stored and loaded. */
 #include "peer_steps.h"
@@ -33,17 +35,17 @@ __global__ void __launch_bounds__(peer_threads, peer_blocks) peers_finish(ta_pee
     ta_peer_block *block = &p.control->blocks[blockIdx.x];
     uint32_t epoch = block->epoch + 1;
     uint64_t began = ta_wall_clock();
-    int32_t missing = block->missing;
-    ta_fault own = missing ? ta_fault_missing(missing - 1) : *p.finish.last.fault;
+    int32_t lost = block->lost;
+    ta_fault own = lost ? ta_fault_of_lost_word(lost) : *p.finish.last.fault;
     peer_span wanted = wanted_by(p, p.rank);
     bool needs = wanted.end > wanted.first, waits = needs, waits_merged = false;
     waits = true;         /* EVERYBODY */
     waits_merged = needs; /* MERGED */
     if (own.status == TA_OK)
         put_partial(ta_params_again(p), epoch, floats);
-    ta_fault all = meet(ta_params_again(p), 0, epoch, began, own, waits && !missing, p.ranks);
+    ta_fault all = meet(ta_params_again(p), 0, epoch, began, own, waits && !lost, p.ranks);
     bool good = all.status == TA_OK;
-    if (p.shots == 2 && (good || ta_fault_is_missing(all))) {
+    if (p.shots == 2 && (good || ta_fault_is_lost(all))) {
         /* Who misses a rank tells those who may have heard it and wait for this one now. */
         if (good)
             merge_part<Tallies>(ta_params_again(p), epoch, floats);
@@ -67,11 +69,11 @@ __global__ void __launch_bounds__(peer_threads, peer_blocks) peers_part(ta_peers
     ta_peer_block *block = &p.control->blocks[blockIdx.x];
     uint32_t epoch = block->epoch + 1;
     uint64_t began = ta_wall_clock();
-    int32_t missing = block->missing;
-    ta_fault own = missing ? ta_fault_missing(missing - 1) : *p.finish.last.fault;
+    int32_t lost = block->lost;
+    ta_fault own = lost ? ta_fault_of_lost_word(lost) : *p.finish.last.fault;
     if (own.status == TA_OK)
         put_partial(ta_params_again(p), epoch, floats);
-    ta_fault all = meet(ta_params_again(p), 0, epoch, began, own, !missing, p.ranks);
+    ta_fault all = meet(ta_params_again(p), 0, epoch, began, own, !lost, p.ranks);
     if (all.status == TA_OK)
         merge_part<Tallies>(ta_params_again(p), epoch, floats);
     if (threadIdx.x == 0)
@@ -88,16 +90,16 @@ __global__ void __launch_bounds__(peer_threads, peer_blocks) peers_parts(ta_peer
     ta_peer_block *block = &p.control->blocks[blockIdx.x];
     uint32_t epoch = block->epoch + 1;
     uint64_t began = ta_wall_clock();
-    int32_t missing = block->missing;
+    int32_t lost = block->lost;
     bool leads = p.rank < p.parts;
-    ta_fault own = missing ? ta_fault_missing(missing - 1)
+    ta_fault own = lost    ? ta_fault_of_lost_word(lost)
                    : leads ? *p.lane_fault
                            : *p.finish.last.fault;
     peer_span wanted = wanted_by(p, p.rank);
     bool needs = wanted.end > wanted.first || p.placement != TA_PLACE_ROOT;
     if (own.status == TA_OK && leads)
         put_lane(ta_params_again(p), floats);
-    ta_fault all = meet(ta_params_again(p), 1, epoch, began, own, needs && !missing, p.parts);
+    ta_fault all = meet(ta_params_again(p), 1, epoch, began, own, needs && !lost, p.parts);
     if (threadIdx.x == 0)
         end_exchange(ta_params_again(p), epoch, all);
     if (all.status == TA_OK && wanted.end > wanted.first)
@@ -125,7 +127,7 @@ __global__ void __launch_bounds__(peer_threads) peers_probe(ta_peers_params p)
     }
     ta_fault all = meet(p, 0, epoch, began, ta_fault_of(TA_OK, p.rank), true, p.ranks);
     uint32_t wrong = 0;
-    for (int32_t rank = 0; rank < p.ranks && !ta_fault_is_missing(all); rank++) {
+    for (int32_t rank = 0; rank < p.ranks && !ta_fault_is_lost(all); rank++) {
         const float *partial = ta_peer_partial(p.control->slabs[p.rank], &p, epoch, rank);
         for (int32_t i = s.first + static_cast<int32_t>(threadIdx.x); i < s.end; i += peer_threads)
             wrong += reinterpret_cast<const uint32_t *>(partial)[i] != probe_word(rank, p.rank, i);
@@ -135,8 +137,25 @@ __global__ void __launch_bounds__(peer_threads) peers_probe(ta_peers_params p)
     if (threadIdx.x != 0)
         return;
     block->epoch = epoch;
-    if (ta_fault_is_missing(all))
+    if (ta_fault_is_lost(all))
         atomicMax(&p.control->probe_late, 1 + all.rank);
+}
+
+/* ---- A rank that is lost ---- */
+
+/* One block of one thread for each rank: what a waiting kernel there finds beside its flags. */
+__global__ void __launch_bounds__(peer_threads) peers_lost(ta_peers_params p, int32_t word)
+{
+    int32_t rank = static_cast<int32_t>(threadIdx.x);
+    if (rank < p.ranks)
+        ta_flag_store(ta_peer_lost_word(p.control->slabs[rank], &p, rank),
+                      static_cast<uint32_t>(word));
+}
+
+ta_launched ta_launch_peers_lost(const ta_peers_params *params, int32_t word, void *stream)
+{
+    return ta_launched_of(
+        TA_LAUNCH(peers_lost, 1, peer_threads, 0, static_cast<hipStream_t>(stream), *params, word));
 }
 
 ta_launched ta_launch_peers_finish(const ta_peers_params *params, void *stream)
@@ -190,6 +209,7 @@ int ta_peers_blocks_per_unit(void)
                              reinterpret_cast<const void *>(peers_part<false>),
                              reinterpret_cast<const void *>(peers_parts<true>),
                              reinterpret_cast<const void *>(peers_parts<false>),
+                             reinterpret_cast<const void *>(peers_lost),
                              reinterpret_cast<const void *>(peers_probe)};
     int least = INT32_MAX;
     for (const void *kernel : kernels) {

@@ -3,8 +3,8 @@
  *
  * A slab is memory of its rank's device that the other ranks write to: lines, one for each phase,
  * turn, block and rank, with a flag and a fault record; a line of each rank to say that it uses the
- * slab no more; two sets of partials, one for each rank; and room for one merged
- * partial. */
+ * slab no more, of which that of the slab's own rank has the word about a rank that is lost; two
+ * sets of partials, one for each rank; and room for one merged partial. */
 #ifndef TA_HIP_SLAB_H
 #define TA_HIP_SLAB_H
 
@@ -21,16 +21,17 @@ extern "C" {
 /* What one rank signals to another from one block. */
 typedef struct ta_peer_line {
     uint32_t epoch; /* the exchange that it is of */
-    uint32_t unused[3];
+    uint32_t lost;  /* ta_fault_lost_word() of what ends all waits here; of one line alone */
+    uint32_t unused[2];
     ta_fault fault; /* of the rank that wrote it */
     char rest[TA_PEER_LINE - 16 - TA_FAULT_BYTES];
 } ta_peer_line;
 
 /* What a block knows from one exchange to the next. */
 typedef struct ta_peer_block {
-    uint32_t epoch;  /* exchanges so far */
-    int32_t missing; /* 1 + a rank that did not come; 0: all did so far */
-    ta_fault heard;  /* the faults of all ranks in the last exchange, as far as it heard */
+    uint32_t epoch; /* exchanges so far */
+    int32_t lost;   /* ta_fault_lost_word() of a rank that it waited for in vain; 0: none so far */
+    ta_fault heard; /* the faults of all ranks in the last exchange, as far as it heard */
 } ta_peer_block;
 
 #define TA_PEER_BLOCKS 128
@@ -66,6 +67,19 @@ TA_INLINE int64_t ta_peer_lines(int32_t ranks, int32_t blocks)
     return (4 * (int64_t)blocks + 1) * ranks;
 }
 
+/* Where rank `from` says in a slab that it uses it no more. */
+TA_INLINE ta_peer_line *ta_peer_done_line(char *slab, int32_t ranks, int32_t blocks, int32_t from)
+{
+    return (ta_peer_line *)(void *)slab + ta_peer_lines(ranks, blocks) - ranks + from;
+}
+
+/* Where those whose slab it is, of number `own`, are told of a rank that is lost: by anybody, and
+ * whoever is last may be heard. */
+TA_INLINE uint32_t *ta_peer_lost_word(char *slab, const ta_peers_params *p, int32_t own)
+{
+    return &ta_peer_done_line(slab, p->ranks, p->blocks, own)->lost;
+}
+
 /* The set of lines and partials that an exchange uses: the other one than the last. */
 TA_INLINE int64_t ta_peer_turn(uint32_t epoch)
 {
@@ -92,6 +106,9 @@ TA_INLINE float *ta_peer_merged(char *slab, const ta_peers_params *p)
 {
     return ta_peer_partial(slab, p, 0, 0) + 2 * (int64_t)p->ranks * p->partial_floats;
 }
+
+/* One block, on a stream of its own: say in the slabs of all that the word's rank is lost. */
+ta_launched ta_launch_peers_lost(const ta_peers_params *params, int32_t word, void *stream);
 
 /* The grid of each is p->blocks, which must be there at once on all ranks. */
 ta_launched ta_launch_peers_finish(const ta_peers_params *params, void *stream);

@@ -18,8 +18,9 @@
  * ta_fault_share() puts into a record what all ranks must share, one part after the other: the hash
  * has all of each, `what` a few bits, so that a difference can be named.
  *
- * Where a wait for another rank expired (device/peers.h), the one that waited makes a record for
- * it: status TA_ERR_TIMEOUT, and `rank` and `other` are the rank that did not come.
+ * Where a wait for another rank ended in vain (device/peers.h), the one that waited makes a record
+ * for it: status TA_ERR_TIMEOUT, and `rank` and `other` are the rank that did not come; or status
+ * TA_ERR_ABORTED, and they are the rank that aborted the group. Such a rank is lost.
  *
  * A rank's own fault counts more than a difference, which may only be the consequence. So the fault
  * of the lowest rank that has one comes out, however records are merged. Of several differences it
@@ -171,17 +172,37 @@ TA_INLINE ta_fault ta_fault_difference(int32_t rank, int32_t other, int32_t diff
     return fault;
 }
 
-/* A rank that was waited for and did not come. */
-TA_INLINE ta_fault ta_fault_missing(int32_t rank)
+/* A rank that is lost, by TA_ERR_TIMEOUT or TA_ERR_ABORTED. */
+TA_INLINE ta_fault ta_fault_lost(int32_t status, int32_t rank)
 {
-    ta_fault fault = ta_fault_of(TA_ERR_TIMEOUT, rank);
+    ta_fault fault = ta_fault_of(status, rank);
     fault.other = rank;
     return fault;
 }
 
-TA_INLINE int ta_fault_is_missing(ta_fault fault)
+/* A rank that was waited for and did not come. */
+TA_INLINE ta_fault ta_fault_missing(int32_t rank)
 {
-    return fault.status == TA_ERR_TIMEOUT && fault.other == fault.rank;
+    return ta_fault_lost(TA_ERR_TIMEOUT, rank);
+}
+
+/* Of two ranks that differ one is the lower. */
+TA_INLINE int ta_fault_is_lost(ta_fault fault)
+{
+    return fault.status < TA_OK && fault.other == fault.rank;
+}
+
+/* The same in a word, which is 0 of any other fault. */
+TA_INLINE int32_t ta_fault_lost_word(ta_fault fault)
+{
+    if (!ta_fault_is_lost(fault))
+        return 0;
+    return fault.status == TA_ERR_ABORTED ? -1 - fault.rank : 1 + fault.rank;
+}
+
+TA_INLINE ta_fault ta_fault_of_lost_word(int32_t word)
+{
+    return word < 0 ? ta_fault_lost(TA_ERR_ABORTED, -1 - word) : ta_fault_missing(word - 1);
 }
 
 /* Which of two faults counts: a rank's own before a difference; then the lower rank's, then that

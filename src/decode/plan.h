@@ -124,7 +124,7 @@ struct ta_plan {
     ta_tell telling;  /* what the next attend() of this step has to tell; `to` NULL: nothing */
     ta_fault *report; /* where finish() tells of a fault: pinned host memory, or `heard` */
     ta_fault heard;
-    ta_fault missing; /* a rank for which another one waited in vain, if there is one */
+    ta_fault lost; /* a rank for which another one waited in vain, if there is one */
 
     /* Rings only: see ring.h. */
     float *fresh;              /* pass-KV: records of this rank's part before they are merged */

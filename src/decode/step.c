@@ -244,6 +244,10 @@ static ta_status finish_with_peers(ta_plan *plan, const ta_step *step, const ta_
                                    void *stream)
 {
     ta_finish finish = {.problem = step->problem};
+    /* No message to anybody: is the group broken? A rank that sends none between nodes would not
+     * hear of it. */
+    if (plan->group->device && !ta_fault_is_lost(plan->lost))
+        TA_TRY(ta_group_exchange(plan->group, NULL, 0, -1, NULL, 0, -1, stream));
     if (own->status == TA_OK) {
         finish.out = step->out;
         finish.lse = step->lse;

@@ -104,26 +104,27 @@ ta_fault ta_step_record(const ta_plan *plan, const ta_step *step, uint64_t share
 }
 
 /* Ranks that waited in vain on their devices are no more in the same exchange: for good. */
-static void give_up(ta_plan *plan, ta_fault missing)
+static void give_up(ta_plan *plan, ta_fault lost)
 {
     char reason[100];
-    plan->missing = missing;
-    snprintf(reason, sizeof reason, "rank %d did not come to a step within the group's timeout",
-             (int)missing.rank);
-    ta_group_abort(plan->group, reason);
+    plan->lost = lost;
+    snprintf(reason, sizeof reason, "rank %d %s", (int)lost.rank,
+             lost.status == TA_ERR_ABORTED ? "aborted the group"
+                                           : "did not come to a step within the group's timeout");
+    ta_group_abort_for(plan->group, ta_fault_lost_word(lost), reason);
 }
 
 /* finish() leaves the report alone until its status is TA_OK again. */
 ta_fault ta_take_report(ta_plan *plan)
 {
     ta_fault fault = ta_fault_of(TA_OK, plan->rank);
-    if (ta_fault_is_missing(plan->missing))
-        return plan->missing;
+    if (ta_fault_is_lost(plan->lost))
+        return plan->lost;
     if (__atomic_load_n(&plan->report->status, __ATOMIC_ACQUIRE) == TA_OK)
         return fault;
     fault = *plan->report;
     __atomic_store_n(&plan->report->status, TA_OK, __ATOMIC_RELEASE);
-    if (ta_fault_is_missing(fault))
+    if (ta_fault_is_lost(fault))
         give_up(plan, fault);
     return fault;
 }
@@ -163,7 +164,12 @@ ta_status ta_fail_of_fault(const ta_fault *fault, const char *when, const char *
 {
     ta_status status = (ta_status)fault->status;
     char text[TEXT_BYTES] = "";
-    if (ta_fault_is_missing(*fault))
+    if (ta_fault_is_lost(*fault) && status == TA_ERR_ABORTED)
+        return ta_found_by_other(ta_fail(status,
+                                         "rank %d aborted the group, for which %s step ended on "
+                                         "the devices; %s",
+                                         (int)fault->rank, when, what));
+    if (ta_fault_is_lost(*fault))
         return ta_fail(status,
                        "rank %d did not come to %s step within the group's timeout, another rank "
                        "waited for it in vain; %s",

@@ -32,11 +32,16 @@ typedef struct ta_peers_offer {
 } ta_peers_offer;
 
 /* One rank's side of it. */
-typedef struct ta_peers {
+typedef struct ta_peers ta_peers;
+struct ta_peers {
     /* Device memory: the faults of all ranks in the last exchange, merged. */
     ta_fault *heard;
     int shared; /* set by the caller while another rank may be using this one's slab */
-} ta_peers;
+
+    /* Of the group whose ranks these are, while they can be told (group.h). */
+    ta_device *device;
+    ta_peers *next;
+};
 
 typedef struct ta_peer_ops {
     /* This rank's slab, zero at first, and what the others need to know of it. */
@@ -51,14 +56,20 @@ typedef struct ta_peer_ops {
      * the timeout. TA_ERR_UNSUPPORTED if it did not. */
     ta_status (*probe)(ta_peers *peers);
 
+    /* Say to all ranks, this one too, that one is lost: ta_fault_lost_word() of it. What waits in a
+     * kernel for anybody ends with that at once, and so do all exchanges from then on. Once;
+     * between open() and close(), on any thread, but not two at a time. Waits for nothing, and
+     * leaves ta_last_error() alone. */
+    void (*tell)(ta_peers *peers, int32_t word);
+
     /* Use the others' slabs no more. */
     void (*close)(ta_peers *peers);
 
     /* Exchange and finish: `finish` is as in ta_device_ops.finish(), where last.records are this
      * rank's own partials and last.fault its own fault record behind them. Every rank calls it in
      * every exchange, also with a fault or with no heads to finish. report NULL: tell nobody. If a
-     * rank does not come within the timeout, the report is ta_fault_missing() of it, and so it is
-     * at once in all exchanges from then on. */
+     * rank does not come within the timeout, or somebody called tell(), the report is
+     * ta_fault_lost() of that rank, and so it is at once in all exchanges from then on. */
     ta_status (*finish)(ta_peers *peers, const ta_finish *finish, void *stream);
 
     /* The same in two, for ranks on several nodes: what the first leaves is merged over the nodes

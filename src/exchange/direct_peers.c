@@ -62,6 +62,7 @@ static ta_status open_and_probe(ta_exchange_job *job, const ta_peers_offer *offe
     const ta_peer_ops *ops = job->device->ops->peers;
     job->peers->shared = 1;
     TA_TRY(ta_direct_settle(job, job->group->signals, ops->open(job->peers, offers)));
+    ta_group_add_peers(job->group, job->device, job->peers);
     return ta_direct_settle(job, job->group->signals, ops->probe(job->peers));
 }
 
@@ -88,8 +89,10 @@ ta_status ta_direct_share_peers(ta_exchange_job *job)
 void ta_direct_part(ta_exchange_job *job, ta_status heard)
 {
     int64_t nothing = 0;
-    if (job->peers)
+    if (job->peers) {
+        ta_group_remove_peers(job->group, job->peers);
         job->device->ops->peers->close(job->peers);
+    }
     if (heard == TA_OK && ta_group_max_host(job->group, &nothing, 1, NULL, NULL) == TA_OK &&
         job->peers)
         job->peers->shared = 0;

@@ -184,8 +184,10 @@ void ta_exchange_release(ta_exchange_job *job)
         job->slab->release(job->slab);
     job->slab = NULL;
     job->signals = NULL;
-    if (job->peers)
+    if (job->peers) {
+        ta_group_remove_peers(job->group, job->peers);
         job->device->ops->peers->release(job->peers);
+    }
     job->peers = NULL;
 }
 

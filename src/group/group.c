@@ -2,12 +2,15 @@
  * exchange(). The engines are threads.c and the modules. */
 #include "group.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/arguments.h"
+#include "base/fault.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "device/modules.h"
+#include "device/peers.h"
 #include "signals.h"
 
 #define DEFAULT_TIMEOUT_MS 60000
@@ -56,10 +59,44 @@ ta_status ta_group_get_stats(const ta_group *group, ta_group_stats *stats)
     return ta_struct_write(TA_STRUCT(ta_group_stats), "stats", &group->stats, stats);
 }
 
+/* Of the lists of all groups: any thread may abort one while its rank makes or destroys a plan. */
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void ta_group_add_peers(ta_group *group, ta_device *device, ta_peers *peers)
+{
+    pthread_mutex_lock(&peers_lock);
+    peers->device = device;
+    peers->next = group->peers;
+    group->peers = peers;
+    pthread_mutex_unlock(&peers_lock);
+}
+
+void ta_group_remove_peers(ta_group *group, ta_peers *peers)
+{
+    pthread_mutex_lock(&peers_lock);
+    ta_peers **link = &group->peers;
+    while (*link && *link != peers)
+        link = &(*link)->next;
+    if (*link)
+        *link = peers->next;
+    pthread_mutex_unlock(&peers_lock);
+}
+
+void ta_group_abort_for(ta_group *group, int32_t word, const char *reason)
+{
+    group->ops->abort(group, reason);
+    pthread_mutex_lock(&peers_lock);
+    for (ta_peers *p = group->peers; p; p = p->next)
+        p->device->ops->peers->tell(p, word);
+    pthread_mutex_unlock(&peers_lock);
+}
+
 void ta_group_abort(ta_group *group, const char *reason)
 {
-    if (group)
-        group->ops->abort(group, reason ? reason : "no reason given");
+    if (!group)
+        return;
+    ta_group_abort_for(group, ta_fault_lost_word(ta_fault_lost(TA_ERR_ABORTED, group->rank)),
+                       reason ? reason : "no reason given");
 }
 
 void ta_group_destroy(ta_group *group)

@@ -36,9 +36,10 @@ static inline size_t ta_element_bytes(ta_element_kind element)
 /* Reductions over exchange() go piece by piece; the cost model counts the pieces. */
 #define TA_REDUCE_PIECE_BYTES 65536
 
-/* shared.h: memory that ranks of a group can all address; signals.h. */
+/* shared.h: memory that ranks of a group can all address; signals.h; device/peers.h. */
 struct ta_shared;
 struct ta_signals;
+struct ta_peers;
 
 typedef struct ta_group_ops {
     const char *name; /* "threads", "mpi", … */
@@ -105,6 +106,7 @@ struct ta_group {
     uint64_t label;
     ta_group_stats stats;
     struct ta_signals *signals; /* of its direct exchanges, one for each set of ranks that share */
+    struct ta_peers *peers;     /* of its direct exchanges on GPUs, one for each plan */
 };
 
 /* The calls below count into group->stats, engines do not: each message of exchange(), and a
@@ -157,6 +159,15 @@ ta_status ta_group_all_gather_host(ta_group *group, void *data, const size_t *of
  * the stream. */
 ta_status ta_group_max_host(ta_group *group, int64_t *numbers, size_t count, void *memory,
                             void *stream);
+
+/* From now on until it is removed, kernels that wait in such an exchange hear of a rank that is
+ * lost when the group is aborted. Removing what was not added does nothing. */
+void ta_group_add_peers(ta_group *group, ta_device *device, struct ta_peers *peers);
+void ta_group_remove_peers(ta_group *group, struct ta_peers *peers);
+
+/* ta_group_abort() because of another rank, whose ta_fault_lost_word() is the word: that one is
+ * named to the kernels that wait, not this one. */
+void ta_group_abort_for(ta_group *group, int32_t word, const char *reason);
 
 /* From now on the device, if the group moves its memory, exists as long as the group. */
 void ta_group_hold_device(ta_group *group);

@@ -1,5 +1,5 @@
-/* What comes before and after each test on groups of GPUs over the executor's NCCL that sets nothing
- * else: no order for a failure is left of the last one, and no communicator. Included by
+/* What comes before and after each test on groups of GPUs over the executor's NCCL that sets
+ * nothing else: no order for a failure is left of the last one, and no communicator. Included by
  * test_ccl_combine.c, test_ccl_launches.c and test_ccl_own.c; ccl_step.h has that of others. */
 #ifndef TESTS_CCL_AROUND_H
 #define TESTS_CCL_AROUND_H

@@ -1,19 +1,23 @@
 /* The direct exchange between GPUs of different processes, on the executor: every rank is a process
  * with a device of its own, slabs are handed round as IPC handles over the MPI group. Its bits are
- * those of the all-gather, also of steps that are replayed; a rank that comes late or is killed is
- * named by the others within the timeout; and a device whose handles do not open is refused.
- * Nothing is left in any process. Where some ranks have GPUs and others not, what one asks for in
- * vain is named on all.
+ * those of the all-gather, also of steps that are replayed; a rank that comes late, is stopped or
+ * killed is named by the others within the timeout, and one that aborts at once; and a device whose
+ * handles do not open is refused. Nothing is left in any process, and a new group works. Where some
+ * ranks have GPUs and others not, what one asks for in vain is named on all.
  *
- *     mpi_peers steps|late|killed|refused|mixed      the killed one by killed.sh */
+ *     mpi_peers steps|late|stopped|aborted|killed|refused|mixed      the killed one by killed.sh */
+#include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <treeattn/cluster.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "decode/plan.h"
 #include "lib/expect.h"
@@ -95,15 +99,29 @@ static ta_status steps(ta_group *world)
 }
 
 /* Until a step fails, as it must, with the rank's name. */
-static ta_status decode_until(peer *p, const char *named)
+static ta_status decode_until(peer *p, ta_status expected, const char *named)
 {
     for (;;) {
         ta_status status = small_step_decode(&p->step, p->plan);
         if (status == TA_OK)
             status = ta_plan_check(p->plan);
         if (status != TA_OK)
-            return rank_expect_error(TA_ERR_TIMEOUT, status, named, "timeout");
+            return rank_expect_error(expected, status, named, "step");
     }
+}
+
+/* A new group of the same processes works. */
+static ta_status expect_new_group(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    ta_group *group;
+    uint64_t bits;
+    ta_group_config config = TA_GROUP_CONFIG_INIT;
+    config.timeout_ms = LONG_WAIT_MS;
+    TA_TRY(ta_group_create_mpi(&comm, &config, &group));
+    ta_status status = run_steps(group, TA_EXCHANGE_DIRECT, &bits);
+    ta_group_destroy(group);
+    return status;
 }
 
 /* All are here; plans that are made from now on wait no longer than TIMEOUT_MS. */
@@ -123,15 +141,75 @@ static ta_status late(ta_group *world)
     TA_TRY(small_step_decode(&p.step, p.plan));
     rank_meet(0);
     if (!is_late) {
-        status = decode_until(&p, "rank 2 did not come");
+        status = decode_until(&p, TA_ERR_TIMEOUT, "rank 2 did not come");
         end(&p);
     }
     rank_meet(0); /* the others have been there, and are gone */
     if (is_late) {
-        status = decode_until(&p, "rank 0 did not come");
+        status = decode_until(&p, TA_ERR_TIMEOUT, "rank 2 did not come");
         end(&p);
     }
-    return status;
+    TA_TRY(status);
+    return expect_new_group();
+}
+
+static int to_stop; /* a process */
+
+static void *stop_soon(void *unused)
+{
+    (void)unused;
+    sleep_ms(20);
+    kill((pid_t)to_stop, SIGSTOP);
+    return NULL;
+}
+
+/* Rank 1 and its device are stopped anywhere in a step, and go on when the others are done with it.
+ * Then it hears of it too. */
+static ta_status stopped(ta_group *world)
+{
+    peer p;
+    MPI_Comm others;
+    pthread_t thread;
+    int rank = ta_group_rank(world);
+    lose_patience(world);
+    TA_TRY(begin(world, TA_EXCHANGE_DIRECT, &p));
+    TA_TRY(small_step_decode(&p.step, p.plan));
+    to_stop = (int)getpid();
+    MPI_Bcast(&to_stop, 1, MPI_INT, 1, MPI_COMM_WORLD);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 1, 0, &others);
+    if (rank == 0)
+        RANK_EXPECT(pthread_create(&thread, NULL, stop_soon, NULL) == 0);
+    ta_status status = decode_until(&p, TA_ERR_TIMEOUT, "rank 1 did not come");
+    end(&p);
+    if (rank == 0)
+        pthread_join(thread, NULL);
+    MPI_Barrier(others);
+    rank_meet(rank == 0 ? to_stop : 0);
+    MPI_Comm_free(&others);
+    TA_TRY(status);
+    return expect_new_group();
+}
+
+/* Rank 1 aborts while the others' kernels wait for it: they hear of it long before the timeout. */
+static ta_status aborted(ta_group *world)
+{
+    peer p;
+    TA_TRY(begin(world, TA_EXCHANGE_DIRECT, &p));
+    TA_TRY(small_step_decode(&p.step, p.plan));
+    rank_meet(0);
+    ta_status status = TA_OK;
+    double begin_s = ta_clock_s();
+    if (ta_group_rank(world) == 1) {
+        sleep_ms(200);
+        ta_group_abort(world, "enough");
+    } else {
+        status = decode_until(&p, TA_ERR_ABORTED, "rank 1 aborted");
+    }
+    RANK_EXPECT(ta_clock_s() - begin_s < 0.5e-3 * LONG_WAIT_MS);
+    end(&p);
+    rank_meet(0);
+    TA_TRY(status);
+    return expect_new_group();
 }
 
 static ta_status killed(ta_group *world)
@@ -143,7 +221,7 @@ static ta_status killed(ta_group *world)
         TA_TRY(small_step_decode(&p.step, p.plan));
     if (ta_group_rank(world) == 1)
         raise(SIGKILL);
-    return decode_until(&p, "rank 1 did not come");
+    return decode_until(&p, TA_ERR_TIMEOUT, "rank 1 did not come");
 }
 
 static ta_status refused(ta_group *world)
@@ -208,10 +286,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         ta_status (*run)(ta_group *world);
-    } cases[] = {{"steps", steps},
-                 {"late", late},
-                 {"killed", killed},
-                 {"refused", refused},
+    } cases[] = {{"steps", steps},     {"late", late},     {"stopped", stopped},
+                 {"aborted", aborted}, {"killed", killed}, {"refused", refused},
                  {"mixed", mixed}};
     ta_group *world = rank_begin(&argc, &argv, LONG_WAIT_MS);
     ta_status status = ta_fail(TA_ERR_INVALID, "wrong usage");

@@ -151,7 +151,7 @@ static void test_no_flag(void)
 {
     exchange(1000);
     expect_heard(ta_fault_missing(1));
-    TEST_ASSERT_EQUAL_INT(2, self.control->blocks[0].missing);
+    TEST_ASSERT_EQUAL_INT(2, self.control->blocks[0].lost);
 }
 
 /* The first block has everybody, the others miss the last rank. */
@@ -161,11 +161,57 @@ static void test_missing_in_some_blocks(void)
     come(last, 0, 1, ta_fault_of(TA_OK, last));
     exchange(1000000);
     expect_heard(ta_fault_missing(last));
-    TEST_ASSERT_EQUAL_INT(0, self.control->blocks[0].missing);
-    TEST_ASSERT_EQUAL_INT(1 + last, self.control->blocks[1].missing);
+    TEST_ASSERT_EQUAL_INT(0, self.control->blocks[0].lost);
+    TEST_ASSERT_EQUAL_INT(1 + last, self.control->blocks[1].lost);
     all_come(ranks, 2); /* too late for the others */
     exchange(1000000);
     expect_heard(ta_fault_missing(last));
+}
+
+static uint32_t word_for(int rank)
+{
+    return *ta_peer_lost_word(slabs[rank], &in_slab, rank);
+}
+
+/* Another rank says that the last one is lost, while this one waits: it need not wait any longer,
+ * and hands on what it heard. */
+static void test_told_of_a_lost_rank(void)
+{
+    ta_fault aborted = ta_fault_lost(TA_ERR_ABORTED, last);
+    between_looks = [] {
+        int32_t word = ta_fault_lost_word(ta_fault_lost(TA_ERR_ABORTED, last));
+        __atomic_store_n(ta_peer_lost_word(self.slab, &in_slab, 0), static_cast<uint32_t>(word),
+                         __ATOMIC_RELAXED);
+    };
+    all_come(last, 1);
+    exchange(UINT64_C(1) << 60);
+    expect_heard(aborted);
+    for (int rank = 0; rank < ranks; rank++)
+        TEST_ASSERT_EQUAL_INT32(-1 - last, word_for(rank));
+    between_looks = nullptr;
+    all_come(ranks, 2);
+    exchange(UINT64_C(1) << 60);
+    expect_heard(aborted);
+}
+
+/* What is there is taken, whoever is lost. */
+static void test_flags_count_more(void)
+{
+    *ta_peer_lost_word(self.slab, &in_slab, 0) = 1 + last;
+    all_come(ranks, 1);
+    exchange(UINT64_C(1) << 60);
+    expect_heard(ta_fault_of(TA_OK, 0));
+}
+
+/* Who misses a rank says so to all: those who have not given it up yet, and go on, would miss this
+ * one. */
+static void test_all_are_told(void)
+{
+    all_come(last, 1);
+    exchange(1000000);
+    expect_heard(ta_fault_missing(last));
+    for (int rank = 0; rank < ranks; rank++)
+        TEST_ASSERT_EQUAL_INT32(1 + last, word_for(rank));
 }
 
 /* To the first block the last rank says that it is in another step: that is told, whole, and that
@@ -207,6 +253,9 @@ int main(void)
     RUN_TEST(test_flag_after_a_pause);
     RUN_TEST(test_no_flag);
     RUN_TEST(test_missing_in_some_blocks);
+    RUN_TEST(test_told_of_a_lost_rank);
+    RUN_TEST(test_flags_count_more);
+    RUN_TEST(test_all_are_told);
     RUN_TEST(test_another_fault_in_some_blocks);
     RUN_TEST(test_report_is_not_taken);
     return UNITY_END() != 0;

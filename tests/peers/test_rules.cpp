@@ -1,7 +1,7 @@
 /* The kernels of a direct exchange between GPUs (hip/exchange/peers.hip) by themselves: four
  * devices that come late by turns, counts that wrap, one shot and two, output on all and on one; a
- * rank with a fault in some steps, and one that does not come to a step. Results are exact, so a
- * partial of another step shows.
+ * rank with a fault in some steps, one that does not come to a step, and one that aborts in place
+ * of it. Results are exact, so a partial of another step shows.
  *
  * The build makes this program once with the kernels as they are, and once without each rule of the
  * protocol: without.sh removes its line. Then the program is told, by the argument "broken", and
@@ -31,7 +31,8 @@ struct scenario {
     uint32_t start; /* of the count */
     int late;       /* the rank that comes late first; the others take turns after it */
     bool faults;    /* the last rank has a fault in every third step */
-    bool missing;   /* it does not come to this step until the others have given it up */
+    bool missing;   /* it does not come to a step until the others have given it up */
+    bool aborts;    /* it tells them, in place of that step, and leaves */
 };
 
 static const int missed = 2;
@@ -42,6 +43,7 @@ static const uint64_t broken_patience = SIMT_TSAN ? 100000000000u : 10000000000u
 static const int broken_tries = 20;
 
 static std::atomic<int> wrong, given_up, waited;
+static std::atomic<int> last_at; /* the step in which the last rank is */
 static std::atomic<bool> stuck;
 
 static float value_of(int step, int rank, int record, int column)
@@ -111,7 +113,7 @@ static void check_report(const scenario &s, const device_side &d, int rank, int 
 {
     ta_fault expected = ta_fault_of(has_fault(s, step) ? TA_ERR_INVALID : TA_OK, last);
     if (s.missing && step >= missed && rank != last)
-        expected = ta_fault_missing(last);
+        expected = ta_fault_lost(s.aborts ? TA_ERR_ABORTED : TA_ERR_TIMEOUT, last);
     if (d.report->status != expected.status ||
         (expected.status != TA_OK && d.report->rank != expected.rank)) {
         if (!stuck.exchange(true))
@@ -154,6 +156,32 @@ static void check(const scenario &s, const device_side &d, int rank, int step)
                   s.missing && step > missed - 1 ? missed - 1 : step - has_fault(s, step));
 }
 
+/* What the last rank does in place of a step, while the others wait for it. */
+static void abort_step(const ta_peers_params &p)
+{
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    int32_t word = ta_fault_lost_word(ta_fault_lost(TA_ERR_ABORTED, last));
+    right(static_cast<hipError_t>(ta_launch_peers_lost(&p, word, nullptr).error), "telling");
+    right(hipDeviceSynchronize(), "telling");
+}
+
+/* The last rank comes when the others have given it up; they go on when it is in the step after
+ * that one, and has signalled there if it does so at all. */
+static void take_turns(const scenario &s, int rank, int step)
+{
+    if (!s.missing || s.aborts)
+        return;
+    if (rank == last)
+        last_at = step;
+    while (rank == last && step == missed && given_up < last && !stuck)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (rank == last || step != missed + 1)
+        return;
+    while (last_at < step && !stuck)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 /* One rank's steps. Ranks wait for each other on their devices alone. */
 static void run_rank(const scenario &s, const device_side &d, int rank)
 {
@@ -167,8 +195,9 @@ static void run_rank(const scenario &s, const device_side &d, int rank)
                     c < v_dim ? value_of(step, rank, record, c) : static_cast<float>(c - v_dim);
         ta_fault fault =
             ta_fault_of(has_fault(s, step) && rank == last ? TA_ERR_INVALID : TA_OK, rank);
-        while (s.missing && rank == last && step == missed && given_up < last && !stuck)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        take_turns(s, rank, step);
+        if (s.aborts && rank == last && step == missed)
+            return abort_step(p);
         memcpy(&own[records * record_floats], &fault, sizeof fault);
         if (step % 6 == 0 && (step / 6 + s.late) % ranks == rank)
             std::this_thread::sleep_for(std::chrono::milliseconds(40));
@@ -187,7 +216,7 @@ static void run(const scenario &s)
 {
     std::vector<device_side> all(ranks);
     std::vector<std::thread> threads;
-    waited = 0;
+    waited = last_at = 0;
     for (int rank = 0; rank < ranks; rank++)
         make(&all[static_cast<size_t>(rank)], rank);
     for (int rank = 0; rank < ranks; rank++)
@@ -199,8 +228,13 @@ static void run(const scenario &s)
         thread.join();
     for (int rank = 0; rank < ranks; rank++) {
         device_side &d = all[static_cast<size_t>(rank)];
+        ta_peers_params p = params_of(s, d, rank);
         (void)hipSetDevice(rank);
         (void)hipDeviceReset();
+        if (s.missing && *ta_peer_lost_word(d.slab, &p, rank) == 0) {
+            printf("nobody said to rank %d that one is lost\n", rank);
+            wrong++;
+        }
         (void)hipFree(d.slab), (void)hipFree(d.control), (void)hipFree(d.records);
         (void)hipFree(d.out), (void)hipHostFree(d.report);
     }
@@ -224,6 +258,7 @@ static void run_all()
                       i & 4 ? 0xfffffffcu : 0u,
                       i & 8 ? 2 : 0,
                       i >= 12,
+                      false,
                       false};
         run(s);
         if (wrong)
@@ -232,11 +267,12 @@ static void run_all()
     }
     /* For TSan it is a race that those who have given a rank up write their fault again, while it
      * may read the last: it is a fault whichever half it gets. */
-    for (int shots = 1; shots <= 2 && !wrong && !SIMT_TSAN; shots++) {
+    for (int i = 0; i < 4 && !wrong && !SIMT_TSAN; i++) {
         given_up = 0;
-        run({shots, TA_PLACE_ALL, 0, 0, false, true});
+        run({1 + i / 2, TA_PLACE_ALL, 0, 0, false, true, i % 2 == 1});
         if (wrong)
-            printf("%d shots, a rank missing: %d wrong\n", shots, wrong.load());
+            printf("%d shots, a rank %s: %d wrong\n", 1 + i / 2, i % 2 ? "that aborts" : "missing",
+                   wrong.load());
     }
 }
 
