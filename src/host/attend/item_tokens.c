@@ -59,8 +59,7 @@ static int ahead_tokens(const ta_item_state *s, int rows, int32_t dim)
 static int row_ahead_tokens(const ta_item_state *s, int32_t dim)
 {
     int size = (int)ta_dtype_bytes(s->dtype);
-    if (s->item.rows > 1 || s->item.heads > 1 || ta_dtype_is_narrow(s->dtype) || s->widens ||
-        ta_item_values_in_keys(s))
+    if (s->item.rows > 1 || ta_dtype_is_narrow(s->dtype) || s->widens || ta_item_values_in_keys(s))
         return 0;
     int64_t token_bytes = (int64_t)s->item.heads * dim * size;
     return (int)((s->job->row_ahead_bytes + token_bytes - 1) / token_bytes);
@@ -287,8 +286,8 @@ static int32_t most_at_once(const ta_item_state *s, int32_t first, int32_t end)
 void ta_item_attend_tokens(const ta_item_state *s, int32_t first, int32_t end, int32_t last)
 {
     int32_t most = most_at_once(s, first, end);
-    int apart = s->item.heads > 1 && s->item.rows == 1; /* see tile.h */
-    if (apart && !s->tallies && !row_ahead_tokens(s, s->job->problem->k_dim)) {
+    int in_lanes = s->item.heads > 1 && s->item.rows == 1; /* see tile.h */
+    if (in_lanes && !s->tallies && !row_ahead_tokens(s, s->job->problem->k_dim)) {
         int32_t lane_tokens = (end - first) / TA_TILE_LANES;
         for (int32_t left = lane_tokens; left > 0; left -= most / TA_TILE_LANES) {
             int count = left < most / TA_TILE_LANES ? left : most / TA_TILE_LANES;

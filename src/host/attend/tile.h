@@ -4,7 +4,8 @@
  *
  * Where the heads of a token are neighbours and each has one query row, several tokens are read
  * side by side, head by head. Then a tile takes its tokens in turn from several places of the
- * split, "lanes", each of which is read as a sequence of its own. */
+ * split, "lanes", each of which is read as a sequence of its own. Where the row asks for its lines
+ * itself (row_wide.h), tokens are read one after the other, and there are no lanes. */
 #ifndef TA_HOST_TILE_H
 #define TA_HOST_TILE_H
 

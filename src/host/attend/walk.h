@@ -8,7 +8,8 @@
  * turn, and the CPU guesses such an order badly. They ask for the vectors that come after theirs,
  * into the second level of cache, in the order of memory and evenly between their own loads.
  *
- * docs/performance.md has what this gives. */
+ * One row that asks for lines itself does it in row_wide.h. docs/performance.md has what it gives.
+ */
 #ifndef TA_HOST_WALK_H
 #define TA_HOST_WALK_H
 
