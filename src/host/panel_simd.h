@@ -1,89 +1,134 @@
-/* The functions of panel.h over vectors of 8 floats. Included after attend_simd.h by the file of a
- * SIMD level, whose operations it uses; see kernels_avx2.c. */
+/* The functions of panel.h over vectors of 8 floats, and products over those of 16 where a level has
+ * them (panel_wide.h). Included after attend_simd.h by the file of a SIMD level, whose operations it
+ * uses; see kernels_avx2.c. No result depends on how wide the vectors are: each lane adds up by
+ * itself, in the order of the sum. */
 #include "panel.h"
 
 #define PANEL TA_PANEL_LANES
 
-/* Rows of the block of sums, which has two vectors of each, beside two vectors of a panel and a
- * number. */
+#ifdef SIMD_PANEL_WIDE
+#include "panel_wide.h"
+#else
+typedef vf pv; /* a vector of a panel's row */
+#define PV_LANES LANES
+#define pv_zero vf_zero
+#define pv_set vf_set
+#define pv_load vf_load
+#define pv_store vf_store
+#define pv_load_all vf_load_all
+#define pv_mul vf_mul
+#define pv_fma vf_fma
+#ifdef SIMD_DOTS
+#define pv_add_dots(sums, a, b) vf_add_dots(sums, (vd)(a), (vd)(b))
+#endif
+#endif
+
+/* Rows of a block of sums, and of the block that is taken where there are so many: all registers
+ * but those of a panel's row and a number. */
+#define PANEL_VECTORS (PANEL / PV_LANES)
 #define PANEL_ROWS (SIMD_REGISTERS == 32 ? 8 : 6)
+#define PANEL_ROWS_MANY (PANEL_VECTORS == 1 ? 2 * PANEL_ROWS : PANEL_ROWS)
 
 /* sum + x · y, or the products of both elements of a pair. */
-INLINE vf panel_multiply(int pairs, vf x, vf y, vf sum)
+INLINE pv panel_multiply(int pairs, pv x, pv y, pv sum)
 {
 #ifdef SIMD_DOTS
     if (pairs)
-        return vf_add_dots(sum, (vd)x, (vd)y);
+        return pv_add_dots(sum, x, y);
 #endif
     (void)pairs;
-    return vf_fma(x, y, sum);
+    return pv_fma(x, y, sum);
 }
 
 /* The product that all time is spent in: c[i][j] = Σ_k a[k·a_k + i·a_i] · b[k][j], for a block of
- * sums in registers. One of a_k and a_i is 1, a constant after inlining. */
-INLINE void multiply_block(int pairs, const float *a, int64_t a_k, int64_t a_i, const float *b,
-                           int n, vf *c)
+ * sums in registers. One of a_k and a_i is 1, a constant after inlining, as `rows` is. */
+INLINE void multiply_block(int pairs, int rows, const float *a, int64_t a_k, int64_t a_i,
+                           const float *b, int n, pv *c)
 {
     UNROLL
-    for (int i = 0; i < 2 * PANEL_ROWS; i++)
-        c[i] = vf_zero();
+    for (int i = 0; i < PANEL_VECTORS * rows; i++)
+        c[i] = pv_zero();
     for (int k = 0; k < n; k++) {
-        vf b0 = vf_load(b), b1 = vf_load(b + LANES);
+        pv row[PANEL_VECTORS];
         UNROLL
-        for (int i = 0; i < PANEL_ROWS; i++) {
-            vf x = vf_load_all(a + i * a_i);
-            c[2 * i] = panel_multiply(pairs, x, b0, c[2 * i]);
-            c[2 * i + 1] = panel_multiply(pairs, x, b1, c[2 * i + 1]);
+        for (int v = 0; v < PANEL_VECTORS; v++)
+            row[v] = pv_load(b + v * PV_LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            pv x = pv_load_all(a + i * a_i);
+            UNROLL
+            for (int v = 0; v < PANEL_VECTORS; v++)
+                c[i * PANEL_VECTORS + v] =
+                    panel_multiply(pairs, x, row[v], c[i * PANEL_VECTORS + v]);
         }
         a += a_k;
         b += PANEL;
     }
 }
 
+/* The sums of `rows` rows of a tile, times `factor` if they are of pairs. */
+INLINE void dots_block(int pairs, int rows, const float *tile, int64_t stride, int dim,
+                       const float *panel, float factor, float *to)
+{
+    pv c[PANEL_VECTORS * PANEL_ROWS_MANY];
+    multiply_block(pairs, rows, tile, 1, stride, panel, dim, c);
+    UNROLL
+    for (int v = 0; v < PANEL_VECTORS * rows; v++)
+        pv_store(to + v * PV_LANES, pairs ? pv_mul(c[v], pv_set(factor)) : c[v]);
+}
+
+INLINE void dots_of(int pairs, const float *tile, int64_t stride, int n, int dim,
+                    const float *panel, float factor, float *to)
+{
+    int i = 0;
+    for (; i + PANEL_ROWS_MANY <= n; i += PANEL_ROWS_MANY)
+        dots_block(pairs, PANEL_ROWS_MANY, tile + i * stride, stride, dim, panel, factor,
+                   to + i * PANEL);
+    for (; i < n; i += PANEL_ROWS)
+        dots_block(pairs, PANEL_ROWS, tile + i * stride, stride, dim, panel, factor,
+                   to + i * PANEL);
+}
+
 static void panel_dots(const float *tile, int64_t stride, int n, int dim, const float *panel,
                        float *to)
 {
-    for (int i = 0; i < n; i += PANEL_ROWS) {
-        vf c[2 * PANEL_ROWS];
-        multiply_block(0, tile + i * stride, 1, stride, panel, dim, c);
-        UNROLL
-        for (int v = 0; v < 2 * PANEL_ROWS; v++)
-            vf_store(to + i * PANEL + v * LANES, c[v]);
-    }
-}
-
-static void panel_sums(const float *tile, int64_t stride, int n, int dim, const float *weights,
-                       const float *rescale, float *to)
-{
-    vf scale[2] = {vf_set(1.0f), vf_set(1.0f)};
-    if (rescale) {
-        scale[0] = vf_load(rescale);
-        scale[1] = vf_load(rescale + LANES);
-    }
-    for (int d = 0; d < dim; d += PANEL_ROWS) {
-        vf c[2 * PANEL_ROWS];
-        multiply_block(0, tile + d, stride, 1, weights, n, c);
-        UNROLL
-        for (int v = 0; v < 2 * PANEL_ROWS; v++) {
-            float *sums = to + d * PANEL + v * LANES;
-            vf_store(sums, vf_fma(vf_load(sums), scale[v % 2], c[v]));
-        }
-    }
+    dots_of(0, tile, stride, n, dim, panel, 1.0f, to);
 }
 
 #ifdef SIMD_DOTS
 static void panel_dots_bf16(const float *tile, int64_t stride, int n, int dim, const float *panel,
                             float factor, float *to)
 {
-    for (int i = 0; i < n; i += PANEL_ROWS) {
-        vf c[2 * PANEL_ROWS];
-        multiply_block(1, tile + i * stride, 1, stride, panel, dim, c);
-        UNROLL
-        for (int v = 0; v < 2 * PANEL_ROWS; v++)
-            vf_store(to + i * PANEL + v * LANES, vf_mul(c[v], vf_set(factor)));
-    }
+    dots_of(1, tile, stride, n, dim, panel, factor, to);
 }
 #endif
+
+/* The sums of `rows` dimensions, added to those of before. */
+INLINE void sums_block(int rows, const float *tile, int64_t stride, int n, const float *weights,
+                       const pv *scale, float *to)
+{
+    pv c[PANEL_VECTORS * PANEL_ROWS_MANY];
+    multiply_block(0, rows, tile, stride, 1, weights, n, c);
+    UNROLL
+    for (int v = 0; v < PANEL_VECTORS * rows; v++) {
+        float *sums = to + v * PV_LANES;
+        pv_store(sums, pv_fma(pv_load(sums), scale[v % PANEL_VECTORS], c[v]));
+    }
+}
+
+static void panel_sums(const float *tile, int64_t stride, int n, int dim, const float *weights,
+                       const float *rescale, float *to)
+{
+    pv scale[PANEL_VECTORS];
+    UNROLL
+    for (int v = 0; v < PANEL_VECTORS; v++)
+        scale[v] = rescale ? pv_load(rescale + v * PV_LANES) : pv_set(1.0f);
+    int d = 0;
+    for (; d + PANEL_ROWS_MANY <= dim; d += PANEL_ROWS_MANY)
+        sums_block(PANEL_ROWS_MANY, tile + d, stride, n, weights, scale, to + d * PANEL);
+    for (; d < dim; d += PANEL_ROWS)
+        sums_block(PANEL_ROWS, tile + d, stride, n, weights, scale, to + d * PANEL);
+}
 
 static void panel_transpose(const float *from, int64_t from_stride, int rows, int columns,
                             float *to, int64_t to_stride)

@@ -19,6 +19,7 @@
 #define SIMD_MERGE_CHAIN merge_chain_wide
 #define SIMD_NARROW_ROW TA_DTYPE_NARROW_LIST
 #define SIMD_READS_NARROW reads_narrow
+#define SIMD_PANEL_WIDE
 
 #include "attend_simd.h"
 #include "host/panel_simd.h"
