@@ -1,7 +1,7 @@
-/* The functions of panel.h over vectors of 8 floats, and products over those of 16 where a level has
- * them (panel_wide.h). Included after attend_simd.h by the file of a SIMD level, whose operations it
- * uses; see kernels_avx2.c. No result depends on how wide the vectors are: each lane adds up by
- * itself, in the order of the sum. */
+/* The functions of panel.h over vectors of 8 floats, and products over those of 16 where a level
+ * has them (panel_wide.h). Included after attend_simd.h by the file of a SIMD level, whose
+ * operations it uses; see kernels_avx2.c. No result depends on how wide the vectors are: each lane
+ * adds up by itself, in the order of the sum. */
 #include "panel.h"
 
 #define PANEL TA_PANEL_LANES

@@ -1,6 +1,6 @@
-/* Vectors of 16 floats for the products of panel_simd.h: a panel's row is one of them. Twice as fast
- * as two of 8 where the CPU multiplies 16 numbers at once in each of its pipes, as Zen 5 does; as
- * fast where it takes them in two halves. Part of panel_simd.h. */
+/* Vectors of 16 floats for the products of panel_simd.h: a panel's row is one of them. Twice as
+ * fast as two of 8 where the CPU multiplies 16 numbers at once in each of its pipes, as Zen 5 does;
+ * as fast where it takes them in two halves. Part of panel_simd.h. */
 typedef __m512 pv;
 #define PV_LANES 16
 
