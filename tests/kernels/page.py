@@ -32,7 +32,7 @@ ran any of this: nothing here is a measurement.
   the tables: it is that of `hip/attention/shape.h` and `hip/attention/backward_shape.h`.
 - `append<where new tokens come from>`: given with all heads, this rank's alone, or gathered from
   the ranks. `peers_finish`, `peers_part`, `peers_parts`: of tallies, as in reproducible mode, or of
-  partials.
+  partials. `peers_lost`: what tells the others of a rank that is lost.
 - **registers** of one thread. **spilled**: bytes of stack or scratch memory, on AMD also spilled
   registers.
 - **shared**: static + dynamic bytes of a block; what an attend kernel asks for is that of the
@@ -248,10 +248,11 @@ def archs_of(part):
 def without(part, archs):
     """A vendor's part without what it says of these architectures, and without the table of the
     most registers, which is of all."""
+    part = re.sub(r'^\| \| (?:sm_|gfx).*\n(?:\|.*\n)*', '', part, flags=re.M)
     for arch in archs:
         part = re.sub(rf'^### {arch}\n.*?(?=^### |^<!-- end)', '', part, flags=re.M | re.S)
         part = re.sub(rf'^\| .* \| {arch} \| .*\n', '', part, flags=re.M)
-    return re.sub(r'^\| \| (?:sm_|gfx).*\n(?:\|.*\n)*', '', part, flags=re.M)
+    return re.sub(r'\n+(?=<!-- end)', '\n', part)
 
 
 def whole(parts):
